@@ -1,0 +1,123 @@
+"""The one small interface that stands for the API server.
+
+The extender knows nothing else of it, so a simulation can play it. Objects cross it as bytes of one JSON object, or
+as decoded dicts where speed does not matter; parsing into qos.objects is adapters.kubernetes.decode's job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind as the API server addresses it; `group` is empty for core."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+
+PODS = Resource("", "v1", "pods", "Pod")
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
+REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
+DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
+POLICIES = Resource("j10ce.io", "v1alpha1", "minimalreservationpolicies", "MinimalReservationPolicy")
+PROFILES = Resource("j10ce.io", "v1alpha1", "qosprofiles", "QoSProfile", namespaced=False)
+
+
+class APIError(Exception):
+    """The API server answered, and the answer was not success.
+
+    APIError
+    +-- NotFound            404
+    +-- Conflict            409: exists already, or another resourceVersion
+    +-- Gone                410: the resourceVersion is too old, list again
+    Unreachable             no answer, or one that says nothing of the outcome (5xx, timeout, cut connection)
+    """
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class NotFound(APIError):
+    """404."""
+
+
+class Conflict(APIError):
+    """409."""
+
+
+class Gone(APIError):
+    """410."""
+
+
+class Unreachable(Exception):
+    """No answer, or none that settles what happened: the request may or may not have taken effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a list: raw JSON of each item, the list's resourceVersion, and the token of the next page."""
+
+    items: list[bytes]
+    resource_version: str
+    continue_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """ADDED, MODIFIED, DELETED or BOOKMARK, and the raw JSON of the object. ERROR arrives as an exception."""
+
+    type: str
+    object: bytes
+
+
+class ClusterAPI(Protocol):
+    """What we ask of an API server. Every call may raise APIError or Unreachable."""
+
+    async def list_page(
+        self, resource: Resource, *, limit: int = 500, continue_token: str = "", namespace: str = ""
+    ) -> Page:
+        """One page, consistent (no resourceVersion=0)."""
+        ...
+
+    def watch(self, resource: Resource, *, resource_version: str) -> AsyncIterator[WatchEvent]:
+        """Events after resource_version, bookmarks included; ends when the server closes it; Gone when too old."""
+        ...
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
+        """One object, by a quorum read."""
+        ...
+
+    async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> bytes:
+        """Create; Conflict when it exists."""
+        ...
+
+    async def replace(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> bytes:
+        """PUT with the body's resourceVersion; Conflict when it is not the newest."""
+        ...
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any], *, subresource: str = ""
+    ) -> bytes:
+        """JSON merge patch; a resourceVersion in the body makes it conditional."""
+        ...
+
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
+    ) -> None:
+        """POST pods/binding with a UID precondition; annotations merge into the pod with nodeName (T03)."""
+        ...

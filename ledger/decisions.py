@@ -1,0 +1,75 @@
+"""What the ledger answers, and the modes that shape the answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Mode(Enum):
+    """How far an installation goes (design: Modes of an installation)."""
+
+    OBSERVE = "Observe"
+    GUARD = "Guard"
+    STRICT = "Strict"
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """Filter's decision.
+
+    `nodes`: names that pass, a subset of those asked, in their order unless one was chosen.
+    Nothing passed: `refused` maps each name to a stable message; `resolvable` are those of them where an eviction, or
+    the pod's next attempt, may help (unknown nodes, the pod's own nominated node). When something passes both are empty.
+    `withheld`: Observe only: how many of the nodes that pass would have been refused.
+    """
+
+    nodes: list[str]
+    refused: dict[str, str] = field(default_factory=dict)
+    resolvable: frozenset[str] = frozenset()
+    withheld: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BindDecision:
+    """Bind's decision: `refusal` is empty when the capacity is claimed; `policy` is the key whose slot it fills.
+
+    `moved`: how many holds moved to make room; `unplaced`: how many lost their place (Guard only).
+    """
+
+    refusal: str = ""
+    policy: str = ""
+    moved: int = 0
+    unplaced: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """Why slots are not held: `count` slots; `missing` of `resource`, canonical units, for all of them together.
+
+    `reason`: Insufficient (the nodes lack `resource`), NoNode (no node is eligible), CapReached (installation-wide cap),
+    MaxSlotsPerNode (every eligible node is at its limit), Fragmented (enough in total, on no single node).
+    """
+
+    count: int
+    reason: str
+    resource: str = ""
+    missing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DemandReport:
+    """One policy's account. desired = filled + held + sum of unplaced counts, unless more pods run than slots exist."""
+
+    key: str
+    desired: int
+    filled: int
+    held: int
+    holds: tuple[tuple[str, int], ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+    waiting_owners: int = 0
+
+    @property
+    def missing(self) -> int:
+        """Slots neither filled nor held."""
+        return sum(u.count for u in self.unplaced)
