@@ -1,0 +1,144 @@
+"""The base of all models, and the field types that the API server and we check alike.
+
+Each type carries its check twice: as Python for files that people hand to our commands, and as schema or CEL for the
+API server, which refuses a bad object before anyone stores it. tests/cluster/test_crds.py runs one table through both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StrictInt, StrictStr, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+MAX_SLOTS: Final = 100_000
+"""Largest number of slots of one policy. With LARGEST_QUANTITY a policy's total fits a signed 64-bit integer."""
+LARGEST_QUANTITY: Final = "64Ti"
+"""Largest amount of one resource in a floor: 64 TiB, or 2**46 of anything else."""
+
+DNS_SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+QUALIFIED_NAME: Final = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+PERCENTAGE: Final = r"^[0-9]{1,3}%$"
+
+_QUANTITY = re.compile(
+    r"\+?(?P<number>[0-9]+(\.[0-9]*)?|\.[0-9]+)(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?"
+)
+_SCALE = {"": Decimal(1)}
+_SCALE |= {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)}
+_SCALE |= {letter: Decimal(1000) ** power for power, letter in enumerate("num kMGTPE", start=-3)}
+
+
+class Model(BaseModel):
+    """A part of a custom resource; JSON names are camelCase, unknown fields are refused, values do not change."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object as the API server has it: JSON names, nothing that is unset."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class Reported(Model):
+    """A part that someone else writes, perhaps in a newer version: fields we do not know are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def cel(rule: str, message: str, *, field: str = "", expression: str = "") -> dict[str, str]:
+    """One x-kubernetes-validations entry.
+
+    `field`: the path, relative to where the rule stands, that the error shall name. `expression`: CEL that makes the
+    message; `message` is what is said when it fails.
+    """
+    entry = {"rule": rule, "message": message}
+    if expression:
+        entry["messageExpression"] = expression
+    if field:
+        entry["fieldPath"] = field
+    return entry
+
+
+def validations(*rules: Mapping[str, str]) -> dict[str, Any]:
+    """The JSON-schema extra that declares CEL rules."""
+    return {"x-kubernetes-validations": [dict(rule) for rule in rules]}
+
+
+def _amount(value: int | str) -> Decimal:
+    """The number a quantity stands for; ValueError when it is none."""
+    if isinstance(value, int):
+        return Decimal(value)
+    match = _QUANTITY.fullmatch(value)
+    if match is None:
+        raise ValueError(f"{value!r} is not a quantity such as 500m, 2 or 4Gi")
+    suffix = match["suffix"] or ""
+    if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
+        return Decimal(match["number"].rstrip(".") + suffix)
+    return Decimal(match["number"].rstrip(".") or "0") * _SCALE[suffix]
+
+
+def _positive_quantity(value: int | str) -> int | str:
+    amount = _amount(value)
+    if amount <= 0:
+        raise ValueError(f"{value!r} must be greater than zero")
+    if amount > _amount(LARGEST_QUANTITY):
+        raise ValueError(f"{value!r} must be at most {LARGEST_QUANTITY}")
+    return value
+
+
+def is_whole(value: int | str) -> bool:
+    """True for a quantity without a fraction: 2 and 1.5Gi, not 500m."""
+    amount = _amount(value)
+    return amount == amount.to_integral_value()
+
+
+def _surge(value: int | str) -> int | str:
+    if isinstance(value, str) and not re.fullmatch(PERCENTAGE.strip("^$"), value):
+        raise ValueError(f"{value!r} is neither a number of slots nor a percentage such as 25%")
+    if isinstance(value, int) and not 0 <= value <= MAX_SLOTS:
+        raise ValueError(f"{value} must be between 0 and {MAX_SLOTS}")
+    return value
+
+
+_INT_OR_STRING: dict[str, Any] = {
+    "x-kubernetes-int-or-string": True,
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+}
+_NOT_A_QUANTITY = "must be a quantity greater than zero, such as 500m, 2 or 4Gi"
+
+Quantity: TypeAlias = Annotated[
+    StrictInt | StrictStr,
+    AfterValidator(_positive_quantity),
+    WithJsonSchema(
+        _INT_OR_STRING
+        | validations(
+            cel(
+                "type(self) == int ? self > 0 : isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",
+                _NOT_A_QUANTITY,
+            ),
+            cel(
+                f"type(self) == int || !isQuantity(self) || !quantity(self).isGreaterThan(quantity('{LARGEST_QUANTITY}'))",
+                f"must be at most {LARGEST_QUANTITY}",
+            ),
+        )
+    ),
+]
+"""A Kubernetes quantity above zero, as it was written: an integer or a string."""
+
+SurgeAmount: TypeAlias = Annotated[
+    StrictInt | StrictStr,
+    AfterValidator(_surge),
+    WithJsonSchema(
+        _INT_OR_STRING
+        | validations(
+            cel(
+                f"type(self) == int ? self >= 0 && self <= {MAX_SLOTS} : self.matches('{PERCENTAGE}')",
+                "must be a number of slots, or a percentage such as 25%",
+            )
+        )
+    ),
+]
+"""A number of slots, or a percentage of the replicas."""

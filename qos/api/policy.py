@@ -1,0 +1,342 @@
+"""MinimalReservationPolicy: a floor, and how many slots of it are held. `kubectl explain mrp` shows these texts."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+
+from qos.api.fields import (
+    DNS_SUBDOMAIN,
+    MAX_SLOTS,
+    Model,
+    Quantity,
+    Reported,
+    SurgeAmount,
+    cel,
+    is_whole,
+    validations,
+)
+from qos.api.upstream import Condition, LabelKey, LabelSelector, LabelValue, ObjectMeta, Toleration
+
+ObjectName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
+
+_EXTENDED = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+RESOURCE_NAME = rf"^(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMGT]i|{_EXTENDED})$"
+"""What a floor may name. pods is counted by the ledger itself; requests.* are quota names, not resources."""
+_NAMES_MESSAGE = "a floor holds cpu, memory, ephemeral-storage, hugepages-SIZE and extended resources such as example.com/gpu"
+
+
+class Floor(Model):
+    """The least that each pod gets, whatever else runs."""
+
+    resources: dict[str, Quantity] = Field(
+        min_length=1,
+        max_length=32,
+        description=(
+            "The least of each resource for one pod, each above zero: cpu, memory, ephemeral-storage, hugepages-SIZE, "
+            "and extended resources such as example.com/gpu. A slot is the larger of this and what the pod template "
+            "requests."
+        ),
+        json_schema_extra=validations(
+            cel(
+                f"self.all(name, size(name) <= 317 && name.matches('{RESOURCE_NAME}')"
+                " && !name.startsWith('requests.') && !name.contains('kubernetes.io/'))",
+                _NAMES_MESSAGE,
+            ),
+            cel(
+                "self.all(name, name == 'cpu' || type(self[name]) == int || !isQuantity(self[name])"
+                " || quantity(self[name]).isInteger())",
+                "only cpu may have a fraction",
+            ),
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _resources_that_can_be_held(self) -> Floor:
+        for name, value in self.resources.items():
+            reserved = name.startswith("requests.") or "kubernetes.io/" in name
+            if len(name) > 317 or reserved or not re.fullmatch(RESOURCE_NAME.strip("^$"), name):
+                raise ValueError(f"resources: {name!r} cannot be held: {_NAMES_MESSAGE}")
+            if name != "cpu" and not is_whole(value):
+                raise ValueError(f"resources: {name}: {value!r}: only cpu may have a fraction")
+        return self
+
+
+class ScaleTargetRef(Model):
+    """The workload whose replicas are the slots."""
+
+    api_version: Literal["apps/v1"] = Field(description="The workload's API version.")
+    kind: Literal["Deployment", "StatefulSet", "ReplicaSet"] = Field(description="The workload's kind.")
+    name: ObjectName = Field(description="The workload's name; it is in the policy's namespace.")
+
+
+class Slots(Model):
+    """How many floors are kept, filled and held together: a number, or a workload's replicas."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "has(self.count) != has(self.scaleTargetRef)",
+                "exactly one of count and scaleTargetRef must be set",
+            ),
+            cel(
+                "!has(self.surge) || has(self.scaleTargetRef)",
+                "surge needs scaleTargetRef: with count, ask for more slots",
+                field=".surge",
+            ),
+        )
+    )
+
+    count: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_SLOTS,
+        description=(
+            "The number of slots, filled and held together. Can be changed with kubectl scale. Exclusive with "
+            "scaleTargetRef."
+        ),
+    )
+    scale_target_ref: ScaleTargetRef | None = Field(
+        default=None,
+        description=(
+            "The Deployment, StatefulSet or ReplicaSet in this namespace whose spec.replicas is the number of slots. "
+            "Exclusive with count."
+        ),
+    )
+    surge: SurgeAmount | None = Field(
+        default=None,
+        description=(
+            "Slots beyond the replicas, for pods that a rollout starts before the old ones are gone: a number, or a "
+            "percentage of the replicas, rounded up, such as 25%. Only with scaleTargetRef."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Slots:
+        if (self.count is None) == (self.scale_target_ref is None):
+            raise ValueError("exactly one of count and scaleTargetRef must be set")
+        if self.surge is not None and self.scale_target_ref is None:
+            raise ValueError("surge needs scaleTargetRef: with count, ask for more slots")
+        return self
+
+
+class Placement(Model):
+    """On which nodes slots may be held, and whether holds may move."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "!(has(self.inheritFromWorkload) && self.inheritFromWorkload"
+                " && (has(self.nodeSelector) || has(self.tolerations)))",
+                "inheritFromWorkload excludes nodeSelector and tolerations: they come from the pod template",
+                field=".inheritFromWorkload",
+            )
+        )
+    )
+
+    mode: Literal["Floating", "Pinned"] = Field(
+        default="Floating",
+        description=(
+            "Floating: a hold moves to another node when its capacity is wanted and the slot fits elsewhere. Pinned: "
+            "it moves only when its node is lost. Default Floating."
+        ),
+    )
+    node_selector: dict[LabelKey, LabelValue] | None = Field(
+        default=None, max_length=32, description="Labels a node must have to hold a slot of this policy."
+    )
+    tolerations: list[Toleration] | None = Field(
+        default=None,
+        max_length=32,
+        description="Taints that slots are held in spite of.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    inherit_from_workload: bool | None = Field(
+        default=None,
+        description=(
+            "Take node selector, required node affinity and tolerations from the workload's pod template. Default: "
+            "true with slots.scaleTargetRef, false with slots.count, where there is no template."
+        ),
+    )
+    max_slots_per_node: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_SLOTS,
+        description="The most slots on one node, filled and held together. Default: no limit.",
+    )
+
+    @model_validator(mode="after")
+    def _inherit_or_state(self) -> Placement:
+        if self.inherit_from_workload and self.states_nodes:
+            raise ValueError("inheritFromWorkload excludes nodeSelector and tolerations")
+        return self
+
+    @property
+    def states_nodes(self) -> bool:
+        """True when the policy itself says which nodes."""
+        return self.node_selector is not None or self.tolerations is not None
+
+
+class MinimalReservationPolicySpec(Model):
+    """What is asked for."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "!(has(self.slots.count) && has(self.placement) && has(self.placement.inheritFromWorkload)"
+                " && self.placement.inheritFromWorkload)",
+                "placement.inheritFromWorkload needs slots.scaleTargetRef: slots.count has no pod template",
+                field=".placement.inheritFromWorkload",
+            ),
+            cel(
+                "!(has(self.slots.scaleTargetRef) && has(self.placement) && !has(self.placement.inheritFromWorkload)"
+                " && (has(self.placement.nodeSelector) || has(self.placement.tolerations)))",
+                "placement.nodeSelector and placement.tolerations need placement.inheritFromWorkload: false with "
+                "slots.scaleTargetRef",
+                field=".placement",
+            ),
+        )
+    )
+
+    selector: LabelSelector = Field(
+        description=(
+            "The pods of this namespace that fill the slots (its owners). Not empty, and immutable: make another "
+            "policy instead. Of two policies that select the same pod the one of higher priority has it, then the "
+            "older one."
+        ),
+        json_schema_extra=validations(
+            cel("self == oldSelf", "is immutable: make another policy instead"),
+        ),
+    )
+    profile_name: ObjectName | None = Field(
+        default=None,
+        description=(
+            "The QoSProfile, whose class says what the pods may expect of a node. Needs RBAC verb `use` on that "
+            "profile. With a profile of class BE nothing is held."
+        ),
+    )
+    priority_class_name: ObjectName | None = Field(
+        default=None,
+        description=(
+            "The PriorityClass of the holds: they yield only to pods of strictly higher priority, and policies are "
+            "served in this order, the older first. Default: the profile's, else the cluster's default."
+        ),
+    )
+    suspend: bool = Field(default=False, description="Release all holds. Pods that run are not touched.")
+    floor: Floor = Field(description="The least that each pod gets, whatever else runs.")
+    slots: Slots = Field(
+        description="How many slots of the floor are kept: exactly one of count, scaleTargetRef."
+    )
+    consume_policy: Literal["Reuse"] = Field(
+        default="Reuse",
+        description="What becomes of a slot whose pod ends. Reuse: it is held again for the next pod.",
+    )
+    placement: Placement = Field(
+        default=Placement(),
+        description="On which nodes slots may be held, and whether holds may move.",
+        json_schema_extra={"default": {}},
+    )
+
+    @model_validator(mode="after")
+    def _placement_fits_slots(self) -> MinimalReservationPolicySpec:
+        if self.slots.count is not None and self.placement.inherit_from_workload:
+            raise ValueError(
+                "placement.inheritFromWorkload needs slots.scaleTargetRef: slots.count has no pod template"
+            )
+        follows = self.slots.scale_target_ref is not None and self.placement.inherit_from_workload is None
+        if follows and self.placement.states_nodes:
+            raise ValueError(
+                "placement.nodeSelector and placement.tolerations need placement.inheritFromWorkload: false"
+                " with slots.scaleTargetRef"
+            )
+        return self
+
+    @property
+    def inherits(self) -> bool:
+        """Whether placement comes from the workload's pod template, the default applied."""
+        if self.placement.inherit_from_workload is None:
+            return self.slots.scale_target_ref is not None
+        return self.placement.inherit_from_workload
+
+
+class SlotsStatus(Reported):
+    """The account of slots: desired = filled + held + unplaced, unless more pods run than slots are asked for."""
+
+    desired: int = Field(default=0, ge=0, description="Slots asked for.")
+    filled: int = Field(default=0, ge=0, description="Slots that a pod of this policy has taken.")
+    held: int = Field(default=0, ge=0, description="Slots whose capacity is held free on a node.")
+    unplaced: int = Field(default=0, ge=0, description="Slots that no node has room for.")
+
+
+class UnplacedStatus(Reported):
+    """Slots that are not held, and what is missing."""
+
+    count: int = Field(ge=1, description="The number of slots.")
+    reason: str = Field(
+        max_length=64,
+        description=(
+            "Why: Insufficient (the nodes lack the resource), Fragmented (enough in all, on no single node), NoNode "
+            "(no node is eligible), MaxSlotsPerNode (every eligible node is at its limit), CapReached "
+            "(the installation-wide cap)."
+        ),
+    )
+    resource: str | None = Field(default=None, max_length=317, description="The resource that is missing.")
+    missing: str | None = Field(
+        default=None,
+        max_length=64,
+        description="How much of it is missing for all of these slots, as a quantity.",
+    )
+
+
+class HoldStatus(Reported):
+    """The holds on one node."""
+
+    node_name: str = Field(max_length=253, description="The node.")
+    slots: int = Field(ge=1, description="The number of slots held there.")
+
+
+class MinimalReservationPolicyStatus(Reported):
+    """What is kept at present; written by the extender."""
+
+    observed_generation: int | None = Field(
+        default=None, ge=0, description="The metadata.generation this was computed from."
+    )
+    slots: SlotsStatus | None = Field(default=None, description="The account of slots.")
+    unplaced: list[UnplacedStatus] | None = Field(
+        default=None,
+        max_length=16,
+        description="The slots that are not held, by what is missing.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    holds: list[HoldStatus] | None = Field(
+        default=None,
+        max_length=20,
+        description="The 20 nodes with the most holds. All of them are at the extender's /holds.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    selector: str | None = Field(
+        default=None, max_length=4096, description="spec.selector as a string, for the scale subresource."
+    )
+    conditions: list[Condition] | None = Field(
+        default=None,
+        max_length=16,
+        description=(
+            "Ready (all is as asked), Feasible (every slot has a place), Held (every unfilled slot is held), Guarded "
+            "(kube-scheduler asks the extender), SlotsUsable (no owner waits while slots are held), Overlapping "
+            "(another policy has pods that this one selects)."
+        ),
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+
+
+class MinimalReservationPolicy(Model):
+    """A floor for the pods it selects, and capacity held for those that do not exist yet."""
+
+    api_version: Literal["j10ce.io/v1alpha1"] = "j10ce.io/v1alpha1"
+    kind: Literal["MinimalReservationPolicy"] = "MinimalReservationPolicy"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: MinimalReservationPolicySpec = Field(description="What is asked for.")
+    status: MinimalReservationPolicyStatus | None = Field(
+        default=None, description="What is kept at present; written by the extender."
+    )
