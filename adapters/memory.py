@@ -1,0 +1,391 @@
+"""A ClusterAPI in memory: what tests and simulations put in the API server's place, faults included.
+
+It keeps what callers rely on: resourceVersions that rise, optimistic concurrency, merge patches, a status
+subresource, the Binding's UID precondition, and watches
+that resume, replay and expire. It validates nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from adapters.api import PODS, Conflict, Gone, NotFound, Page, Resource, Unreachable, WatchEvent
+
+_Key = tuple[Resource, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A Binding that took effect."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    annotations: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Fault:
+    verb: str
+    resource: Resource | None
+    error: Exception | None
+    times: int
+    applied: bool
+    gate: asyncio.Event | None
+
+    def concerns(self, verb: str, resource: Resource) -> bool:
+        return self.times > 0 and self.verb == verb and self.resource in (None, resource)
+
+
+@dataclass(slots=True)
+class _Watcher:
+    resource: Resource
+    pending: deque[WatchEvent | Exception | None] = field(default_factory=deque)
+    awake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def push(self, item: WatchEvent | Exception | None) -> None:
+        self.pending.append(item)
+        self.awake.set()
+
+
+class MemoryAPI:
+    """The API server, played from memory.
+
+    Drive it synchronously with put, remove and the faults; read what happened in `bindings` and `calls`.
+    Verbs that faults name: list_page, watch, get, create, replace, patch, bind.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self.bindings: list[Binding] = []
+        self.calls: list[tuple[str, Resource, str]] = []
+        self._clock = clock
+        self._version = 0
+        self._oldest = 0
+        self._uids = itertools.count(1)
+        self._objects: dict[_Key, bytes] = {}
+        self._history: list[tuple[int, Resource, WatchEvent]] = []
+        self._watchers: list[_Watcher] = []
+        self._faults: list[_Fault] = []
+        self._snapshots: dict[str, tuple[str, list[bytes]]] = {}
+
+    # --- the world, as a test or a simulation changes it ---
+
+    def put(self, resource: Resource, obj: Mapping[str, Any]) -> dict[str, Any]:
+        """Create or overwrite; fills in the metadata that the API server would. Returns what is stored."""
+        body = copy.deepcopy(dict(obj))
+        meta = body.setdefault("metadata", {})
+        if resource.namespaced:
+            meta.setdefault("namespace", "default")
+        before = self._find(resource, meta.get("namespace", ""), meta["name"])
+        return self._store(resource, body, before)
+
+    def remove(self, resource: Resource, namespace: str, name: str) -> None:
+        """Delete at once; NotFound when it is not there."""
+        raw = self._objects.pop((resource, namespace if resource.namespaced else "", name), None)
+        if raw is None:
+            raise NotFound(404, "NotFound", f"{resource.plural} {name!r} not found")
+        self._version += 1
+        body = orjson.loads(raw)
+        body["metadata"]["resourceVersion"] = str(self._version)
+        self._publish(resource, WatchEvent("DELETED", orjson.dumps(body)))
+
+    def get_object(self, resource: Resource, namespace: str, name: str) -> dict[str, Any]:
+        """What is stored, as a dict of the caller's own; NotFound when it is not there."""
+        return self._existing(resource, namespace, name)
+
+    def objects(self, resource: Resource) -> list[dict[str, Any]]:
+        """All objects of a kind."""
+        return [orjson.loads(raw) for key, raw in self._objects.items() if key[0] == resource]
+
+    # --- faults ---
+
+    def fail(
+        self,
+        verb: str,
+        error: Exception | None = None,
+        *,
+        resource: Resource | None = None,
+        times: int = 1,
+        applied: bool = False,
+    ) -> None:
+        """Make the next `times` calls of a verb raise `error` (Unreachable unless given).
+
+        `applied`: the write takes effect all the same: the outcome that a caller must not guess.
+        """
+        self._faults.append(
+            _Fault(verb, resource, error or Unreachable("cut by the test"), times, applied, None)
+        )
+
+    def hang(self, verb: str, *, resource: Resource | None = None, times: int = 1) -> asyncio.Event:
+        """Make the next calls of a verb wait until the event that is returned is set."""
+        gate = asyncio.Event()
+        self._faults.append(_Fault(verb, resource, None, times, False, gate))
+        return gate
+
+    def cut(self, resource: Resource | None = None) -> None:
+        """Cut the open watches as a lost connection does; what happens meanwhile is replayed on resuming."""
+        self._interrupt(resource, Unreachable("connection lost"))
+
+    def close_watches(self, resource: Resource | None = None) -> None:
+        """End the open watches as the server does at timeoutSeconds."""
+        self._interrupt(resource, None)
+
+    def expire(self, resource: Resource | None = None) -> None:
+        """Forget the history (etcd compaction): open watches end with 410 Gone, and so does resuming them."""
+        self._history.clear()
+        self._version += 1
+        self._oldest = self._version
+        self._snapshots.clear()
+        self._interrupt(resource, _gone())
+
+    def bookmark(self) -> None:
+        """Send a bookmark down every open watch."""
+        for watcher in self._watchers:
+            body = {"kind": watcher.resource.kind, "metadata": {"resourceVersion": str(self._version)}}
+            watcher.push(WatchEvent("BOOKMARK", orjson.dumps(body)))
+
+    # --- ClusterAPI ---
+
+    async def list_page(
+        self, resource: Resource, *, limit: int = 500, continue_token: str = "", namespace: str = ""
+    ) -> Page:
+        """A page of a consistent snapshot; Gone for a token that expired."""
+        await self._reach("list_page", resource, "")
+        if continue_token:
+            version, items = self._snapshots.pop(continue_token, ("", []))
+            if not version:
+                raise _gone()
+        else:
+            version = str(self._version)
+            items = [
+                raw
+                for key, raw in sorted(self._objects.items(), key=lambda item: item[0][1:])
+                if key[0] == resource and namespace in ("", key[1])
+            ]
+        rest, token = items[limit:], ""
+        if rest:
+            token = f"{version}:{next(self._uids)}"
+            self._snapshots[token] = (version, rest)
+        return Page(items[:limit], version, token)
+
+    async def watch(self, resource: Resource, *, resource_version: str) -> AsyncIterator[WatchEvent]:
+        """Events after resource_version: the missed ones first, then as they happen."""
+        await self._reach("watch", resource, "")
+        since = int(resource_version)
+        if since < self._oldest:
+            raise _gone()
+        watcher = _Watcher(resource)
+        for version, kind, event in self._history:
+            if version > since and kind == resource:
+                watcher.push(event)
+        self._watchers.append(watcher)
+        try:
+            async for event in _drain(watcher):
+                yield event
+        finally:
+            if watcher in self._watchers:
+                self._watchers.remove(watcher)
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
+        """One object."""
+        await self._reach("get", resource, name)
+        return orjson.dumps(self._existing(resource, namespace, name))
+
+    async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> bytes:
+        """Create; generateName is honoured."""
+        new = copy.deepcopy(dict(body))
+        meta = new.setdefault("metadata", {})
+        if "name" not in meta:
+            meta["name"] = f"{meta['generateName']}{next(self._uids):05d}"
+        if resource.namespaced:
+            meta["namespace"] = namespace
+
+        def write() -> bytes:
+            if self._find(resource, namespace, meta["name"]) is not None:
+                raise Conflict(409, "AlreadyExists", f"{resource.plural} {meta['name']!r} already exists")
+            return orjson.dumps(self._store(resource, new, None))
+
+        return await self._write("create", resource, meta["name"], write)
+
+    async def replace(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> bytes:
+        """PUT; Conflict unless the body's resourceVersion is the newest."""
+
+        def write() -> bytes:
+            before = self._existing(resource, namespace, name)
+            _require_version(before, body)
+            return orjson.dumps(self._store(resource, copy.deepcopy(dict(body)), before))
+
+        return await self._write("replace", resource, name, write)
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any], *, subresource: str = ""
+    ) -> bytes:
+        """JSON merge patch; `subresource` status changes the status only."""
+
+        def write() -> bytes:
+            before = self._existing(resource, namespace, name)
+            _require_version(before, body)
+            change = {"status": body.get("status", {})} if subresource == "status" else dict(body)
+            return orjson.dumps(self._store(resource, merge_patch(before, change), before))
+
+        return await self._write("patch", resource, name, write)
+
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
+    ) -> None:
+        """Bind: NotFound for no such pod, Conflict for another UID or a pod that has a node."""
+
+        def write() -> bytes:
+            before = self._existing(PODS, namespace, name)
+            _require_bindable(before, uid)
+            self._store(PODS, self._bound(before, node, annotations), before)
+            self.bindings.append(Binding(namespace, name, uid, node, dict(annotations)))
+            return b""
+
+        await self._write("bind", PODS, name, write)
+
+    # --- inside ---
+
+    async def _reach(self, verb: str, resource: Resource, name: str) -> _Fault | None:
+        """Record the call and meet its fault: wait, raise, or return one that raises after the write."""
+        self.calls.append((verb, resource, name))
+        fault = next((f for f in self._faults if f.concerns(verb, resource)), None)
+        if fault is None:
+            return None
+        fault.times -= 1
+        if fault.gate is not None:
+            await fault.gate.wait()
+            return None
+        if fault.applied:
+            return fault
+        if fault.error is not None:
+            raise fault.error
+        return None
+
+    async def _write(self, verb: str, resource: Resource, name: str, write: Callable[[], bytes]) -> bytes:
+        fault = await self._reach(verb, resource, name)
+        answer = write()
+        if fault is not None and fault.error is not None:
+            raise fault.error
+        return answer
+
+    def _find(self, resource: Resource, namespace: str, name: str) -> dict[str, Any] | None:
+        raw = self._objects.get((resource, namespace if resource.namespaced else "", name))
+        found: dict[str, Any] | None = orjson.loads(raw) if raw is not None else None
+        return found
+
+    def _existing(self, resource: Resource, namespace: str, name: str) -> dict[str, Any]:
+        found = self._find(resource, namespace, name)
+        if found is None:
+            raise NotFound(404, "NotFound", f"{resource.plural} {name!r} not found")
+        return found
+
+    def _store(
+        self, resource: Resource, body: dict[str, Any], before: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        self._version += 1
+        old = before["metadata"] if before is not None else {}
+        meta = body["metadata"]
+        meta.setdefault("uid", old.get("uid") or f"00000000-0000-4000-8000-{next(self._uids):012d}")
+        meta.setdefault("creationTimestamp", old.get("creationTimestamp") or timestamp(self._clock()))
+        meta["generation"] = old.get("generation", 0) + (
+            before is None or before.get("spec") != body.get("spec")
+        )
+        meta["resourceVersion"] = str(self._version)
+        raw = orjson.dumps(body)
+        self._objects[(resource, meta.get("namespace", ""), meta["name"])] = raw
+        self._publish(resource, WatchEvent("ADDED" if before is None else "MODIFIED", raw))
+        stored: dict[str, Any] = orjson.loads(raw)
+        return stored
+
+    def _publish(self, resource: Resource, event: WatchEvent) -> None:
+        self._history.append((self._version, resource, event))
+        for watcher in self._watchers:
+            if watcher.resource == resource:
+                watcher.push(event)
+
+    def _interrupt(self, resource: Resource | None, how: Exception | None) -> None:
+        for watcher in [w for w in self._watchers if resource in (None, w.resource)]:
+            self._watchers.remove(watcher)
+            watcher.push(how)
+
+    def _bound(self, pod: dict[str, Any], node: str, annotations: Mapping[str, str]) -> dict[str, Any]:
+        scheduled = {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastTransitionTime": timestamp(self._clock()),
+        }
+        others = [c for c in pod.get("status", {}).get("conditions", []) if c["type"] != "PodScheduled"]
+        change = {
+            "metadata": {"annotations": dict(annotations)},
+            "spec": {"nodeName": node},
+            "status": {"conditions": [*others, scheduled]},
+        }
+        return merge_patch(pod, change)
+
+
+async def _drain(watcher: _Watcher) -> AsyncIterator[WatchEvent]:
+    while True:
+        while watcher.pending:
+            item = watcher.pending.popleft()
+            if item is None:
+                return
+            if isinstance(item, Exception):
+                raise item
+            yield item
+        watcher.awake.clear()
+        await watcher.awake.wait()
+
+
+def merge_patch(target: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """RFC 7396: None removes, mappings merge, everything else replaces."""
+    merged = dict(target)
+    for key, value in change.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            below = merged.get(key)
+            merged[key] = merge_patch(below if isinstance(below, Mapping) else {}, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def timestamp(seconds: float) -> str:
+    """RFC 3339 with whole seconds, as the API server writes metav1.Time."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _require_version(before: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+    wanted = body.get("metadata", {}).get("resourceVersion", "")
+    if wanted and wanted != before["metadata"]["resourceVersion"]:
+        raise Conflict(
+            409, "Conflict", "the object has been modified; apply your changes to the latest version"
+        )
+
+
+def _require_bindable(pod: Mapping[str, Any], uid: str) -> None:
+    name = pod["metadata"]["name"]
+    if pod["metadata"]["uid"] != uid:
+        raise Conflict(
+            409, "Conflict", f"Precondition failed: UID in precondition: {uid}, pod {name!r} has another"
+        )
+    if pod.get("spec", {}).get("nodeName"):
+        raise Conflict(409, "Conflict", f"pod {name} is already assigned to node {pod['spec']['nodeName']!r}")
+    if pod["metadata"].get("deletionTimestamp"):
+        raise Conflict(409, "Conflict", f"pod {name} is being deleted, cannot be assigned to a host")
+
+
+def _gone() -> Gone:
+    return Gone(410, "Expired", "too old resource version")

@@ -1,0 +1,105 @@
+"""Kubernetes quantities: text to canonical integers, and back as kubectl shows them.
+
+The grammar is that of apimachinery's resource.Quantity: an optional sign, a decimal number, and at most one
+of a binary suffix (Ki..Ei), a decimal suffix (n, u, m, k, M, G, T, P, E) and a decimal exponent (e3, E-2).
+Arithmetic is exact; what is finer than the canonical unit is rounded up, away from zero, as upstream does.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from qos import keys
+
+MAXIMUM: Final = 2**53
+"""Larger amounts are capped here: beyond any node, and a thousand of them still add up in an int64."""
+
+_LONGEST_TEXT: Final = 64
+_LARGEST_EXPONENT: Final = 99
+_BINARY: Final[dict[str, int]] = {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)}
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_GRAMMAR: Final = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:(?P<binary>[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]+)|(?P<decimal>[numkMGTPE]?))",
+    re.ASCII,
+)
+
+
+class QuantityError(ValueError):
+    """Not a quantity; the message names the resource and the value."""
+
+    def __init__(self, resource: str, value: object, why: str) -> None:
+        super().__init__(f"{resource}: {value!r} is not a quantity: {why}")
+        self.resource = resource
+        self.value = value
+
+
+@lru_cache(maxsize=65536, typed=True)
+def parse(resource: str, text: str | float) -> int:
+    """The amount in canonical units: cpu in millicores, everything else in whole bytes or counts.
+
+    Rounded up, away from zero; capped at +-MAXIMUM. Negative amounts are quantities too: whether they make
+    sense is the caller's to say. Raises QuantityError.
+    """
+    per_unit = 1000 if resource == keys.CPU else 1
+    if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < _LONGEST_TEXT:
+        return min(int(text) * per_unit, MAXIMUM)
+    exact = _exact(resource, text) * per_unit
+    rounded = -(-abs(exact.numerator) // exact.denominator)
+    return min(rounded, MAXIMUM) * (-1 if exact < 0 else 1)
+
+
+def _exact(resource: str, value: object) -> Fraction:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise QuantityError(resource, value, "expected text such as 500m, 2 or 4Gi")
+    text = str(value)
+    if len(text) > _LONGEST_TEXT:
+        raise QuantityError(resource, text[:_LONGEST_TEXT] + "...", f"longer than {_LONGEST_TEXT} characters")
+    match = _GRAMMAR.fullmatch(text)
+    if match is None:
+        raise QuantityError(
+            resource, value, "expected a number and a suffix such as m, k, M, G, Ki, Mi or Gi"
+        )
+    number = Fraction(match["number"])
+    if match["binary"]:
+        return number * _BINARY[match["binary"]]
+    exponent = int(match["exponent"]) if match["exponent"] else _DECIMAL[match["decimal"] or ""]
+    if abs(exponent) > _LARGEST_EXPONENT:
+        raise QuantityError(resource, value, f"exponent beyond +-{_LARGEST_EXPONENT}")
+    scale = Fraction(10**exponent) if exponent >= 0 else Fraction(1, 10**-exponent)
+    return number * scale
+
+
+def render(resource: str, amount: int) -> str:
+    """The amount (canonical units) as kubectl shows it (1500m, 2, 8Gi); parse() gives it back."""
+    sign, size = ("-", -amount) if amount < 0 else ("", amount)
+    if resource == keys.CPU:
+        return sign + (f"{size}m" if size % 1000 else _with_decimal_suffix(size // 1000))
+    if is_bytes(resource):
+        return sign + _with_binary_suffix(size)
+    return sign + _with_decimal_suffix(size)
+
+
+def is_bytes(resource: str) -> bool:
+    """True for resources counted in bytes: memory, ephemeral-storage, hugepages-*."""
+    return resource in (keys.MEMORY, keys.EPHEMERAL_STORAGE) or resource.startswith(keys.HUGEPAGES_PREFIX)
+
+
+def _with_binary_suffix(size: int) -> str:
+    suffix = ""
+    for name, unit in _BINARY.items():
+        if size == 0 or size % unit:
+            break
+        suffix = name
+    return f"{size // _BINARY.get(suffix, 1)}{suffix}"
+
+
+def _with_decimal_suffix(size: int) -> str:
+    suffix = ""
+    for name in "kMGTPE":
+        if size == 0 or size % 10 ** _DECIMAL[name]:
+            break
+        suffix = name
+    return f"{size // 10 ** _DECIMAL[suffix]}{suffix}"
