@@ -1,0 +1,131 @@
+"""The control plane's programs: in J10CE_BIN, on PATH or in the user's cache (lab/build.py)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+GO_MODULE = Path(__file__).parent / "gomodule"
+NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "kwokctl")
+_KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_FLAGS = {
+    "--etcd-binary": "etcd",
+    "--kube-apiserver-binary": "kube-apiserver",
+    "--kube-controller-manager-binary": "kube-controller-manager",
+    "--kube-scheduler-binary": "kube-scheduler",
+    "--kwok-controller-binary": "kwok",
+}
+_VERSION = re.compile(r"v?(\d+\.\d+\.\d+\S*)")
+
+
+class BinariesError(Exception):
+    """The programs are not there and could not be made; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """Where the control plane's programs are. Where `files` lacks one, kwokctl downloads the official one."""
+
+    files: Mapping[str, Path]
+    source: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def kwokctl(self) -> Path:
+        """The one program that is always there."""
+        return self.files["kwokctl"]
+
+    @property
+    def kubectl(self) -> Path | None:
+        """None: use `kwokctl kubectl`."""
+        return self.files.get("kubectl")
+
+    def flags(self) -> dict[str, Path]:
+        """kwokctl's flags that name the programs we have."""
+        return {flag: self.files[name] for flag, name in _FLAGS.items() if name in self.files}
+
+    def versions(self) -> dict[str, str]:
+        """Version of each program, by asking it."""
+        return {name: version_of(name, path) for name, path in sorted(self.files.items())}
+
+
+def version_of(name: str, path: Path) -> str:
+    """Version a program reports, without the v, or "unknown"; BinariesError when it cannot run."""
+    arguments = ["version", "--client"] if name == "kubectl" else ["--version"]
+    try:
+        done = subprocess.run(
+            [str(path), *arguments], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BinariesError(f"{path} does not run: {error}") from error
+    found = _VERSION.search(done.stdout)
+    return found.group(1) if found else "unknown"
+
+
+def in_folder(folder: Path) -> dict[str, Path]:
+    """Those of the programs that are executable files in a folder."""
+    return {n: folder / n for n in NAMES if (folder / n).is_file() and os.access(folder / n, os.X_OK)}
+
+
+def on_path(path: str) -> dict[str, Path]:
+    """Those of the programs that are on a PATH."""
+    return {n: Path(found) for n in NAMES if (found := shutil.which(n, path=path))}
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """Where the built programs are kept: a folder of the user's cache named after the modules' checksums."""
+    cache = environ.get("XDG_CACHE_HOME")
+    root = Path(cache) if cache else Path(environ.get("HOME", "~")).expanduser() / ".cache"
+    return root / "j10ce" / "lab" / modules_digest()
+
+
+def modules_digest() -> str:
+    """Names the set of programs: go.mod (versions, language) and go.sum (checksums), shortened SHA-256."""
+    digest = hashlib.sha256()
+    for name in ("go.mod", "go.sum"):
+        digest.update((GO_MODULE / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def find(environ: Mapping[str, str], cache: Path) -> Binaries | None:
+    """The programs, all from one place: J10CE_BIN, else PATH, else the cache folder, else None.
+
+    Raises BinariesError when J10CE_BIN is set and lacks one of them.
+    """
+    if chosen := environ.get("J10CE_BIN"):
+        files = in_folder(Path(chosen))
+        if missing := [name for name in NAMES if name not in files]:
+            raise BinariesError(
+                f"J10CE_BIN={chosen} has no {', '.join(missing)}: add what is missing, or unset it"
+            )
+        return Binaries(files, f"J10CE_BIN={chosen}", _mixed(files))
+    note: tuple[str, ...] = ()
+    files = on_path(environ.get("PATH", ""))
+    if len(files) == len(NAMES):
+        return Binaries(files, "PATH", _mixed(files))
+    if files:
+        note = (f"on PATH, not used because the rest is not: {', '.join(files)}",)
+    files = in_folder(cache)
+    return Binaries(files, str(cache), note) if len(files) == len(NAMES) else None
+
+
+def _mixed(files: Mapping[str, Path]) -> tuple[str, ...]:
+    """A clear statement when the Kubernetes programs are not of one version."""
+    versions = {name: version_of(name, files[name]) for name in _KUBERNETES}
+    if len(set(versions.values())) <= 1:
+        return ()
+    return (f"mixed versions: {', '.join(f'{name} {version}' for name, version in versions.items())}",)
+
+
+def provide(environ: Mapping[str, str]) -> Binaries:
+    """Find the programs, else build them (about 5 minutes). Raises BinariesError."""
+    found = find(environ, cache_folder(environ))
+    if found is None:
+        raise BinariesError("not built yet")
+    return found

@@ -1,0 +1,349 @@
+"""Throw-away control planes on this machine: kwokctl with its binary runtime, several side by side.
+
+A cluster is a folder: kwokctl's own folder inside it, our records, logs and pid files. A temporary cluster
+goes with the process that made it (lab/reaper.py); one made with keep=True stays until down().
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from lab import components, processes, scheduler_config
+from lab.binaries import Binaries
+from lab.reaper import Reaper, remove
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+# Below Linux's range for outgoing connections, so that none takes the port between our look and the listen.
+_PORTS = range(20_000, 32_000)
+_PORT_NAMES = (
+    "etcd",
+    "etcd-peer",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kwok-controller",
+)
+_LOOPBACK = "127.0.0.1"
+_reapers: dict[Path, Reaper] = {}
+
+
+class LabError(Exception):
+    """A cluster could not be made, found or used; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A lab cluster that runs, or once ran, in its folder."""
+
+    name: str
+    folder: Path
+    kubectl_argv: tuple[str, ...]
+    versions: Mapping[str, str]
+    ports: Mapping[str, int]
+    owner: str = ""
+    """pid and start time of the process it goes with; empty: it stays."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Kubeconfig of an administrator."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def server(self) -> str:
+        """URL of the API server."""
+        return f"https://{_LOOPBACK}:{self.ports['kube-apiserver']}"
+
+    def log(self, component: str) -> Path:
+        """Log file of a component."""
+        return components.find(self.folder, component).log
+
+    def alive(self, component: str) -> bool:
+        """Whether a component's process runs."""
+        return components.pid(self.folder, component) is not None
+
+    def kill(self, component: str, sig: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to a component and wait until it is gone."""
+        components.kill(self.folder, component, sig)
+
+    def start(self, component: str) -> None:
+        """Start a component that was killed, with the same arguments."""
+        components.start(self.folder, component)
+
+    def kubectl(self, *arguments: str, stdin: str = "", check: bool = True, seconds: float = 60) -> str:
+        """Run kubectl against the cluster; return its output; LabError with its message when it fails."""
+        argv = [*self.kubectl_argv, *arguments]
+        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=seconds, check=False)
+        if check and done.returncode:
+            raise LabError(f"kubectl {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+
+def default_root() -> Path:
+    """Folder of all lab clusters of this user: $XDG_STATE_HOME/j10ce/lab."""
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "j10ce" / "lab"
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that nobody listens on now."""
+    return _free_ports(1)[0]
+
+
+def up(
+    name: str,
+    *,
+    binaries: Binaries,
+    root: Path | None = None,
+    scheduler_config: Path | None = None,
+    verbs_url: str = "",
+    feature_gates: Mapping[str, bool] | None = None,
+    qps_limits: bool = False,
+    crds: bool = True,
+    keep: bool = False,
+    seconds: float = 120,
+) -> Cluster:
+    """Start a control plane and wait until it is ready, the custom resources of manifests/crds applied.
+
+    scheduler_config: a KubeSchedulerConfiguration; its extenders are asked at verbs_url. keep=False: the
+    cluster is taken down when this process ends, even by SIGKILL. Raises LabError, and leaves nothing behind then.
+    """
+    folder = _new_folder(name, root or default_root())
+    reaper = Reaper(folder)
+    try:
+        cluster = _plan(name, folder, binaries, keep=keep)
+        _write_scheduler_config(cluster, scheduler_config, verbs_url, qps_limits=qps_limits)
+        _create(cluster, binaries, feature_gates or {}, qps_limits=qps_limits, seconds=seconds)
+        if crds:
+            apply_crds(cluster)
+    except BaseException:
+        remove(folder)
+        reaper.dismiss()
+        raise
+    if keep:
+        reaper.dismiss()
+    else:
+        _reapers[folder] = reaper
+    return cluster
+
+
+def down(name: str, *, root: Path | None = None) -> None:
+    """Kill a cluster's processes and remove its folder. LabError when there is none of that name."""
+    folder = (root or default_root()) / name
+    if not _NAME.fullmatch(name) or not folder.is_dir():
+        known = ", ".join(sorted(c.name for c in clusters(root=root))) or "none"
+        raise LabError(f"there is no lab cluster {name!r}; running: {known}")
+    remove(folder)
+    reaper = _reapers.pop(folder, None)
+    if reaper is not None:
+        reaper.dismiss()
+
+
+def clusters(*, root: Path | None = None) -> list[Cluster]:
+    """Every lab cluster of this user, by name; those whose owner is gone are taken down first."""
+    found = []
+    for record in sorted((root or default_root()).glob("*/cluster.json")):
+        cluster = _read(record)
+        if cluster is None:
+            continue
+        if cluster.owner and not _is_running(cluster.owner):
+            remove(cluster.folder)
+        else:
+            found.append(cluster)
+    return found
+
+
+def apply_crds(cluster: Cluster) -> None:
+    """Apply the project's custom resource definitions and wait until the API server serves them."""
+    folder = resources.files("manifests") / "crds"
+    if not folder.is_dir():
+        raise LabError("the package manifests has no folder crds: install j10ce-qos again")
+    with resources.as_file(folder) as path:
+        cluster.kubectl("apply", "--server-side", "-f", str(path))
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(path))
+
+
+def add_scheduler(
+    cluster: Cluster, name: str, config: Path, *, verbs_url: str = "", qps_limits: bool = False
+) -> str:
+    """Start another kube-scheduler beside the cluster's own, with a configuration of its own.
+
+    Returns the component's name, for kill() and start().
+    """
+    document = scheduler_config.for_lab(
+        scheduler_config.load(config), verbs_url=verbs_url, qps_limits=qps_limits
+    )
+    document["clientConnection"]["kubeconfig"] = str(cluster.kubeconfig)
+    path = cluster.folder / f"{name}.yaml"
+    scheduler_config.write(document, path)
+    kube_scheduler = components.find(cluster.folder, "kube-scheduler")
+    port = free_port()
+    argv = [
+        kube_scheduler.argv[0],
+        f"--config={path}",
+        f"--bind-address={_LOOPBACK}",
+        f"--secure-port={port}",
+    ]
+    components.add(cluster.folder, name, argv)
+    components.start(cluster.folder, name)
+    return name
+
+
+def _new_folder(name: str, root: Path) -> Path:
+    if not _NAME.fullmatch(name):
+        raise LabError(f"cluster name {name!r}: at most 40 of a-z, 0-9 and '-', not first or last")
+    clusters(root=root)
+    folder = root.resolve() / name
+    try:
+        folder.mkdir(parents=True, mode=0o700)
+    except FileExistsError:
+        raise LabError(
+            f"lab cluster {name!r} exists: take it down first (j10ce lab down --name {name})"
+        ) from None
+    return folder
+
+
+def _plan(name: str, folder: Path, binaries: Binaries, *, keep: bool) -> Cluster:
+    kubectl = (
+        [str(binaries.kubectl)] if binaries.kubectl else [str(binaries.kwokctl), "--name", name, "kubectl"]
+    )
+    cluster = Cluster(
+        name=name,
+        folder=folder,
+        kubectl_argv=(*kubectl, f"--kubeconfig={folder / 'kubeconfig'}"),
+        versions=binaries.versions(),
+        ports=dict(zip(_PORT_NAMES, _free_ports(len(_PORT_NAMES)), strict=True)),
+        owner="" if keep else f"{os.getpid()} {processes.start_time(os.getpid())}",
+    )
+    record = {
+        "kubectl": cluster.kubectl_argv,
+        "versions": cluster.versions,
+        "ports": cluster.ports,
+        "owner": cluster.owner,
+    }
+    (folder / "cluster.json").write_text(json.dumps(record, indent=1))
+    return cluster
+
+
+def _read(record: Path) -> Cluster | None:
+    try:
+        data = json.loads(record.read_text())
+    except (OSError, ValueError):  # being made or removed at this moment
+        return None
+    folder = record.parent.resolve()
+    return Cluster(
+        folder.name, folder, tuple(data["kubectl"]), data["versions"], data["ports"], data["owner"]
+    )
+
+
+def _is_running(owner: str) -> bool:
+    pid, _, started = owner.partition(" ")
+    return processes.start_time(int(pid)) == started
+
+
+def _write_scheduler_config(
+    cluster: Cluster, config: Path | None, verbs_url: str, *, qps_limits: bool
+) -> None:
+    document = scheduler_config.load(config) if config else scheduler_config.empty()
+    document = scheduler_config.for_lab(document, verbs_url=verbs_url, qps_limits=qps_limits)
+    scheduler_config.write(document, cluster.folder / "kube-scheduler.yaml")
+
+
+def create_argv(
+    cluster: Cluster,
+    binaries: Binaries,
+    feature_gates: Mapping[str, bool],
+    *,
+    qps_limits: bool,
+    seconds: float,
+) -> list[str]:
+    """Command line of `kwokctl create cluster`; a file that binaries lacks is downloaded by kwokctl."""
+    ports = cluster.ports
+    argv = [
+        *(str(binaries.kwokctl), "create", "cluster", "--name", cluster.name, "--runtime", "binary"),
+        *("--config", str(cluster.folder / "kwokctl.yaml")),
+        *("--kubeconfig", str(cluster.kubeconfig), "--wait", f"{seconds:.0f}s"),
+        *("--kube-scheduler-config", str(cluster.folder / "kube-scheduler.yaml")),
+        *("--etcd-port", str(ports["etcd"]), "--kube-apiserver-port", str(ports["kube-apiserver"])),
+        *("--kube-controller-manager-port", str(ports["kube-controller-manager"])),
+        *("--kube-scheduler-port", str(ports["kube-scheduler"])),
+        *("--controller-port", str(ports["kwok-controller"])),
+        *("--extra-args", "etcd=unsafe-no-fsync=true"),  # a throw-away store
+        *("--extra-args", "kube-controller-manager=leader-elect=false"),
+    ]
+    for flag, path in binaries.flags().items():
+        argv += [flag, str(path)]
+    if feature_gates:
+        gates = ",".join(f"{gate}={str(on).lower()}" for gate, on in sorted(feature_gates.items()))
+        argv += ["--kube-feature-gates", gates]
+    if not qps_limits:
+        argv.append("--disable-qps-limits")
+    return argv
+
+
+def _create(
+    cluster: Cluster,
+    binaries: Binaries,
+    feature_gates: Mapping[str, bool],
+    *,
+    qps_limits: bool,
+    seconds: float,
+) -> None:
+    options = {"bindAddress": _LOOPBACK, "etcdPeerPort": cluster.ports["etcd-peer"]}
+    config = {
+        "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+        "kind": "KwokctlConfiguration",
+        "options": options,
+    }
+    (cluster.folder / "kwokctl.yaml").write_text(json.dumps(config))  # JSON is YAML
+    argv = create_argv(cluster, binaries, feature_gates, qps_limits=qps_limits, seconds=seconds)
+    environment = os.environ | {"KWOK_WORKDIR": str(cluster.folder)}
+    log = cluster.folder / "kwokctl.log"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(argv, env=environment, stdout=output, stderr=output) as child,
+    ):
+        try:
+            code = child.wait(timeout=seconds + 30)
+        except BaseException:
+            child.kill()
+            raise
+    if code:
+        raise LabError(f"kwokctl could not start cluster {cluster.name}: {_last_words(log.read_text())}")
+
+
+def _last_words(text: str) -> str:
+    """The end of kwokctl's log: its last error, else its last lines."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "ERROR" in line or "rror:" in line]
+    return " | ".join((errors or lines)[-3:])[-2000:]
+
+
+def _free_ports(count: int) -> list[int]:
+    """That many different ports: all are held open until the last is found."""
+    sockets: list[socket.socket] = []
+    try:
+        for port in random.sample(_PORTS, len(_PORTS)):
+            candidate = socket.socket()
+            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                candidate.bind((_LOOPBACK, port))
+            except OSError:
+                candidate.close()
+                continue
+            sockets.append(candidate)
+            if len(sockets) == count:
+                return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+    raise LabError(f"no {count} free TCP ports between {_PORTS.start} and {_PORTS.stop}")

@@ -1,0 +1,118 @@
+"""The extender as a process beside a lab cluster: started, asked if it is ready, killed, restarted."""
+
+from __future__ import annotations
+
+import signal
+import sysconfig
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import components, processes
+from lab.cluster import Cluster, LabError, free_port
+
+COMPONENT = "j10ce-extender"
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderProcess:
+    """One j10ce-extender of a cluster. Its pid file lies in the cluster's folder: down() ends it too."""
+
+    folder: Path
+    verbs_port: int
+    port: int
+    name: str = COMPONENT
+
+    @property
+    def verbs_url(self) -> str:
+        """Where kube-scheduler asks it."""
+        return f"http://{_LOOPBACK}:{self.verbs_port}"
+
+    @property
+    def url(self) -> str:
+        """Where /healthz, /readyz, /metrics and /holds are."""
+        return f"http://{_LOOPBACK}:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """Its standard output and error, over all its lives."""
+        return components.find(self.folder, self.name).log
+
+    @property
+    def pid(self) -> int | None:
+        """Pid, or None when it does not run."""
+        return components.pid(self.folder, self.name)
+
+    def kill(self, sig: signal.Signals = signal.SIGKILL, *, seconds: float = 30) -> None:
+        """Send a signal and wait until it is gone."""
+        components.kill(self.folder, self.name, sig, seconds=seconds)
+
+    def restart(self) -> None:
+        """Start it again with the same arguments; does nothing while it runs."""
+        components.start(self.folder, self.name)
+
+    def wait_ready(self, seconds: float = 60) -> None:
+        """Wait until /readyz answers 200. LabError with the log's end when it does not, or when it ended."""
+        deadline = time.monotonic() + seconds
+        while not _is_ready(self.url):
+            if self.pid is None:
+                raise LabError(f"{self.name} ended before it was ready: {self.last_words()}")
+            if time.monotonic() > deadline:
+                raise LabError(f"{self.name} is not ready after {seconds:g} s: {self.last_words()}")
+            time.sleep(0.02)
+
+    def last_words(self) -> str:
+        """The last lines of the log."""
+        try:
+            return " | ".join(self.log.read_text(errors="replace").splitlines()[-5:])[-2000:]
+        except FileNotFoundError:
+            return "no log"
+
+
+def extender_argv(
+    program: Path, kubeconfig: Path, verbs_port: int, port: int, mode: str, extra: Sequence[str]
+) -> list[str]:
+    """Command line of the extender for a lab cluster."""
+    return [
+        str(program),
+        *("--kubeconfig", str(kubeconfig), "--mode", mode.capitalize()),
+        *("--verbs-address", f"{_LOOPBACK}:{verbs_port}", "--address", f"{_LOOPBACK}:{port}"),
+        *extra,
+    ]
+
+
+def start(
+    cluster: Cluster,
+    *,
+    mode: str = "Guard",
+    verbs_port: int = 0,
+    port: int = 0,
+    extra: Sequence[str] = (),
+    name: str = COMPONENT,
+) -> ExtenderProcess:
+    """Start an extender for a cluster; do not wait. Port 0: a free one. A second one beside the first needs a name."""
+    program = Path(sysconfig.get_path("scripts")) / "j10ce-extender"
+    if not program.is_file():
+        raise LabError(f"{program} is not there: install j10ce-qos into this environment (make venv)")
+    extender = ExtenderProcess(cluster.folder, verbs_port or free_port(), port or free_port(), name)
+    argv = extender_argv(program, cluster.kubeconfig, extender.verbs_port, extender.port, mode, extra)
+    components.add(cluster.folder, name, argv)
+    components.start(cluster.folder, name)
+    return extender
+
+
+def started(cluster: Cluster) -> bool:
+    """Whether an extender of the usual name runs beside the cluster."""
+    return processes.recorded(cluster.folder / "pids" / f"{COMPONENT}.pid", cluster.folder) is not None
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=2) as answer:  # noqa: S310 - our own http URL
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
