@@ -1,4 +1,4 @@
-"""MinimalReservationPolicy: a floor, and how many slots of it are held. `kubectl explain mrp` shows these texts."""
+"""MinimalReservationPolicy: a floor and how many slots of it are held; `kubectl explain mrp` shows this."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ ObjectName = Annotated[str, StringConstraints(min_length=1, max_length=253, patt
 _EXTENDED = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 RESOURCE_NAME = rf"^(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMGT]i|{_EXTENDED})$"
 """What a floor may name. pods is counted by the ledger itself; requests.* are quota names, not resources."""
-_NAMES_MESSAGE = "a floor holds cpu, memory, ephemeral-storage, hugepages-SIZE and extended resources such as example.com/gpu"
+_NAMES_MESSAGE = (
+    "can hold only cpu, memory, ephemeral-storage, hugepages-SIZE and names such as example.com/gpu"
+)
 
 
 class Floor(Model):
@@ -33,11 +35,11 @@ class Floor(Model):
 
     resources: dict[str, Quantity] = Field(
         min_length=1,
-        max_length=32,
+        max_length=8,
         description=(
-            "The least of each resource for one pod, each above zero: cpu, memory, ephemeral-storage, hugepages-SIZE, "
-            "and extended resources such as example.com/gpu. A slot is the larger of this and what the pod template "
-            "requests."
+            "The least of each resource for one pod, each above zero: cpu, memory, ephemeral-storage, "
+            "hugepages-SIZE, and extended resources such as example.com/gpu. A slot is the larger of this "
+            "and what the pod template requests."
         ),
         json_schema_extra=validations(
             cel(
@@ -57,8 +59,8 @@ class Floor(Model):
     def _resources_that_can_be_held(self) -> Floor:
         for name, value in self.resources.items():
             reserved = name.startswith("requests.") or "kubernetes.io/" in name
-            if len(name) > 317 or reserved or not re.fullmatch(RESOURCE_NAME.strip("^$"), name):
-                raise ValueError(f"resources: {name!r} cannot be held: {_NAMES_MESSAGE}")
+            if len(name) > 317 or reserved or not re.fullmatch(RESOURCE_NAME, name):
+                raise ValueError(f"resources: {name!r} {_NAMES_MESSAGE}")
             if name != "cpu" and not is_whole(value):
                 raise ValueError(f"resources: {name}: {value!r}: only cpu may have a fraction")
         return self
@@ -94,22 +96,22 @@ class Slots(Model):
         ge=0,
         le=MAX_SLOTS,
         description=(
-            "The number of slots, filled and held together. Can be changed with kubectl scale. Exclusive with "
-            "scaleTargetRef."
+            "The number of slots, filled and held together. Can be changed with kubectl scale. Exclusive "
+            "with scaleTargetRef."
         ),
     )
     scale_target_ref: ScaleTargetRef | None = Field(
         default=None,
         description=(
-            "The Deployment, StatefulSet or ReplicaSet in this namespace whose spec.replicas is the number of slots. "
-            "Exclusive with count."
+            "The Deployment, StatefulSet or ReplicaSet in this namespace whose spec.replicas is the number "
+            "of slots. Exclusive with count."
         ),
     )
     surge: SurgeAmount | None = Field(
         default=None,
         description=(
-            "Slots beyond the replicas, for pods that a rollout starts before the old ones are gone: a number, or a "
-            "percentage of the replicas, rounded up, such as 25%. Only with scaleTargetRef."
+            "Slots beyond the replicas, for pods that a rollout starts before the old ones are gone: a "
+            "number, or a percentage of the replicas, rounded up, such as 25%. Only with scaleTargetRef."
         ),
     )
 
@@ -139,8 +141,8 @@ class Placement(Model):
     mode: Literal["Floating", "Pinned"] = Field(
         default="Floating",
         description=(
-            "Floating: a hold moves to another node when its capacity is wanted and the slot fits elsewhere. Pinned: "
-            "it moves only when its node is lost. Default Floating."
+            "Floating: a hold moves to another node when its capacity is wanted and the slot fits "
+            "elsewhere. Pinned: it moves only when its node is lost. Default Floating."
         ),
     )
     node_selector: dict[LabelKey, LabelValue] | None = Field(
@@ -155,8 +157,8 @@ class Placement(Model):
     inherit_from_workload: bool | None = Field(
         default=None,
         description=(
-            "Take node selector, required node affinity and tolerations from the workload's pod template. Default: "
-            "true with slots.scaleTargetRef, false with slots.count, where there is no template."
+            "Take node selector, required node affinity and tolerations from the workload's pod template. "
+            "Default: true with slots.scaleTargetRef, false with slots.count, where there is no template."
         ),
     )
     max_slots_per_node: int | None = Field(
@@ -190,10 +192,11 @@ class MinimalReservationPolicySpec(Model):
                 field=".placement.inheritFromWorkload",
             ),
             cel(
-                "!(has(self.slots.scaleTargetRef) && has(self.placement) && !has(self.placement.inheritFromWorkload)"
-                " && (has(self.placement.nodeSelector) || has(self.placement.tolerations)))",
-                "placement.nodeSelector and placement.tolerations need placement.inheritFromWorkload: false with "
-                "slots.scaleTargetRef",
+                "!(has(self.slots.scaleTargetRef) && has(self.placement) && "
+                "!has(self.placement.inheritFromWorkload) && (has(self.placement.nodeSelector) || "
+                "has(self.placement.tolerations)))",
+                "placement.nodeSelector and placement.tolerations need placement.inheritFromWorkload: false"
+                " with slots.scaleTargetRef",
                 field=".placement",
             ),
         )
@@ -201,9 +204,9 @@ class MinimalReservationPolicySpec(Model):
 
     selector: LabelSelector = Field(
         description=(
-            "The pods of this namespace that fill the slots (its owners). Not empty, and immutable: make another "
-            "policy instead. Of two policies that select the same pod the one of higher priority has it, then the "
-            "older one."
+            "The pods of this namespace that fill the slots (its owners). Not empty, and immutable: make "
+            "another policy instead. Of two policies that select the same pod the one of higher priority "
+            "has it, then the older one."
         ),
         json_schema_extra=validations(
             cel("self == oldSelf", "is immutable: make another policy instead"),
@@ -212,15 +215,16 @@ class MinimalReservationPolicySpec(Model):
     profile_name: ObjectName | None = Field(
         default=None,
         description=(
-            "The QoSProfile, whose class says what the pods may expect of a node. Needs RBAC verb `use` on that "
-            "profile. With a profile of class BE nothing is held."
+            "The QoSProfile, whose class says what the pods may expect of a node. Needs RBAC verb `use` on "
+            "that profile. With a profile of class BE nothing is held."
         ),
     )
     priority_class_name: ObjectName | None = Field(
         default=None,
         description=(
-            "The PriorityClass of the holds: they yield only to pods of strictly higher priority, and policies are "
-            "served in this order, the older first. Default: the profile's, else the cluster's default."
+            "The PriorityClass of the holds: they yield only to pods of strictly higher priority, and "
+            "policies are served in this order, the older first. Default: the profile's, else the cluster's"
+            " default."
         ),
     )
     suspend: bool = Field(default=False, description="Release all holds. Pods that run are not touched.")
@@ -261,7 +265,7 @@ class MinimalReservationPolicySpec(Model):
 
 
 class SlotsStatus(Reported):
-    """The account of slots: desired = filled + held + unplaced, unless more pods run than slots are asked for."""
+    """The account of slots: desired = filled + held + unplaced, unless more pods run than slots exist."""
 
     desired: int = Field(default=0, ge=0, description="Slots asked for.")
     filled: int = Field(default=0, ge=0, description="Slots that a pod of this policy has taken.")
@@ -276,9 +280,9 @@ class UnplacedStatus(Reported):
     reason: str = Field(
         max_length=64,
         description=(
-            "Why: Insufficient (the nodes lack the resource), Fragmented (enough in all, on no single node), NoNode "
-            "(no node is eligible), MaxSlotsPerNode (every eligible node is at its limit), CapReached "
-            "(the installation-wide cap)."
+            "Why: Insufficient (the nodes lack the resource), Fragmented (enough in all, on no single "
+            "node), NoNode (no node is eligible), MaxSlotsPerNode (every eligible node is at its limit), "
+            "CapReached (the installation-wide cap)."
         ),
     )
     resource: str | None = Field(default=None, max_length=317, description="The resource that is missing.")
@@ -322,9 +326,9 @@ class MinimalReservationPolicyStatus(Reported):
         default=None,
         max_length=16,
         description=(
-            "Ready (all is as asked), Feasible (every slot has a place), Held (every unfilled slot is held), Guarded "
-            "(kube-scheduler asks the extender), SlotsUsable (no owner waits while slots are held), Overlapping "
-            "(another policy has pods that this one selects)."
+            "Ready (all is as asked), Feasible (every slot has a place), Held (every unfilled slot is "
+            "held), Guarded (kube-scheduler asks the extender), SlotsUsable (no owner waits while slots are"
+            " held), Overlapping (another policy has pods that this one selects)."
         ),
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

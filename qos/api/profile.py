@@ -16,9 +16,9 @@ class QoSProfileSpec(Model):
     class_name: Literal["SYSTEM", "LSE", "LSR", "LS", "BE"] = Field(
         alias="class",
         description=(
-            "The class: SYSTEM, LSE (latency sensitive, exclusive CPUs), LSR (latency sensitive, reserved CPUs), "
-            "LS (latency sensitive, shared CPUs), BE (best effort). BE has no floor: nothing is held for a policy "
-            "with a BE profile."
+            "The class: SYSTEM, LSE (latency sensitive, exclusive CPUs), LSR (latency sensitive, reserved "
+            "CPUs), LS (latency sensitive, shared CPUs), BE (best effort). BE has no floor: nothing is held"
+            " for a policy with a BE profile."
         ),
     )
     description: str | None = Field(
@@ -34,7 +34,7 @@ class QoSProfileSpec(Model):
 
 
 class QoSProfile(Model):
-    """A class of service under a name, with what its policies have in common. Using one needs RBAC verb `use` on it."""
+    """A class of service under a name. A policy that names it needs RBAC verb `use` on it."""
 
     api_version: Literal["j10ce.io/v1alpha1"] = "j10ce.io/v1alpha1"
     kind: Literal["QoSProfile"] = "QoSProfile"

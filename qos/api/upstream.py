@@ -45,7 +45,7 @@ class SelectorRequirement(Model):
     values: list[LabelValue] | None = Field(
         default=None,
         max_length=64,
-        description="Values to compare with. Required for In and NotIn, forbidden for Exists and DoesNotExist.",
+        description="Values to compare with. For In and NotIn only, and required there.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
@@ -88,7 +88,7 @@ class LabelSelector(Model):
 
 
 class Toleration(Model):
-    """A taint that slots may be held in spite of. Upstream's Toleration; tolerationSeconds has no meaning here."""
+    """A taint that slots may be held in spite of. Upstream's, without tolerationSeconds."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
@@ -98,7 +98,10 @@ class Toleration(Model):
                 field=".operator",
             ),
             cel(
-                "!has(self.operator) || self.operator == 'Equal' || !has(self.value) || size(self.value) == 0",
+                (
+                    "!has(self.operator) || self.operator == 'Equal' || !has(self.value) || "
+                    "size(self.value) == 0"
+                ),
                 "value must be empty when operator is Exists",
                 field=".value",
             ),

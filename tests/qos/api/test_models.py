@@ -1,0 +1,100 @@
+"""The models accept what is good, refuse the table of nonsense, and lose nothing on the way back to JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+
+from qos.api.fields import is_whole
+from qos.api.policy import MinimalReservationPolicy
+from qos.api.profile import QoSProfile
+
+TABLES = Path(__file__).parents[2] / "data" / "policies"
+
+
+def load(name: str) -> Any:
+    return YAML(typ="safe", pure=True).load(TABLES / name)
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """RFC 7396."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+BASE = load("base.yaml")
+
+
+@pytest.mark.parametrize("entry", load("accepted.yaml"), ids=lambda entry: entry["name"])
+def test_accepts_good_policies_and_gives_them_back(entry: dict[str, Any]) -> None:
+    given = merged(BASE, entry["patch"])
+    policy = MinimalReservationPolicy.model_validate(given)
+    again = json.loads(json.dumps(policy.to_json()))
+    assert MinimalReservationPolicy.model_validate(again) == policy
+    assert merged(again["spec"], given["spec"]) == again["spec"], "nothing that was given is lost"
+
+
+@pytest.mark.parametrize("entry", load("refused.yaml"), ids=lambda entry: entry["name"])
+def test_refuses_nonsense(entry: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        MinimalReservationPolicy.model_validate(merged(BASE, entry["patch"]))
+    place = entry["field"].split(".")[1]
+    assert any(str(part) == place for error in caught.value.errors() for part in error["loc"]) or (
+        place in str(caught.value)
+    ), f"{entry['field']} is not named in {caught.value}"
+
+
+def test_ignores_what_others_may_add_to_metadata_and_status() -> None:
+    policy = MinimalReservationPolicy.model_validate(
+        BASE
+        | {
+            "metadata": {"name": "checkout", "managedFields": [], "finalizers": ["example.com/x"]},
+            "status": {"slots": {"desired": 3, "consumed": 1}, "newer": True},
+        }
+    )
+    assert policy.status is not None
+    assert policy.status.slots is not None
+    assert policy.status.slots.desired == 3
+
+
+def test_inherits_from_a_workload_unless_told_otherwise() -> None:
+    ref = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "checkout"}
+    follows = {"spec": {"slots": {"count": None, "scaleTargetRef": ref}}}
+    told = merged(follows, {"spec": {"placement": {"inheritFromWorkload": False}}})
+    assert MinimalReservationPolicy.model_validate(merged(BASE, follows)).spec.inherits
+    assert not MinimalReservationPolicy.model_validate(merged(BASE, told)).spec.inherits
+    assert not MinimalReservationPolicy.model_validate(BASE).spec.inherits
+
+
+@pytest.mark.parametrize("class_name", ["SYSTEM", "LSE", "LSR", "LS", "BE"])
+def test_profile_round_trip(class_name: str) -> None:
+    given = {"metadata": {"name": "p"}, "spec": {"class": class_name, "description": "for checkout"}}
+    profile = QoSProfile.model_validate(given)
+    assert profile.to_json()["spec"] == given["spec"]
+    assert QoSProfile.model_validate(profile.to_json()) == profile
+
+
+@pytest.mark.parametrize("spec", [{}, {"class": "ls"}, {"class": "LS", "match": {}}, {"class": None}])
+def test_profile_refuses_nonsense(spec: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        QoSProfile.model_validate({"metadata": {"name": "p"}, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("quantity", "whole"),
+    [("2", True), (2, True), ("500m", False), ("1.5Gi", True), ("1e3", True), ("2000m", True), (".5", False), ("1Ei", True)],
+)
+def test_whole_quantities(quantity: int | str, whole: bool) -> None:
+    assert is_whole(quantity) is whole
