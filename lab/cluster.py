@@ -115,7 +115,7 @@ def up(
     """Start a control plane and wait until it is ready, the custom resources of manifests/crds applied.
 
     scheduler_config: a KubeSchedulerConfiguration; its extenders are asked at verbs_url. keep=False: the
-    cluster is taken down when this process ends, even by SIGKILL. Raises LabError, and leaves nothing behind then.
+    cluster is taken down when this process ends, even by SIGKILL. A LabError leaves nothing behind.
     """
     folder = _new_folder(name, root or default_root())
     reaper = Reaper(folder)

@@ -94,7 +94,7 @@ def start(
     extra: Sequence[str] = (),
     name: str = COMPONENT,
 ) -> ExtenderProcess:
-    """Start an extender for a cluster; do not wait. Port 0: a free one. A second one beside the first needs a name."""
+    """Start an extender for a cluster; do not wait. Port 0: a free one. A second one needs a name."""
     program = Path(sysconfig.get_path("scripts")) / "j10ce-extender"
     if not program.is_file():
         raise LabError(f"{program} is not there: install j10ce-qos into this environment (make venv)")
