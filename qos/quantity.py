@@ -51,6 +51,11 @@ def parse(resource: str, text: str | float) -> int:
     return min(rounded, MAXIMUM) * (-1 if exact < 0 else 1)
 
 
+def is_whole(resource: str, text: str | float) -> bool:
+    """True for a quantity without a fraction: 2 and 1.5Gi, not 500m. Raises QuantityError."""
+    return _exact(resource, text).denominator == 1
+
+
 def _exact(resource: str, value: object) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError(resource, value, "expected text such as 500m, 2 or 4Gi")

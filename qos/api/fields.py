@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StrictInt, StrictStr, WithJsonSchema
 from pydantic.alias_generators import to_camel
+
+from qos.quantity import parse
 
 MAX_SLOTS: Final = 100_000
 """Largest number of slots of one policy; times LARGEST_QUANTITY it still fits a signed 64-bit integer."""
@@ -25,18 +26,13 @@ QUALIFIED_NAME: Final = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-
 LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 PERCENTAGE: Final = r"^[0-9]{1,3}%$"
 
-_QUANTITY = re.compile(
-    r"\+?(?P<number>[0-9]+(\.[0-9]*)?|\.[0-9]+)(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?"
-)
-_SCALE = {"": Decimal(1)}
-_SCALE |= {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)}
-_SCALE |= {letter: Decimal(1000) ** power for power, letter in enumerate("num kMGTPE", start=-3)}
-
 
 class Model(BaseModel):
     """A part of a custom resource; JSON names are camelCase, unknown fields are refused."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, strict=True
+    )
 
     def to_json(self) -> dict[str, Any]:
         """The object as the API server has it: JSON names, nothing that is unset."""
@@ -46,7 +42,7 @@ class Model(BaseModel):
 class Reported(Model):
     """A part that someone else writes, perhaps in a newer version: fields we do not know are ignored."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", strict=False)
 
 
 def cel(rule: str, message: str, *, field: str = "") -> dict[str, str]:
@@ -65,34 +61,6 @@ def validations(*rules: Mapping[str, str]) -> dict[str, Any]:
     return {"x-kubernetes-validations": [dict(rule) for rule in rules]}
 
 
-def _amount(value: int | str) -> Decimal:
-    """The number a quantity stands for; ValueError when it is none."""
-    if isinstance(value, int):
-        return Decimal(value)
-    match = _QUANTITY.fullmatch(value)
-    if match is None:
-        raise ValueError(f"{value!r} is not a quantity such as 500m, 2 or 4Gi")
-    suffix = match["suffix"] or ""
-    if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
-        return Decimal(match["number"].rstrip(".") + suffix)
-    return Decimal(match["number"].rstrip(".") or "0") * _SCALE[suffix]
-
-
-def _positive_quantity(value: int | str) -> int | str:
-    amount = _amount(value)
-    if amount <= 0:
-        raise ValueError(f"{value!r} must be greater than zero")
-    if amount > _amount(LARGEST_QUANTITY):
-        raise ValueError(f"{value!r} must be at most {LARGEST_QUANTITY}")
-    return value
-
-
-def is_whole(value: int | str) -> bool:
-    """True for a quantity without a fraction: 2 and 1.5Gi, not 500m."""
-    amount = _amount(value)
-    return amount == amount.to_integral_value()
-
-
 def _surge(value: int | str) -> int | str:
     if isinstance(value, str) and not re.fullmatch(PERCENTAGE, value):
         raise ValueError(f"{value!r} is neither a number of slots nor a percentage such as 25%")
@@ -108,7 +76,6 @@ _INT_OR_STRING: dict[str, Any] = {
 
 Quantity: TypeAlias = Annotated[
     StrictInt | StrictStr,
-    AfterValidator(_positive_quantity),
     WithJsonSchema(
         _INT_OR_STRING
         | validations(
@@ -118,14 +85,14 @@ Quantity: TypeAlias = Annotated[
                 "must be a quantity greater than zero, such as 500m, 2 or 4Gi",
             ),
             cel(
-                f"type(self) == int ? self <= {_amount(LARGEST_QUANTITY)}"
+                f"type(self) == int ? self <= {parse('', LARGEST_QUANTITY)}"
                 f" : !isQuantity(self) || !quantity(self).isGreaterThan(quantity('{LARGEST_QUANTITY}'))",
                 f"must be at most {LARGEST_QUANTITY}",
             ),
         )
     ),
 ]
-"""A Kubernetes quantity above zero, as it was written: an integer or a string."""
+"""A Kubernetes quantity above zero, as it was written; Floor checks it, because only there it has a name."""
 
 SurgeAmount: TypeAlias = Annotated[
     StrictInt | StrictStr,

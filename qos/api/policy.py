@@ -9,16 +9,18 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from qos.api.fields import (
     DNS_SUBDOMAIN,
+    LARGEST_QUANTITY,
     MAX_SLOTS,
     Model,
     Quantity,
     Reported,
     SurgeAmount,
     cel,
-    is_whole,
     validations,
 )
 from qos.api.upstream import Condition, LabelKey, LabelSelector, LabelValue, ObjectMeta, Toleration
+from qos.keys import CPU
+from qos.quantity import is_whole, parse
 
 ObjectName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
 
@@ -28,6 +30,18 @@ RESOURCE_NAME = rf"^(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMGT]i|{_EXTE
 _NAMES_MESSAGE = (
     "can hold only cpu, memory, ephemeral-storage, hugepages-SIZE and names such as example.com/gpu"
 )
+
+
+def _refuse_what_cannot_be_held(name: str, value: int | str) -> None:
+    reserved = name.startswith("requests.") or "kubernetes.io/" in name
+    if len(name) > 317 or reserved or not re.fullmatch(RESOURCE_NAME, name):
+        raise ValueError(f"resources: {name}: {_NAMES_MESSAGE}")
+    if parse(name, value) <= 0:
+        raise ValueError(f"resources: {name}: {value!r} must be greater than zero")
+    if parse("", value) > parse("", LARGEST_QUANTITY):
+        raise ValueError(f"resources: {name}: {value!r} must be at most {LARGEST_QUANTITY}")
+    if name != CPU and not is_whole(name, value):
+        raise ValueError(f"resources: {name}: {value!r}: only cpu may have a fraction")
 
 
 class Floor(Model):
@@ -58,11 +72,7 @@ class Floor(Model):
     @model_validator(mode="after")
     def _resources_that_can_be_held(self) -> Floor:
         for name, value in self.resources.items():
-            reserved = name.startswith("requests.") or "kubernetes.io/" in name
-            if len(name) > 317 or reserved or not re.fullmatch(RESOURCE_NAME, name):
-                raise ValueError(f"resources: {name!r} {_NAMES_MESSAGE}")
-            if name != "cpu" and not is_whole(value):
-                raise ValueError(f"resources: {name}: {value!r}: only cpu may have a fraction")
+            _refuse_what_cannot_be_held(name, value)
         return self
 
 

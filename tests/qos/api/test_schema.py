@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field
 from qos.api.schema import KINDS, custom_resource_definition, files, structural
 
 SCHEMAS = {
-    kind.plural: custom_resource_definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"] for kind in KINDS
+    kind.plural: custom_resource_definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for kind in KINDS
 }
 
 
@@ -104,4 +105,8 @@ def test_an_only_value_becomes_an_enum_and_a_default_stays() -> None:
     class Only(BaseModel):
         field: Literal["Reuse"] = "Reuse"
 
-    assert structural(Only)["properties"]["field"] == {"default": "Reuse", "enum": ["Reuse"], "type": "string"}
+    assert structural(Only)["properties"]["field"] == {
+        "default": "Reuse",
+        "enum": ["Reuse"],
+        "type": "string",
+    }
