@@ -17,9 +17,19 @@ BOUND_BY_ANNOTATION: Final = f"{GROUP}/bound-by"
 WAKE_ANNOTATION: Final = f"{GROUP}/wake"
 """Changed on a pending pod to make kube-scheduler try it again (trap T21)."""
 
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+"""Upstream's: the kubelet's mirror of a static pod, which no scheduler places."""
+
+# Labels and taints of nodes, upstream's.
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+NODE_TAINT_PREFIX: Final = "node.kubernetes.io/"
+"""Taints that the node lifecycle sets: not-ready, unreachable, disk-pressure ..."""
+
 # Annotation on nodes.
 SCALE_DOWN_DISABLED_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 """cluster-autoscaler's own key: keeps it from removing a node that only holds stand on (trap T22)."""
+HELD_ANNOTATION: Final = f"{GROUP}/held"
+"""On nodes where we set the annotation above, so that we take back only our own."""
 
 # Conditions of a MinimalReservationPolicy.
 READY: Final = "Ready"
