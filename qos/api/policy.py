@@ -40,7 +40,8 @@ def _refuse_what_cannot_be_held(name: str, value: int | str) -> None:
         raise ValueError(f"resources: {name}: {value!r} must be greater than zero")
     if parse("", value) > parse("", LARGEST_QUANTITY):
         raise ValueError(f"resources: {name}: {value!r} must be at most {LARGEST_QUANTITY}")
-    if name != CPU and not is_whole(name, value):
+    # With a binary suffix a fraction is common (1.5Gi), and CEL's isInteger does not see that it is whole.
+    if name != CPU and not str(value).endswith("i") and not is_whole(name, value):
         raise ValueError(f"resources: {name}: {value!r}: only cpu may have a fraction")
 
 
@@ -63,7 +64,7 @@ class Floor(Model):
             ),
             cel(
                 "self.all(name, name == 'cpu' || type(self[name]) == int || !isQuantity(self[name])"
-                " || quantity(self[name]).isInteger())",
+                " || self[name].endsWith('i') || quantity(self[name]).isInteger())",
                 "only cpu may have a fraction",
             ),
         ),
