@@ -1,0 +1,40 @@
+"""What the lab saw of a cluster: one change of one object, in the one order that etcd gave all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from qos.objects import DaemonSet, Node, Pod
+from qos.policy import Policy, Profile, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """A PriorityClass: what a policy's name for its priority stands for."""
+
+    name: str
+    value: int
+    is_default: bool = False
+
+
+Watched: TypeAlias = Pod | Node | Policy | Profile | Workload | DaemonSet | PriorityClass
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An object as it became.
+
+    `revision`: its metadata.resourceVersion, which for a deletion is that of the deletion. All kinds share
+    one etcd, so revisions order the changes of separate watches exactly (KEP-5504 makes comparing them
+    official).
+    `at`: when the watch delivered it, seconds since the epoch. `deleted`: it is gone, `object` is its last
+    state.
+    `listed`: it was there when the watching began.
+    """
+
+    revision: int
+    at: float
+    object: Watched
+    deleted: bool = False
+    listed: bool = False

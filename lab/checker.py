@@ -1,0 +1,279 @@
+"""The checker: were floors honoured, and no node over-committed, at any moment? Judged from the API server
+alone.
+
+It replays every change of pods, nodes, policies and what they follow from in the order of etcd's revisions,
+and works out with its own arithmetic how many slots of each policy are *kept*: filled by a pod, or with a
+place shown by a packing. A bind that makes the number fall below what it was is a broken floor when it is
+also refuted, by a bound or by exhaustive search, that the slots could be placed otherwise. So a finding is a
+proof; it never rests on a heuristic.
+
+What it cannot see, and therefore does not report:
+- A slot counts as promised once it was kept for `Rules.grace` seconds on end: until then the extender may
+  not have heard of the policy, the node or the freed capacity. Binds within `grace` after a bypassing bind,
+  a bind of higher priority or the loss of a node are reported as undecided: decisions are taken in another
+  order than they are written.
+- Several policies of different shapes: packing is best fit and the refutation has a budget, so a floor
+  broken where neither decides is counted as undecided, not as broken. With one shape (or disjoint nodes)
+  both are exact.
+- Node affinity beyond labels and names, topology spread and pod affinity are not part of a promise
+  (docs/limits.md).
+- qos.selectors and qos.requests are shared with the extender; a mistake there is made twice.
+
+Not violations, but noted: binds of pods that go before the policy (higher priority, DaemonSet,
+system-critical), that bypass the extender (nodeName at creation, another scheduler, mirror pods), binds
+while nobody guards (`Rules.unguarded`), and nodes lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from lab.changes import Change, PriorityClass
+from lab.occupancy import Occupancy
+from lab.packing import refuted
+from lab.promises import Promise, Sources
+from lab.witness import Window, Witness
+from qos.keys import SYSTEM_CRITICAL_PRIORITY
+from qos.objects import DaemonSet, Node, Pod
+from qos.policy import Policy, Profile, Workload
+
+
+class Kind(Enum):
+    """What a finding is. Only the first two are violations."""
+
+    FLOOR_BROKEN = "FloorBroken"
+    OVER_COMMITTED = "OverCommitted"
+    LAPSED = "Lapsed"
+    BYPASSED = "Bypassed"
+    OUTRANKED = "Outranked"
+    NODE_LOST = "NodeLost"
+    UNDECIDED = "Undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that happened to floors or nodes at `at` (seconds since the epoch, when the watch showed
+    it).
+    """
+
+    kind: Kind
+    at: float
+    message: str
+    policy: str = ""
+    pod: str = ""
+    node: str = ""
+
+    @property
+    def violation(self) -> bool:
+        """True when something was promised and not kept."""
+        return self.kind in (Kind.FLOOR_BROKEN, Kind.OVER_COMMITTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is judged.
+
+    `schedulers`: pods of others bypass. `unguarded`: spans (from, to) in which no extender guards, so that a
+    floor that breaks has lapsed, as mode Guard has it. `grace`: see the module's text, seconds.
+    """
+
+    grace: float = 3.0
+    cap_percent: int = 40
+    schedulers: frozenset[str] = frozenset({"default-scheduler"})
+    unguarded: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the checker found. `binds`: how many it judged; `kept`: slots of each policy kept at the end."""
+
+    findings: tuple[Finding, ...]
+    binds: int
+    bypasses: int
+    kept: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def violations(self) -> tuple[Finding, ...]:
+        """Floors broken and nodes over-committed."""
+        return tuple(f for f in self.findings if f.violation)
+
+    def count(self, kind: Kind) -> int:
+        """How many findings of a kind."""
+        return Counter(f.kind for f in self.findings)[kind]
+
+
+def check(changes: Iterable[Change], rules: Rules | None = None) -> Verdict:
+    """Judge all changes of a cluster; they may come in any order."""
+    checker = Checker(rules or Rules())
+    for change in sorted(changes, key=lambda c: c.revision):
+        checker.feed(change)
+    return checker.verdict()
+
+
+class Checker:
+    """The replay. Feed it changes in the order of their revisions."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._occupancy = Occupancy()
+        self._sources = Sources({}, {}, {}, {})
+        self._witness = Witness(self._occupancy, rules.cap_percent)
+        self._windows: dict[str, Window] = {}
+        self._findings: list[Finding] = []
+        self._now = 0.0
+        self._disturbed: dict[str, float] = {}
+        self._bypassed: dict[str, float] = {}
+        self._binds = 0
+        self._bypasses = 0
+
+    def verdict(self) -> Verdict:
+        """What was found until now."""
+        return Verdict(tuple(self._findings), self._binds, self._bypasses, self._witness.kept())
+
+    def feed(self, change: Change) -> None:
+        """Take one change."""
+        self._now = max(self._now, change.at)
+        match change.object:
+            case Pod() as pod:
+                self._pod(pod, change)
+            case Node() as node:
+                self._node(node, change.deleted)
+            case DaemonSet() as daemon_set:
+                self._daemon_set(daemon_set, change.deleted)
+            case other:
+                self._source(other, change.deleted)
+        self._remember()
+
+    def _remember(self) -> None:
+        kept = self._witness.kept()
+        self._windows = {key: self._windows.get(key) or Window(self._rules.grace) for key in kept}
+        for key, count in kept.items():
+            self._windows[key].push(self._now, count)
+
+    def _promised(self) -> dict[str, int]:
+        return {key: window.least(self._now) for key, window in self._windows.items()}
+
+    def _source(self, thing: Policy | Profile | Workload | PriorityClass, deleted: bool) -> None:
+        sources = self._sources
+        match thing:
+            case Policy():
+                _put(sources.policies, thing.key, thing, deleted)
+            case Profile():
+                _put(sources.profiles, thing.name, thing, deleted)
+            case Workload():
+                _put(sources.workloads, (thing.namespace, thing.kind, thing.name), thing, deleted)
+            case PriorityClass():
+                _put(sources.classes, thing.name, thing, deleted)
+        promises = sources.promises()
+        if promises != list(self._witness.promises):
+            self._witness.rebuild(promises)
+
+    def _daemon_set(self, daemon_set: DaemonSet, deleted: bool) -> None:
+        _put(self._occupancy.daemon_sets, daemon_set.uid, daemon_set, deleted)
+        self._witness.nodes_changed(list(self._occupancy.places))
+
+    def _node(self, node: Node, deleted: bool) -> None:
+        known = self._occupancy.places.get(node.name)
+        if known is not None and not deleted and known.node == node:
+            return
+        before = self._witness.kept()
+        if deleted:
+            self._occupancy.remove_node(node.name)
+        else:
+            self._occupancy.set_node(node)
+        self._witness.nodes_changed([node.name])
+        gone = "was lost" if deleted else "changed"
+        for key, count in self._witness.kept().items():
+            if count < before.get(key, 0):
+                self._disturbed[key] = self._now
+                text = f"node {node.name} {gone}: {before[key]} slots kept before, {count} after"
+                self._findings.append(Finding(Kind.NODE_LOST, self._now, text, key, node=node.name))
+
+    def _pod(self, pod: Pod, change: Change) -> None:
+        before = self._occupancy.pods.get(pod.uid)
+        if change.deleted:
+            self._occupancy.remove_pod(pod.uid)
+        else:
+            self._occupancy.set_pod(pod)
+        if before is not None and not change.deleted and _takes(before) == _takes(pod):
+            return
+        if before is None and not pod.node_name and not pod.nominated_node_name:
+            return
+        promised = self._promised()
+        self._witness.pod_changed(pod, before, gone=change.deleted)
+        newly = pod.node_name and not (before and before.node_name) and not change.deleted
+        if newly and not change.listed:
+            self._judge(pod, created_bound=before is None, promised=promised)
+
+    def _judge(self, pod: Pod, *, created_bound: bool, promised: Mapping[str, int]) -> None:
+        """A pod was bound: is its node over-committed, is a floor broken?"""
+        self._binds += 1
+        bypass = created_bound or pod.mirror or pod.scheduler_name not in self._rules.schedulers
+        if bypass:
+            self._bypasses += 1
+            self._bypassed[pod.node_name] = self._now
+        self._judge_node(pod)
+        kept = self._witness.kept()
+        for promise in self._witness.promises:
+            before, after = promised.get(promise.key, 0), kept[promise.key]
+            if after < before:
+                kind = self._kind(pod, promise, promised, bypass=bypass)
+                text = (
+                    f"pod {pod.key} was bound to {pod.node_name}: {before} slots kept before, {after} after"
+                )
+                self._findings.append(Finding(kind, self._now, text, promise.key, pod.key, pod.node_name))
+            if bypass or _goes_before(pod, promise):
+                self._disturbed[promise.key] = self._now
+
+    def _kind(self, pod: Pod, promise: Promise, promised: Mapping[str, int], *, bypass: bool) -> Kind:
+        """What it is that a bind left fewer slots of a promise kept."""
+        if bypass:
+            return Kind.BYPASSED
+        if _goes_before(pod, promise):
+            return Kind.OUTRANKED
+        if any(start <= self._now <= end for start, end in self._rules.unguarded):
+            return Kind.LAPSED
+        if self._recent(self._disturbed.get(promise.key)):
+            return Kind.UNDECIDED
+        counts: dict[str, int] = {}
+        for other in self._witness.promises:
+            counts[other.key] = promised.get(other.key, 0)
+            if other.key == promise.key:
+                break
+        broken = refuted(self._witness.free(cautious=False), self._witness.wants(counts))
+        return Kind.FLOOR_BROKEN if broken else Kind.UNDECIDED
+
+    def _judge_node(self, pod: Pod) -> None:
+        place = self._occupancy.places.get(pod.node_name)
+        excess = place.over_committed() if place is not None else {}
+        if not excess:
+            return
+        kind = Kind.BYPASSED if self._recent(self._bypassed.get(pod.node_name)) else Kind.OVER_COMMITTED
+        what = ", ".join(f"{name} by {amount}" for name, amount in sorted(excess.items()))
+        text = f"pod {pod.key} was bound to {pod.node_name}, which is over-committed: {what}"
+        self._findings.append(Finding(kind, self._now, text, "", pod.key, pod.node_name))
+
+    def _recent(self, at: float | None) -> bool:
+        return at is not None and self._now - at <= self._rules.grace
+
+
+def _goes_before(pod: Pod, promise: Promise) -> bool:
+    """Whether holds of a promise yield to a pod."""
+    daemon = pod.controller is not None and pod.controller.kind == "DaemonSet"
+    return daemon or pod.priority >= SYSTEM_CRITICAL_PRIORITY or pod.priority > promise.priority
+
+
+def _takes(pod: Pod) -> tuple[object, ...]:
+    """What of a pod matters to the account."""
+    return pod.node_name, pod.nominated_node_name, pod.terminal, pod.requests, pod.labels
+
+
+def _put(store: dict[Any, Any], key: object, thing: object, deleted: bool) -> None:
+    if deleted:
+        store.pop(key, None)
+    else:
+        store[key] = thing

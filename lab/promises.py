@@ -1,0 +1,95 @@
+"""What policies promise, worked out by the checker itself: slot vector, number of slots, priority.
+
+Written apart from qos.resolve on purpose: two accounts that share their arithmetic share its mistakes.
+Shared are the records of qos.objects, qos.selectors (label and node matching) and qos.requests (a pod's
+effective request).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lab.changes import PriorityClass
+from qos.keys import PODS
+from qos.objects import NodePredicate, Pod, Resources, Selector
+from qos.policy import Policy, Profile, Workload
+from qos.selectors import matches
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One policy's promise: `slots` of `vector` on nodes that `where` admits, at most `per_node` on each."""
+
+    key: str
+    namespace: str
+    selector: Selector
+    vector: Resources
+    slots: int
+    priority: int
+    created: float
+    where: NodePredicate
+    per_node: int | None = None
+
+    def owned(self, pod: Pod) -> bool:
+        """Whether the pod is one that fills a slot of this policy."""
+        return pod.namespace == self.namespace and matches(self.selector, pod.labels)
+
+
+@dataclass(slots=True)
+class Sources:
+    """The objects that promises follow from, by name."""
+
+    policies: dict[str, Policy]
+    profiles: dict[str, Profile]
+    classes: dict[str, PriorityClass]
+    workloads: dict[tuple[str, str, str], Workload]
+
+    def promises(self) -> list[Promise]:
+        """All promises, the one that comes first when capacity is short first: priority, then age, then
+        key.
+        """
+        made = [self._promise(policy) for policy in self.policies.values()]
+        return sorted(made, key=lambda p: (-p.priority, p.created, p.key))
+
+    def _promise(self, policy: Policy) -> Promise:
+        profile = self.profiles.get(policy.profile_name)
+        workload = self._workload(policy)
+        follows = policy.inherit_from_workload and workload is not None
+        per_node = policy.max_slots_per_node
+        if follows and workload is not None and workload.one_per_node:
+            per_node = 1
+        return Promise(
+            key=policy.key,
+            namespace=policy.namespace,
+            selector=policy.selector,
+            vector=_slot(policy.floor, workload.requests if workload else {}),
+            slots=_slots(policy, profile, workload),
+            priority=self._priority(policy, profile),
+            created=policy.created,
+            where=workload.where if follows and workload is not None else policy.where,
+            per_node=per_node,
+        )
+
+    def _workload(self, policy: Policy) -> Workload | None:
+        target = policy.scale_target
+        return self.workloads.get((policy.namespace, target.kind, target.name)) if target else None
+
+    def _priority(self, policy: Policy, profile: Profile | None) -> int:
+        name = policy.priority_class_name or (profile.priority_class_name if profile else "")
+        if name:
+            return self.classes[name].value if name in self.classes else 0
+        return next((c.value for c in self.classes.values() if c.is_default), 0)
+
+
+def _slots(policy: Policy, profile: Profile | None, workload: Workload | None) -> int:
+    if policy.suspend or (profile is not None and profile.class_name == "BE"):
+        return 0
+    if policy.count is not None:
+        return policy.count
+    return workload.replicas + policy.surge.of(workload.replicas) if workload else 0
+
+
+def _slot(floor: Mapping[str, int], requests: Mapping[str, int]) -> Resources:
+    names = {*floor, *requests}
+    return {name: max(floor.get(name, 0), requests.get(name, 0)) for name in names} | {PODS: 1}

@@ -1,0 +1,307 @@
+"""The checker against streams of changes that were made up: faults are planted, and honest streams must
+pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.changes import Change, PriorityClass, Watched
+from lab.checker import Kind, Rules, Verdict, check
+from qos.objects import DaemonSet, Node, OwnerReference, PlacementMode, Pod, Requirement, Selector
+from qos.policy import Policy, ScaleTarget, Workload
+
+
+class Stream:
+    """Changes in order; time passes by `later`."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.now = 1000.0
+        self._revisions = count(1)
+        self._uids = count(1)
+
+    def put(self, thing: Watched, *, deleted: bool = False) -> None:
+        self.changes.append(Change(next(self._revisions), self.now, thing, deleted))
+
+    def later(self, seconds: float = 10.0) -> None:
+        self.now += seconds
+
+    def node(self, name: str, cpu: int = 4000, **more: object) -> Node:
+        made = Node(name, f"uid-{name}", {"cpu": cpu, "memory": 8 << 30, "pods": 10}, **more)  # type:
+        ignore[arg-type] self.put(made)
+        return made
+
+    def policy(self, name: str, cpu: int, slots: int, *, priority: str = "", **more: object) -> Policy:
+        made = Policy(
+            key=f"default/{name}",
+            namespace="default",
+            name=name,
+            uid=name,
+            generation=1,
+            resource_version="1",
+            created=self.now,
+            selector=Selector((Requirement("app", "In", (name,)),)),
+            floor={"cpu": cpu},
+            priority_class_name=priority,
+            count=slots,
+            mode=PlacementMode.FLOATING,
+        )
+        made = replace(made, **more)
+        self.put(made)
+        return made
+
+    def pod(self, app: str, cpu: int, node: str, **more: object) -> Pod:
+        """A pod that is created and then bound."""
+        uid = f"{app}-{next(self._uids)}"
+        pending = Pod(uid, "default", uid, {"cpu": cpu, "pods": 1}, {"app": app}, **more)  # type:
+        ignore[arg-type] self.put(pending)
+        return self.bind(pending, node)
+
+    def bind(self, pod: Pod, node: str) -> Pod:
+        bound = replace(pod, node_name=node)
+        self.put(bound)
+        return bound
+
+    def verdict(self, **rules: object) -> Verdict:
+        return check(self.changes, Rules(cap_percent=100, **rules))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def held() -> Stream:
+    """Two nodes of 4 CPU, two slots of 2 CPU, long enough ago to count as promised."""
+    stream = Stream()
+    stream.node("n1")
+    stream.node("n2")
+    stream.policy("checkout", 2000, 2)
+    stream.later()
+    return stream
+
+
+def kinds(verdict: Verdict) -> list[Kind]:
+    return [finding.kind for finding in verdict.findings]
+
+
+def test_a_bind_into_capacity_that_a_slot_needed_is_named(held: Stream) -> None:
+    held.pod("batch", 4000, "n1")
+    held.pod("batch", 1000, "n2")
+    verdict = held.verdict()
+    assert kinds(verdict) == [Kind.FLOOR_BROKEN]
+    finding = verdict.violations[0]
+    assert finding.at == held.now
+    assert (finding.policy, finding.pod, finding.node) == ("default/checkout", "default/batch-2", "n2")
+    assert finding.message == "pod default/batch-2 was bound to n2: 2 slots kept before, 1 after"
+
+
+def test_binds_that_leave_room_somewhere_are_no_finding(held: Stream) -> None:
+    held.pod("batch", 2000, "n1")
+    held.pod("batch", 2000, "n1")
+    assert not held.verdict().findings
+    assert held.verdict().kept == {"default/checkout": 2}
+
+
+def test_owners_fill_their_slots_anywhere(held: Stream) -> None:
+    held.pod("batch", 4000, "n1")
+    held.pod("checkout", 2000, "n2")
+    held.pod("checkout", 2000, "n2")
+    assert not held.verdict().findings
+
+
+def test_an_owner_beyond_its_slots_may_not_take_anothers(held: Stream) -> None:
+    held.policy("other", 2000, 2)
+    held.later()
+    for node in ("n1", "n1", "n2"):
+        held.pod("checkout", 2000, node)
+    verdict = held.verdict()
+    assert [(f.kind, f.policy) for f in verdict.findings] == [(Kind.FLOOR_BROKEN, "default/other")]
+
+
+def test_a_slot_whose_owner_ended_is_kept_again(held: Stream) -> None:
+    held.pod("batch", 4000, "n1")
+    owners = [held.pod("checkout", 2000, "n2") for _ in range(2)]
+    held.put(owners[0], deleted=True)
+    held.later()
+    held.pod("batch", 2000, "n2")
+    assert kinds(held.verdict()) == [Kind.FLOOR_BROKEN]
+
+
+def test_a_finished_pod_occupies_nothing(held: Stream) -> None:
+    done = held.pod("batch", 4000, "n1")
+    held.put(replace(done, phase="Succeeded"))
+    held.later()
+    held.pod("batch", 4000, "n2")
+    assert not held.verdict().findings
+
+
+def test_a_policy_counts_only_after_the_grace() -> None:
+    stream = Stream()
+    stream.node("n1")
+    stream.policy("checkout", 2000, 2)
+    stream.later(1.0)
+    stream.pod("batch", 1000, "n1")
+    assert not stream.verdict(grace=3.0).findings
+    assert kinds(stream.verdict(grace=0.5)) == [Kind.FLOOR_BROKEN]
+
+
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [
+        ({"priority": 10}, Kind.OUTRANKED),
+        ({"priority": 2_000_000_000}, Kind.OUTRANKED),
+        ({"controller": OwnerReference("DaemonSet", "logs", "d1")}, Kind.OUTRANKED),
+        ({"scheduler_name": "other"}, Kind.BYPASSED),
+        ({"mirror": True}, Kind.BYPASSED),
+    ],
+)
+def test_pods_that_may_are_noted_not_blamed(held: Stream, more: dict[str, object], kind: Kind) -> None:
+    held.pod("batch", 4000, "n1", **more)
+    held.pod("batch", 1000, "n2", **more)
+    verdict = held.verdict()
+    assert kinds(verdict) == [kind]
+    assert not verdict.violations
+    assert verdict.bypasses == (2 if kind is Kind.BYPASSED else 0)
+
+
+def test_priority_is_compared_with_the_policys(held: Stream) -> None:
+    held.put(PriorityClass("floor-high", 100))
+    held.policy("payment", 4000, 1, priority="floor-high")
+    held.later()
+    held.pod("batch", 1000, "n1", priority=50)
+    held.pod("batch", 1000, "n2", priority=50)
+    verdict = held.verdict()
+    # payment can have one node at first, the two of checkout the other: the first bind outranks one of
+    # checkout's,
+    # the second leaves no whole node for payment.
+    assert [(f.kind, f.policy) for f in verdict.findings if f.kind is not Kind.OUTRANKED] == [
+        (Kind.FLOOR_BROKEN, "default/payment")
+    ]
+
+
+def test_a_pod_created_with_a_node_bypasses(held: Stream) -> None:
+    held.pod("batch", 4000, "n1")
+    held.put(Pod("static", "default", "static", {"cpu": 1000, "pods": 1}, node_name="n2"))
+    assert kinds(held.verdict()) == [Kind.BYPASSED]
+
+
+def test_a_lost_node_is_noted(held: Stream) -> None:
+    held.pod("batch", 2000, "n2")
+    held.put(Node("n1", "uid-n1", {}), deleted=True)
+    verdict = held.verdict()
+    assert kinds(verdict) == [Kind.NODE_LOST]
+    assert verdict.kept == {"default/checkout": 1}
+
+
+def test_while_nobody_guards_floors_lapse(held: Stream) -> None:
+    held.pod("batch", 4000, "n1")
+    held.pod("batch", 1000, "n2")
+    assert kinds(held.verdict(unguarded=((held.now - 1, held.now + 1),))) == [Kind.LAPSED]
+
+
+def test_an_over_committed_node_is_named() -> None:
+    stream = Stream()
+    stream.node("n1")
+    stream.pod("batch", 3000, "n1")
+    stream.pod("batch", 2000, "n1")
+    verdict = stream.verdict()
+    assert kinds(verdict) == [Kind.OVER_COMMITTED]
+    assert "cpu by 1000" in verdict.violations[0].message
+
+
+def test_pods_bound_before_the_watching_began_are_not_judged(held: Stream) -> None:
+    stream = Stream()
+    stream.node("n1", cpu=1000)
+    bound = Pod("old", "default", "old", {"cpu": 2000, "pods": 1}, node_name="n1")
+    stream.changes.append(Change(99, stream.now, bound, listed=True))
+    assert not stream.verdict().findings
+
+
+def test_the_order_is_that_of_revisions(held: Stream) -> None:
+    held.pod("batch", 4000, "n1")
+    held.pod("batch", 1000, "n2")
+    held.changes.reverse()
+    assert kinds(held.verdict()) == [Kind.FLOOR_BROKEN]
+
+
+def test_replicas_with_surge_and_template_make_the_slots() -> None:
+    stream = Stream()
+    stream.node("n1", cpu=8000)
+    target = ScaleTarget("apps/v1", "Deployment", "web")
+    stream.policy("web", 1000, 0, count=None, scale_target=target)
+    stream.put(Workload("default", "Deployment", "web", 3, {"cpu": 2000}))
+    assert stream.verdict().kept == {"default/web": 3}
+
+
+def test_expected_daemon_set_pods_keep_their_room() -> None:
+    stream = Stream()
+    stream.node("n1", cpu=2000)
+    stream.put(DaemonSet("d1", "kube-system/logs", {"cpu": 500, "pods": 1}))
+    stream.policy("checkout", 2000, 1)
+    assert stream.verdict().kept == {"default/checkout": 0}
+
+
+def test_at_most_so_many_on_a_node() -> None:
+    stream = Stream()
+    stream.node("n1")
+    stream.node("n2")
+    stream.policy("checkout", 500, 8, max_slots_per_node=2)
+    stream.pod("checkout", 500, "n1")
+    assert stream.verdict().kept == {"default/checkout": 4}
+
+
+def test_the_cap_bounds_what_is_promised() -> None:
+    stream = Stream()
+    stream.node("n1", cpu=10_000)
+    stream.policy("checkout", 1000, 8)
+    assert check(stream.changes, Rules(cap_percent=40)).kept == {"default/checkout": 4}
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_careful_scheduler_is_never_blamed(data: st.DataObject) -> None:
+    """Binds only where a from-scratch packing still keeps every slot: no finding may arise."""
+    stream = Stream()
+    for name in ("n1", "n2", "n3"):
+        stream.node(name, cpu=data.draw(st.integers(2, 8)) * 1000)
+    stream.policy("big", 3000, data.draw(st.integers(0, 2)))
+    stream.policy("small", 1000, data.draw(st.integers(0, 3)))
+    stream.later()
+    before = stream.verdict().kept
+    for _ in range(12):
+        cpu, node = data.draw(st.integers(1, 4)) * 500, data.draw(st.sampled_from(["n1", "n2", "n3"]))
+        keep = list(stream.changes)
+        stream.pod("batch", cpu, node)
+        after = stream.verdict()
+        if any(after.kept[key] < before[key] for key in before) or after.count(Kind.OVER_COMMITTED):
+            stream.changes = keep
+    assert not stream.verdict().violations
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_every_floor_broken_for_one_shape_is_seen(data: st.DataObject) -> None:
+    """One shape: the number of slots is a sum of divisions, so what must be found is known exactly."""
+    stream = Stream()
+    left = {name: data.draw(st.integers(1, 4)) * 1000 for name in ("n1", "n2", "n3")}
+    for name, cpu in left.items():
+        stream.node(name, cpu=cpu)
+    slot = data.draw(st.sampled_from([500, 1000, 1500]))
+    slots = data.draw(st.integers(1, 4))
+    stream.policy("checkout", slot, slots)
+    stream.later()
+    able = min(slots, sum(cpu // slot for cpu in left.values()))
+    broken = 0
+    for _ in range(8):
+        cpu, node = data.draw(st.integers(1, 4)) * 250, data.draw(st.sampled_from(list(left)))
+        if left[node] < cpu:
+            continue
+        left[node] -= cpu
+        stream.pod("batch", cpu, node)
+        now = min(able, sum(free // slot for free in left.values()))
+        broken += now < able
+        able = now
+    assert len(stream.verdict().violations) == broken
