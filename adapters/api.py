@@ -1,7 +1,8 @@
 """The one small interface that stands for the API server.
 
-The extender knows nothing else of it, so a simulation can play it. Objects cross it as bytes of one JSON object, or
-as decoded dicts where speed does not matter; parsing into qos.objects is adapters.kubernetes.decode's job.
+The extender knows nothing else of it, so a simulation can play it. Objects cross it as bytes of one JSON
+object, or as decoded dicts where speed does not matter; parsing into qos.objects is
+adapters.kubernetes.decode's job.
 """
 
 from __future__ import annotations
@@ -52,19 +53,19 @@ class APIError(Exception):
         self.message = message
 
 
-class NotFound(APIError):
+class NotFound(APIError):  # noqa: N818 - these four read as what happened
     """404."""
 
 
-class Conflict(APIError):
+class Conflict(APIError):  # noqa: N818
     """409."""
 
 
-class Gone(APIError):
+class Gone(APIError):  # noqa: N818
     """410."""
 
 
-class Unreachable(Exception):
+class Unreachable(Exception):  # noqa: N818
     """No answer, or none that settles what happened: the request may or may not have taken effect."""
 
 
@@ -95,7 +96,7 @@ class ClusterAPI(Protocol):
         ...
 
     def watch(self, resource: Resource, *, resource_version: str) -> AsyncIterator[WatchEvent]:
-        """Events after resource_version, bookmarks included; ends when the server closes it; Gone when too old."""
+        """Events after resource_version and bookmarks; ends when the server closes it; Gone when too old."""
         ...
 
     async def get(self, resource: Resource, namespace: str, name: str) -> bytes:

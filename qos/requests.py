@@ -1,8 +1,8 @@
 """What a pod asks of its node: one vector per pod, by the rules of kube-scheduler (trap T16).
 
 Source: k8s.io/component-helpers/resource PodRequests and the API server's defaulting of pods; cases that they
-computed are in tests/data/requests.json. One difference, on the safe side: fractions of a canonical unit are rounded
-up per container instead of once per pod.
+computed are in tests/data/requests.json. One difference, on the safe side: fractions of a canonical unit are
+rounded up per container instead of once per pod.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _NOTHING: Final[Amounts] = {}
 class Ask(NamedTuple):
     """What one container, or the pod as a whole (pod-level resources), asks for, unparsed.
 
-    `actuated` and `allocated` are status.resources.requests and status.allocatedResources, None where the kubelet has
-    reported none.
+    `actuated` and `allocated` are status.resources.requests and status.allocatedResources, None where the
+    kubelet has reported none.
     """
 
     requests: Amounts
@@ -123,7 +123,7 @@ def _of_containers(
 
 
 def _of_pod_level(ask: Ask, of_containers: Mapping[str, int], infeasible: bool) -> dict[str, int]:
-    """What overrides the containers' sums: requests, or else limits (cpu, memory: if no container asks for it)."""
+    """What overrides the containers' sums: requests, else limits (cpu, memory: if no container asks)."""
     asked = {
         resource: amount for resource, amount in _parsed(ask.requests).items() if _is_pod_level(resource)
     }

@@ -1,0 +1,1 @@
+"""Kubernetes: its objects decoded, its API server listed, watched and written."""

@@ -1,0 +1,156 @@
+"""Kubernetes objects to qos.objects: the only place where their JSON is parsed.
+
+Pods are the hot path (watch ingest, filter): strings and mappings that many pods share are kept once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import lru_cache
+from sys import intern
+from typing import Final
+
+import msgspec
+
+from adapters.kubernetes.asks import request_of, vector_of
+from adapters.kubernetes.custom import policy, profile
+from adapters.kubernetes.templates import daemon_set, workload
+from adapters.kubernetes.wire import (
+    Annotations,
+    Condition,
+    DecodeError,
+    Metadata,
+    NodeObject,
+    NodeSpec,
+    NodeStatus,
+    Object,
+    PodObject,
+    PodStatus,
+    PriorityClassObject,
+    key_of,
+    read,
+)
+from qos.objects import Node, OwnerReference, Pod, Taint
+
+__all__ = [
+    "DecodeError",
+    "Metadata",
+    "PodObject",
+    "daemon_set",
+    "metadata",
+    "node",
+    "pod",
+    "pod_from",
+    "policy",
+    "priority_class",
+    "profile",
+    "workload",
+]
+
+_OBJECT = msgspec.json.Decoder(Object)
+_POD = msgspec.json.Decoder(PodObject)
+_NODE = msgspec.json.Decoder(NodeObject)
+_PRIORITY_CLASS = msgspec.json.Decoder(PriorityClassObject)
+
+_NO_STATUS: Final = PodStatus()
+_NO_ANNOTATIONS: Final = Annotations()
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+def metadata(raw: bytes) -> Metadata:
+    """Name, namespace, uid, resource_version ... of any object. DecodeError."""
+    return read(_OBJECT, "object", raw).metadata
+
+
+def pod(raw: bytes) -> Pod:
+    """A pod. DecodeError."""
+    return pod_from(read(_POD, "Pod", raw))
+
+
+def pod_from(obj: PodObject) -> Pod:
+    """A pod that came inside another message. DecodeError."""
+    meta, spec, status = obj.metadata, obj.spec, obj.status or _NO_STATUS
+    annotations = meta.annotations or _NO_ANNOTATIONS
+    scheduled, unschedulable = _scheduling(meta, status.conditions or ())
+    return Pod(
+        uid=meta.uid,
+        namespace=intern(meta.namespace),
+        name=meta.name,
+        requests=request_of("Pod", meta, spec, status),
+        labels=_labels(meta.labels),
+        priority=spec.priority or 0,
+        node_name=intern(spec.node_name),
+        nominated_node_name=intern(status.nominated_node_name),
+        phase=intern(status.phase or "Pending"),
+        deleting=meta.deletion_timestamp is not None,
+        scheduler_name=intern(spec.scheduler_name or "default-scheduler"),
+        controller=_controller(meta),
+        mirror=annotations.mirror is not None,
+        bound_by=intern(annotations.bound_by),
+        created=_seconds(meta, "metadata.creationTimestamp", meta.creation_timestamp),
+        scheduled=scheduled,
+        unschedulable_since=unschedulable,
+    )
+
+
+def node(raw: bytes) -> Node:
+    """A node; not ready while it has no Ready condition. DecodeError."""
+    obj = read(_NODE, "Node", raw)
+    meta, spec, status = obj.metadata, obj.spec or NodeSpec(), obj.status or NodeStatus()
+    return Node(
+        name=intern(meta.name),
+        uid=meta.uid,
+        allocatable=vector_of("Node", meta, "status.allocatable", status.allocatable or {}),
+        labels=meta.labels or {},
+        taints=tuple(Taint(t.key, t.value, t.effect) for t in spec.taints or ()),
+        unschedulable=spec.unschedulable,
+        ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions or ()),
+    )
+
+
+def priority_class(raw: bytes) -> tuple[str, int, bool]:
+    """A PriorityClass: name, value, globalDefault. DecodeError."""
+    obj = read(_PRIORITY_CLASS, "PriorityClass", raw)
+    return obj.metadata.name, obj.value, obj.global_default
+
+
+def _scheduling(meta: Metadata, conditions: Iterable[Condition]) -> tuple[float, float]:
+    """When the pod was scheduled, and since when it is unschedulable; 0.0 for what is not the case."""
+    for condition in conditions:
+        if condition.type == "PodScheduled":
+            when = _seconds(meta, "status.conditions.lastTransitionTime", condition.last_transition_time)
+            if condition.status == "True":
+                return when, 0.0
+            return 0.0, when if condition.reason == "Unschedulable" else 0.0
+    return 0.0, 0.0
+
+
+def _seconds(meta: Metadata, field: str, text: str | None) -> float:
+    if not text:
+        return 0.0
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError as error:
+        raise DecodeError("object", key_of(meta), field, text, str(error)) from None
+
+
+def _controller(meta: Metadata) -> OwnerReference | None:
+    for owner in meta.owner_references or ():
+        if owner.controller:
+            return _owner(owner.kind, owner.name, owner.uid)
+    return None
+
+
+@lru_cache(maxsize=16384)
+def _owner(kind: str, name: str, uid: str) -> OwnerReference:
+    return OwnerReference(intern(kind), name, uid)
+
+
+def _labels(labels: dict[str, str] | None) -> Mapping[str, str]:
+    return _shared_labels(tuple(labels.items())) if labels else _NO_LABELS
+
+
+@lru_cache(maxsize=16384)
+def _shared_labels(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return {intern(key): value for key, value in items}

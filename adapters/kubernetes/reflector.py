@@ -1,0 +1,228 @@
+"""Keeps one kind of object in step with the API server: list, watch, resume, list again when too old.
+
+Nothing is dropped while the server is away: what was last seen stays, and `stale` tells for how long it has
+been nothing but memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from adapters.api import APIError, ClusterAPI, Gone, Resource, Unreachable, WatchEvent
+from adapters.kubernetes.wire import DecodeError, Metadata, Object, key_of, read
+
+logger = logging.getLogger(__name__)
+
+_OBJECT = msgspec.json.Decoder(Object)
+_TURN_SECONDS: Final = 0.0005
+"""So long one turn may decode before the verbs get the loop."""
+_SUSPENDED_SECONDS: Final = 0.0001
+_SHORTEST_WATCH_SECONDS: Final = 1.0
+
+
+class Turn:
+    """How long this task has kept the loop; breathe() gives it up after half a millisecond."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began = self._left = clock()
+
+    def begin(self) -> float:
+        """The task was suspended and has the loop again; returns now."""
+        self._began = self._left = self._clock()
+        return self._began
+
+    def resumed(self) -> float:
+        """The task may have been suspended: it was when more time went by than bookkeeping takes."""
+        now = self._clock()
+        if now - self._left > _SUSPENDED_SECONDS:
+            self._began = now
+        return now
+
+    async def breathe(self) -> None:
+        """Let others run when it is their turn."""
+        self._left = self._clock()
+        if self._left - self._began >= _TURN_SECONDS:
+            await asyncio.sleep(0)
+            self.begin()
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Growing pauses with jitter: `first` seconds, doubling up to `most`, each times 0.5 to 1.5."""
+
+    first: float = 0.2
+    most: float = 20.0
+    failures: int = 0
+
+    def pause(self, jitter: float) -> float:
+        """The next pause in seconds; `jitter` in 0..1."""
+        exponent = min(self.failures, 16)
+        self.failures += 1
+        return float(min(self.most, self.first * 2**exponent) * (0.5 + jitter))
+
+    def reset(self) -> None:
+        """All is well again."""
+        self.failures = 0
+
+
+def by_uid(metadata: Metadata) -> str:
+    """The key of most objects."""
+    return metadata.uid
+
+
+def by_name(metadata: Metadata) -> str:
+    """The key of what others refer to by name: nodes, PriorityClasses; namespace/name where there is one."""
+    return key_of(metadata)
+
+
+class Reflector:
+    """One resource, listed and watched until run() is cancelled.
+
+    `on_set(raw)` takes an object that is new or changed and returns the key it keeps it under, or None when
+    it does not keep it; a DecodeError from it is logged and counted in `rejected`, and the last good state
+    stays.
+    `on_remove(key)` says that it is gone; `key` derives the same key from the metadata of a deleted object.
+    Both callbacks run on the loop, never concurrently, and must not block.
+    A relist calls on_set for everything and then on_remove for what is no longer there.
+
+    `synced` is set after the first complete list. `last_contact` is when the server last said anything, by
+    `clock`.
+    """
+
+    def __init__(
+        self,
+        api: ClusterAPI,
+        resource: Resource,
+        on_set: Callable[[bytes], str | None],
+        on_remove: Callable[[str], None],
+        *,
+        key: Callable[[Metadata], str] = by_uid,
+        page_size: int = 500,
+        stale_after: float = 120.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.resource = resource
+        self.synced = asyncio.Event()
+        self.last_contact = clock()
+        self.rejected = 0
+        self.relists = 0
+        self._api = api
+        self._on_set = on_set
+        self._on_remove = on_remove
+        self._key = key
+        self._page_size = page_size
+        self._stale_after = stale_after
+        self._clock = clock
+        self._sleep = sleep
+        self._jitter = jitter
+        self._backoff = Backoff()
+        self._known: set[str] = set()
+        self._version = ""
+        self._last_event = b""
+        self._turn = Turn(clock)
+
+    def stale(self, now: float) -> bool:
+        """True when the server has said nothing for over `stale_after` seconds; `now` by the same clock.
+
+        A healthy watch is never silent that long: bookmarks come about once a minute.
+        """
+        return now - self.last_contact > self._stale_after
+
+    async def run(self) -> None:
+        """List and watch until cancelled; every failure is logged, waited out and tried again."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except (Gone, DecodeError) as error:
+                self._version = ""
+                await self._wait("list again", error)
+            except (APIError, Unreachable) as error:
+                await self._wait("resume", error)
+
+    async def _wait(self, then: str, error: Exception) -> None:
+        seconds = self._backoff.pause(self._jitter())
+        logger.warning(
+            "watch=%s error=%r then=%r wait_seconds=%.1f", self.resource.plural, str(error), then, seconds
+        )
+        await self._sleep(seconds)
+
+    async def _list(self) -> None:
+        """Take over the server's state, page by page of one snapshot."""
+        self.relists += 1
+        listed: set[str] = set()
+        token = ""
+        while True:
+            page = await self._api.list_page(self.resource, limit=self._page_size, continue_token=token)
+            self.last_contact = self._turn.begin()
+            for raw in page.items:
+                key = self._set(raw)
+                if key is not None:
+                    listed.add(key)
+                await self._turn.breathe()
+            token = page.continue_token
+            if not token:
+                break
+        for key in self._known - listed:
+            self._on_remove(key)
+        self._known = listed
+        self._version = page.resource_version
+        self._backoff.reset()
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        """Follow one stream until the server closes it; raises when it is cut, too old, or closed at once."""
+        opened, events = self._clock(), 0
+        try:
+            async for event in self._api.watch(self.resource, resource_version=self._version):
+                self.last_contact = self._turn.resumed()
+                self._apply(event)
+                events += 1
+                await self._turn.breathe()
+        finally:
+            self._remember_version()
+            if events:
+                self._backoff.reset()
+        if not events and self._clock() - opened < _SHORTEST_WATCH_SECONDS:
+            raise Unreachable("the server closed the watch at once")
+
+    def _apply(self, event: WatchEvent) -> None:
+        if event.type == "DELETED":
+            key = self._key(read(_OBJECT, self.resource.kind, event.object).metadata)
+            if key in self._known:
+                self._known.discard(key)
+                self._on_remove(key)
+        elif event.type != "BOOKMARK":
+            self._set(event.object)
+        self._last_event = event.object
+
+    def _set(self, raw: bytes) -> str | None:
+        """Hand an object over; the key under which it is known now."""
+        try:
+            key = self._on_set(raw)
+        except DecodeError as error:
+            self.rejected += 1
+            logger.error("object=%s rejected=%r", self.resource.plural, str(error))
+            key = self._key(read(_OBJECT, self.resource.kind, raw).metadata)
+            return key if key in self._known else None
+        if key is not None:
+            self._known.add(key)
+        return key
+
+    def _remember_version(self) -> None:
+        """Where to resume: read once a stream, not once an event."""
+        if self._last_event:
+            self._version = read(_OBJECT, self.resource.kind, self._last_event).metadata.resource_version
+            self._last_event = b""

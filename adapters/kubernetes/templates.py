@@ -1,0 +1,119 @@
+"""Pod templates: DaemonSets, and the workloads whose replicas are slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from adapters.api import Resource
+from adapters.kubernetes import wire
+from adapters.kubernetes.asks import request_of
+from adapters.kubernetes.wire import WorkloadObject, key_of, read
+from qos import keys
+from qos.objects import DaemonSet, NodePredicate, NodeSelectorTerm, Requirement, Selector, Toleration
+from qos.policy import Workload
+from qos.selectors import matches
+
+_WORKLOAD = msgspec.json.Decoder(WorkloadObject)
+
+_DAEMON_TOLERATIONS: Final = (
+    ("not-ready", "NoExecute"),
+    ("unreachable", "NoExecute"),
+    ("disk-pressure", "NoSchedule"),
+    ("memory-pressure", "NoSchedule"),
+    ("pid-pressure", "NoSchedule"),
+    ("unschedulable", "NoSchedule"),
+)
+_HOST_NETWORK_TOLERATION: Final = ("network-unavailable", "NoSchedule")
+
+
+def daemon_set(raw: bytes) -> DaemonSet:
+    """A DaemonSet; `where` includes the tolerations that its controller adds to every pod. DecodeError."""
+    obj = read(_WORKLOAD, "DaemonSet", raw)
+    spec = obj.spec.template.spec
+    added = [*_DAEMON_TOLERATIONS, *([_HOST_NETWORK_TOLERATION] if spec.host_network else [])]
+    tolerations = [Toleration(keys.NODE_TAINT_PREFIX + name, "Exists", "", effect) for name, effect in added]
+    return DaemonSet(
+        uid=obj.metadata.uid,
+        key=key_of(obj.metadata),
+        requests=request_of("DaemonSet", obj.metadata, spec),
+        where=_predicate(spec, tolerations),
+    )
+
+
+def workload(resource: Resource, raw: bytes) -> Workload:
+    """A Deployment, StatefulSet or ReplicaSet; `selected` holds its template's labels. DecodeError."""
+    obj = read(_WORKLOAD, resource.kind, raw)
+    template = obj.spec.template
+    return Workload(
+        namespace=obj.metadata.namespace,
+        kind=resource.kind,
+        name=obj.metadata.name,
+        replicas=1 if obj.spec.replicas is None else obj.spec.replicas,
+        requests=request_of(resource.kind, obj.metadata, template.spec),
+        where=_predicate(template.spec),
+        one_per_node=_one_per_node(obj.metadata.namespace, template),
+        selected=_labels(template),
+    )
+
+
+def _predicate(spec: wire.TemplateSpec, more: Iterable[Toleration] = ()) -> NodePredicate:
+    return NodePredicate(
+        node_selector=tuple(sorted((spec.node_selector or {}).items())),
+        affinity=_affinity(spec.affinity),
+        tolerations=(
+            *(Toleration(t.key, t.operator or "Equal", t.value, t.effect) for t in spec.tolerations or ()),
+            *more,
+        ),
+    )
+
+
+def _affinity(affinity: wire.Affinity | None) -> tuple[NodeSelectorTerm, ...] | None:
+    """None when there is none. A term without expressions matches no node, so it is left out."""
+    if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
+        return None
+    terms = affinity.node_affinity.required.node_selector_terms or ()
+    return tuple(
+        NodeSelectorTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
+        for term in terms
+        if term.match_expressions or term.match_fields
+    )
+
+
+def _requirements(expressions: Iterable[wire.Requirement] | None) -> tuple[Requirement, ...]:
+    return tuple(Requirement(e.key, e.operator, tuple(e.values or ())) for e in expressions or ())
+
+
+def _labels(template: wire.Template) -> Mapping[str, str]:
+    return (template.metadata.labels if template.metadata else None) or {}
+
+
+def _one_per_node(namespace: str, template: wire.Template) -> bool:
+    """True when two pods of the template cannot share a node: by anti-affinity, or by a port of the host."""
+    spec = template.spec
+    if any(p.host_port or (spec.host_network and p.container_port) for p in _ports(spec)):
+        return True
+    if spec.affinity is None or spec.affinity.pod_anti_affinity is None:
+        return False
+    terms = spec.affinity.pod_anti_affinity.required or ()
+    return any(_refuses_itself(term, namespace, _labels(template)) for term in terms)
+
+
+def _ports(spec: wire.TemplateSpec) -> Iterable[wire.Port]:
+    return (port for container in spec.containers or () for port in container.ports or ())
+
+
+def _refuses_itself(term: wire.PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
+    """A namespace selector is taken to admit the template's namespace, whose labels are not known here."""
+    if term.topology_key != keys.HOSTNAME_LABEL or term.label_selector is None or term.mismatch_label_keys:
+        return False
+    if term.namespaces and namespace not in term.namespaces and term.namespace_selector is None:
+        return False
+    return matches(_selector(term.label_selector), labels)
+
+
+def _selector(selector: wire.LabelSelector) -> Selector:
+    exact = tuple(Requirement(k, "In", (v,)) for k, v in sorted((selector.match_labels or {}).items()))
+    return Selector(exact + _requirements(selector.match_expressions))
