@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -32,12 +33,12 @@ class Stream:
     def later(self, seconds: float = 10.0) -> None:
         self.now += seconds
 
-    def node(self, name: str, cpu: int = 4000, **more: object) -> Node:
-        made = Node(name, f"uid-{name}", {"cpu": cpu, "memory": 8 << 30, "pods": 10}, **more)  # type:
-        ignore[arg-type] self.put(made)
+    def node(self, name: str, cpu: int = 4000, **more: Any) -> Node:
+        made = Node(name, f"uid-{name}", {"cpu": cpu, "memory": 8 << 30, "pods": 10}, **more)
+        self.put(made)
         return made
 
-    def policy(self, name: str, cpu: int, slots: int, *, priority: str = "", **more: object) -> Policy:
+    def policy(self, name: str, cpu: int, slots: int, *, priority: str = "", **more: Any) -> Policy:
         made = Policy(
             key=f"default/{name}",
             namespace="default",
@@ -56,11 +57,11 @@ class Stream:
         self.put(made)
         return made
 
-    def pod(self, app: str, cpu: int, node: str, **more: object) -> Pod:
+    def pod(self, app: str, cpu: int, node: str, **more: Any) -> Pod:
         """A pod that is created and then bound."""
         uid = f"{app}-{next(self._uids)}"
-        pending = Pod(uid, "default", uid, {"cpu": cpu, "pods": 1}, {"app": app}, **more)  # type:
-        ignore[arg-type] self.put(pending)
+        pending = Pod(uid, "default", uid, {"cpu": cpu, "pods": 1}, {"app": app}, **more)
+        self.put(pending)
         return self.bind(pending, node)
 
     def bind(self, pod: Pod, node: str) -> Pod:
@@ -68,8 +69,8 @@ class Stream:
         self.put(bound)
         return bound
 
-    def verdict(self, **rules: object) -> Verdict:
-        return check(self.changes, Rules(cap_percent=100, **rules))  # type: ignore[arg-type]
+    def verdict(self, **rules: Any) -> Verdict:
+        return check(self.changes, Rules(cap_percent=100, **rules))
 
 
 @pytest.fixture
