@@ -1,4 +1,4 @@
-"""The command `j10ce`, also kubectl's plugin `kubectl-j10ce`: each program's commands, imported when asked for.
+"""The command `j10ce`, also kubectl's plugin `kubectl-j10ce`: each program's commands, imported on use.
 
 Expected errors become one line on stderr and exit code 1; wrong usage ends with 2. J10CE_DEBUG=1 shows
 tracebacks.

@@ -1,4 +1,4 @@
-"""The control plane's programs: in J10CE_BIN, on PATH or in the user's cache (lab/build.py)."""
+"""The control plane's programs: in J10CE_BIN, on PATH or in the user's cache (lab/go_build.py)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab import go_build
+from lab.go_build import Report
+
 GO_MODULE = Path(__file__).parent / "gomodule"
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "kwokctl")
 _KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -21,6 +24,7 @@ _FLAGS = {
     "--kube-scheduler-binary": "kube-scheduler",
     "--kwok-controller-binary": "kwok",
 }
+_KUBERNETES_LINE = re.compile(r"k8s\.io/kubernetes v(\d+)\.(\d+)\S*")
 _VERSION = re.compile(r"v?(\d+\.\d+\.\d+\S*)")
 
 
@@ -123,9 +127,53 @@ def _mixed(files: Mapping[str, Path]) -> tuple[str, ...]:
     return (f"mixed versions: {', '.join(f'{name} {version}' for name, version in versions.items())}",)
 
 
-def provide(environ: Mapping[str, str]) -> Binaries:
-    """Find the programs, else build them (about 5 minutes). Raises BinariesError."""
-    found = find(environ, cache_folder(environ))
+def provide(environ: Mapping[str, str], *, download: bool = False, report: Report | None = None) -> Binaries:
+    """Find the programs, else build them once (about 5 minutes on two cores). Raises BinariesError.
+
+    download: build nothing but kwokctl, which then fetches the official programs when a cluster starts.
+    """
+    cache = cache_folder(environ)
+    found = find(environ, cache)
+    if found is not None:
+        return found
+    tell = report or _silent
+    try:
+        if download:
+            return Binaries(
+                {"kwokctl": _kwokctl(environ, cache, tell)}, "kwokctl downloads the official ones"
+            )
+        go_build.build(order(("tool",)), cache, environ, tell)
+    except go_build.BuildError as error:
+        raise BinariesError(str(error)) from error
+    etcd = cache / "etcd"
+    if not etcd.exists() and (cache / "server").exists():
+        (cache / "server").rename(etcd)  # Go names it after the last element of etcd's module path
+    files = in_folder(cache)
+    if len(files) < len(NAMES):
+        raise BinariesError(f"{cache} is not whole: remove that folder, and they are built again")
+    return Binaries(files, str(cache))
+
+
+def order(packages: tuple[str, ...]) -> go_build.Order:
+    """What to build of lab/gomodule, with the version that the Kubernetes programs report."""
+    found = _KUBERNETES_LINE.search((GO_MODULE / "go.mod").read_text())
     if found is None:
-        raise BinariesError("not built yet")
-    return found
+        raise BinariesError(f"{GO_MODULE / 'go.mod'} does not name k8s.io/kubernetes' version")
+    version = found.group(0).split()[1]
+    values = {"gitVersion": version, "gitMajor": found.group(1), "gitMinor": found.group(2)}
+    return go_build.Order(
+        GO_MODULE, packages, {f"k8s.io/component-base/version.{key}": value for key, value in values.items()}
+    )
+
+
+def _kwokctl(environ: Mapping[str, str], cache: Path, report: Report) -> Path:
+    """kwokctl alone: from PATH, else built into a folder of its own."""
+    if found := on_path(environ.get("PATH", "")).get("kwokctl"):
+        return found
+    target = cache.with_name(f"{cache.name}-kwokctl")
+    go_build.build(order(("sigs.k8s.io/kwok/cmd/kwokctl",)), target, environ, report)
+    return target / "kwokctl"
+
+
+def _silent(_what: str, _done: int, _total: int) -> None:
+    """Nobody is watching."""
