@@ -68,7 +68,7 @@ def resolve(
 
 
 def slot_vector(floor: Resources, requests: Resources) -> dict[str, int]:
-    """One slot: in every dimension the larger of the floor and the template's effective request, and one pod."""
+    """One slot: in every dimension the larger of floor and effective request, and one pod."""
     names = floor.keys() | requests.keys()
     vector = {name: max(floor.get(name, 0), requests.get(name, 0)) for name in sorted(names)}
     return {name: amount for name, amount in vector.items() if amount > 0} | {keys.PODS: 1}

@@ -1,0 +1,209 @@
+"""The bind verb's act: claim, make the Binding, settle its outcome whatever happens (traps T01, T03, T04).
+
+Ledger.bind is the commit point; nothing is awaited between its check and its claim. After it, one task per
+pod makes the API call and settles what came of it, even if kube-scheduler went away or our own deadline
+passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from adapters.api import PODS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
+from adapters.kubernetes import decode
+from extender.metrics import Metrics
+from extender.wire import BindingArgs
+from ledger.decisions import BindDecision
+from ledger.ledger import Ledger
+from qos import keys
+from qos.objects import Pod
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_SECONDS: Final = 65.0
+"""A Binding that got no answer can still land this long: the API server ends requests after 60 s."""
+_FIRST_WAIT: Final = 0.05
+_LONGEST_WAIT: Final = 5.0
+
+
+class Binder:
+    """Makes Bindings and settles them; `bind` never raises and answers within the deadline."""
+
+    def __init__(
+        self,
+        api: ClusterAPI,
+        ledger: Ledger,
+        metrics: Metrics,
+        *,
+        identity: str,
+        deadline: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._api = api
+        self._ledger = ledger
+        self._metrics = metrics
+        self._identity = identity
+        self._deadline = deadline
+        self._clock = clock
+        self._sleep = sleep
+        self._attempts: dict[str, tuple[str, asyncio.Task[str]]] = {}
+        self._doubtful: dict[str, asyncio.Task[None]] = {}
+
+    async def bind(self, args: BindingArgs) -> str:
+        """Empty when the pod is bound to that node; else the Error for kube-scheduler."""
+        node, task = self._attempts.get(args.pod_uid) or self._start(args)
+        if node != args.node:
+            return f"an earlier Binding of {args.pod_namespace}/{args.pod_name} to node {node} is under way"
+        # asyncio.wait never cancels the task: it goes on after the deadline and after a client that left.
+        await asyncio.wait({task}, timeout=self._deadline)
+        if not task.done():
+            self._metrics.bind_outcome("late")
+            return f"the Binding of {args.pod_namespace}/{args.pod_name} takes longer than the deadline"
+        return task.result()
+
+    def _start(self, args: BindingArgs) -> tuple[str, asyncio.Task[str]]:
+        task = asyncio.create_task(self._attempt(args), name=f"bind {args.pod_uid}")
+        task.add_done_callback(lambda _: self._attempts.pop(args.pod_uid, None))
+        self._attempts[args.pod_uid] = args.node, task
+        return args.node, task
+
+    async def drain(self) -> None:
+        """Wait for the attempts under way; what is in doubt is left to the watch."""
+        if self._attempts:
+            await asyncio.wait({task for _, task in self._attempts.values()})
+        for task in list(self._doubtful.values()):
+            task.cancel()
+
+    @property
+    def unsettled(self) -> int:
+        """Bindings whose outcome is not known."""
+        return len(self._doubtful)
+
+    async def _attempt(self, args: BindingArgs) -> str:
+        try:
+            return await self._decide_and_bind(args)
+        except Exception as error:
+            # Whether the Binding happened is not known here: the claim stays until a read settles it.
+            log.exception("bind failed pod=%s/%s", args.pod_namespace, args.pod_name)
+            self._metrics.bind_outcome("crashed")
+            return f"{type(error).__name__}: {error}"
+
+    async def _decide_and_bind(self, args: BindingArgs) -> str:
+        pod = self._ledger.known(args.pod_uid) or await self._look_up(args)
+        if isinstance(pod, str):
+            self._metrics.bind_outcome("gone")
+            return pod
+        self._forget_doubt(pod.uid)
+        decision = self._ledger.bind(pod, args.node, self._clock())
+        if decision.refusal:
+            self._metrics.bind_outcome("refused")
+            return decision.refusal
+        return await self._make_binding(pod, args.node, decision)
+
+    async def _look_up(self, args: BindingArgs) -> Pod | str:
+        """A pod that the watch has not shown yet (trap T06)."""
+        name = f"{args.pod_namespace}/{args.pod_name}"
+        try:
+            pod = decode.pod(await self._api.get(PODS, args.pod_namespace, args.pod_name))
+        except NotFound:
+            return f"pod {name} does not exist"
+        except (APIError, Unreachable) as error:
+            return f"pod {name} is not known here and cannot be read: {error}"
+        return pod if pod.uid == args.pod_uid else f"pod {name} has another UID"
+
+    async def _make_binding(self, pod: Pod, node: str, decision: BindDecision) -> str:
+        annotations = {keys.BOUND_BY_ANNOTATION: self._identity}
+        if decision.policy:
+            annotations[keys.POLICY_ANNOTATION] = decision.policy
+        try:
+            await self._api.bind(pod.namespace, pod.name, pod.uid, node, annotations)
+        except Conflict as error:
+            return await self._settle_conflict(pod, node, error)
+        except Unreachable as error:
+            return await self._settle_unknown(pod, node, error)
+        except APIError as error:
+            # Any other answer says that nothing was written.
+            return self._rolled_back(pod, str(error))
+        self._ledger.bound(pod.uid, node)
+        self._metrics.bind_outcome("bound")
+        self._metrics.moved(decision.moved, decision.unplaced)
+        return ""
+
+    def _rolled_back(self, pod: Pod, why: str) -> str:
+        self._ledger.release(pod.uid)
+        self._metrics.bind_outcome("failed")
+        return f"pod {pod.key} was not bound: {why}"
+
+    async def _settle_conflict(self, pod: Pod, node: str, error: Conflict) -> str:
+        """409: someone bound it, or the UID is another's. Only a read tells."""
+        try:
+            settled = await self._read_outcome(pod, node)
+        except (APIError, Unreachable) as unread:
+            return self._doubt(pod, node, f"{error}; and the pod cannot be read: {unread}")
+        if settled is None:
+            return self._rolled_back(pod, str(error))
+        return settled
+
+    async def _settle_unknown(self, pod: Pod, node: str, error: Unreachable) -> str:
+        try:
+            settled = await self._read_outcome(pod, node)
+        except (APIError, Unreachable) as unread:
+            return self._doubt(pod, node, f"{error}; and the pod cannot be read: {unread}")
+        # Not bound yet: the request may still be under way, so the claim stays.
+        return self._doubt(pod, node, str(error)) if settled is None else settled
+
+    async def _read_outcome(self, pod: Pod, node: str) -> str | None:
+        """A quorum read: "" bound as asked, text when settled otherwise, None when still unbound."""
+        try:
+            seen = decode.pod(await self._api.get(PODS, pod.namespace, pod.name))
+        except NotFound:
+            return self._rolled_back(pod, "it was deleted")
+        if seen.uid != pod.uid:
+            return self._rolled_back(pod, "it was deleted and made again")
+        if not seen.node_name:
+            return self._rolled_back(pod, "it is being deleted") if seen.deleting else None
+        self._ledger.bound(pod.uid, seen.node_name)
+        if seen.node_name == node:
+            self._metrics.bind_outcome("bound")
+            return ""
+        self._metrics.bind_outcome("elsewhere")
+        return f"pod {pod.key} is bound to node {seen.node_name}"
+
+    def _doubt(self, pod: Pod, node: str, why: str) -> str:
+        """Keep the claim, and read until the outcome shows."""
+        self._metrics.bind_outcome("unknown")
+        log.warning("outcome of a Binding is unknown pod=%s node=%s why=%s", pod.key, node, why)
+        task = asyncio.create_task(self._resolve_doubt(pod, node), name=f"settle {pod.uid}")
+        self._doubtful[pod.uid] = task
+        task.add_done_callback(lambda done: self._clear_doubt(pod.uid, done))
+        return f"whether pod {pod.key} was bound is not known yet: {why}"
+
+    def _clear_doubt(self, uid: str, task: asyncio.Task[None]) -> None:
+        if self._doubtful.get(uid) is task:
+            del self._doubtful[uid]
+
+    def _forget_doubt(self, uid: str) -> None:
+        """A new attempt settles the earlier one: of two Bindings the API server accepts one, and says so."""
+        task = self._doubtful.pop(uid, None)
+        if task is not None:
+            task.cancel()
+
+    async def _resolve_doubt(self, pod: Pod, node: str) -> None:
+        give_up = self._clock() + UNKNOWN_SECONDS
+        wait = _FIRST_WAIT
+        while True:
+            await self._sleep(wait)
+            wait = min(wait * 2, _LONGEST_WAIT)
+            try:
+                if await self._read_outcome(pod, node) is not None:
+                    return
+            except (APIError, Unreachable) as error:
+                log.info("settling a Binding goes on pod=%s error=%s", pod.key, error)
+                continue
+            if self._clock() >= give_up:
+                self._rolled_back(pod, "its Binding never arrived")
+                return

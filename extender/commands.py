@@ -1,0 +1,152 @@
+"""The command line: j10ce-extender."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import uvloop
+
+from adapters.kubernetes.client import KubernetesAPI
+from extender.config import ConfigError, ExtenderConfig, load
+from extender.program import Program
+from ledger.decisions import Mode
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def serve(
+    config: Annotated[
+        Path | None, typer.Option(help="Configuration file, YAML; see docs/extender.md. Flags override it.")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="How to reach the API server. Default: as the pod's service account.")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="The kubeconfig's context. Default: the current one.")
+    ] = None,
+    mode: Annotated[
+        Mode | None, typer.Option(help="How far it goes. Default: Guard.", case_sensitive=False)
+    ] = None,
+    verbs_address: Annotated[
+        str | None, typer.Option(help="HOST:PORT that kube-scheduler calls. Default: 127.0.0.1:10260.")
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="HOST:PORT of health, metrics, holds. Default: 127.0.0.1:10261."),
+    ] = None,
+    identity: Annotated[
+        str | None,
+        typer.Option(help="Name on bound pods and on the Lease. Default: host and verbs' port."),
+    ] = None,
+    lease: Annotated[
+        str | None, typer.Option(help="NAMESPACE/NAME of the Lease. Default: kube-system/j10ce-extender.")
+    ] = None,
+    cap_percent: Annotated[
+        int | None, typer.Option(help="The most of allocatable that holds may take, in percent. Default: 40.")
+    ] = None,
+    no_bind: Annotated[
+        bool, typer.Option("--no-bind", help="kube-scheduler does not bind through this extender.")
+    ] = False,
+    tls_cert_file: Annotated[Path | None, typer.Option(help="Certificate of the verbs' port, PEM.")] = None,
+    tls_key_file: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
+    client_ca_file: Annotated[
+        Path | None, typer.Option(help="Authority whose client certificates may call the verbs, PEM.")
+    ] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Keep floors: answer kube-scheduler's filter, prioritize, preempt and bind."""
+    given: dict[str, Any] = {
+        "kubeconfig": kubeconfig,
+        "context": context,
+        "mode": mode,
+        "verbsAddress": verbs_address,
+        "address": address,
+        "identity": identity,
+        "lease": lease,
+        "capPercent": cap_percent,
+        "binds": False if no_bind else None,
+    }
+    try:
+        set_up_logs(log_level)
+        given["tls"] = tls_from(tls_cert_file, tls_key_file, client_ca_file)
+        settings = load(config, {name: value for name, value in given.items() if value is not None}).named()
+        check_files(settings)
+        uvloop.run(run(settings))
+    except (ConfigError, OSError) as error:
+        typer.echo(f"j10ce-extender: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+def tls_from(cert: Path | None, key: Path | None, client_ca: Path | None) -> dict[str, Path | None] | None:
+    """The tls section from its three flags; ConfigError when only some are given."""
+    files = {"certFile": cert, "keyFile": key, "clientCaFile": client_ca}
+    missing = [name for name, path in files.items() if path is None]
+    if len(missing) == len(files):
+        return None
+    if missing:
+        raise ConfigError(f"command line: tls: {', '.join(missing)} missing: all three are needed")
+    return files
+
+
+def check_files(settings: ExtenderConfig) -> None:
+    """ConfigError for a file that cannot be read, before anything is started."""
+    files = [("kubeconfig", settings.kubeconfig)]
+    if settings.tls is not None:
+        tls = settings.tls
+        files += [
+            ("tls.certFile", tls.cert_file),
+            ("tls.keyFile", tls.key_file),
+            ("tls.clientCaFile", tls.client_ca_file),
+        ]
+    for field, path in files:
+        if path is not None and not path.is_file():
+            raise ConfigError(f"{field}: {path} is not a file")
+
+
+def set_up_logs(level: str) -> None:
+    """key=value lines on stderr."""
+    if level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise typer.BadParameter(
+            f"{level} is not one of debug, info, warning, error", param_hint="--log-level"
+        )
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=level.upper(),
+        format="time=%(asctime)s.%(msecs)03dZ level=%(levelname)s logger=%(name)s %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S",
+    )
+    logging.Formatter.converter = time.gmtime
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+async def run(settings: ExtenderConfig) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    api = connect(settings)
+    try:
+        await Program(settings, api).run(stop)
+    finally:
+        await api.aclose()
+
+
+def connect(settings: ExtenderConfig) -> KubernetesAPI:
+    """The API server: by kubeconfig where one is named, else by the pod's service account."""
+    if settings.kubeconfig is None:
+        return KubernetesAPI.in_cluster()
+    return KubernetesAPI.from_kubeconfig(settings.kubeconfig, settings.context)
+
+
+def main() -> None:
+    """Console script."""
+    app()

@@ -1,0 +1,198 @@
+"""The configuration file of the extender, and what the command line may override in it."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from ledger.decisions import Mode
+
+HostPort = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^\s:/]+):[0-9]{1,5}$")]
+ObjectPath = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
+]
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; the message names the file, the field and the value."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+
+class TLSFiles(_Section):
+    """Files for mutual TLS on the verbs' port, PEM; all three or none."""
+
+    cert_file: Path = Field(description="The extender's certificate, with its chain.")
+    key_file: Path = Field(description="Its private key.")
+    client_ca_file: Path = Field(
+        description="The authority whose client certificates may call the verbs. Use one of its own."
+    )
+
+
+class ExtenderConfig(_Section):
+    """Everything that can be configured; JSON names are camelCase, unknown fields are refused."""
+
+    mode: Mode = Field(
+        default=Mode.GUARD,
+        description="Observe reports and refuses nothing; Guard keeps floors and lets pods be scheduled "
+        "while the extender is away; Strict refuses rather than break a floor.",
+    )
+    verbs_address: HostPort = Field(
+        default="127.0.0.1:10260",
+        description="Where kube-scheduler calls filter, prioritize, preempt and bind. An address that is not "
+        "loopback needs tls.",
+    )
+    address: HostPort = Field(
+        default="127.0.0.1:10261", description="Where /healthz, /readyz, /metrics and /holds are served."
+    )
+    tls: TLSFiles | None = Field(default=None, description="Mutual TLS for the verbs.")
+    kubeconfig: Path | None = Field(
+        default=None, description="How to reach the API server; without it, as the pod's service account."
+    )
+    context: str | None = Field(
+        default=None, description="The kubeconfig's context; without it, the current one."
+    )
+    identity: str = Field(
+        default="",
+        max_length=253,
+        description="Written on every pod that is bound, and as holder of the Lease; without it, the host's "
+        "name and the verbs' port, which outlive a restart.",
+    )
+    lease: ObjectPath = Field(
+        default="kube-system/j10ce-extender",
+        description="namespace/name of the Lease; its holder writes the policies' status.",
+    )
+    scheduler_names: list[str] = Field(
+        default=["default-scheduler"],
+        min_length=1,
+        description="The schedulers that call this extender; pods of others count as bypassing.",
+    )
+    cap_percent: int = Field(
+        default=40,
+        ge=1,
+        le=100,
+        description="The most of the cluster's allocatable that all holds may take, in any dimension.",
+    )
+    binds: bool = Field(
+        default=True,
+        description="False where kube-scheduler does not bind through this extender: pods in flight are then "
+        "charged until they are seen (trap T09).",
+    )
+    bind_deadline_seconds: float = Field(
+        default=0.25,
+        gt=0,
+        le=60,
+        description="How long a bind may take before it is answered with Error; keep it below httpTimeout of "
+        "kube-scheduler's extender entry. The Binding's outcome is settled all the same.",
+    )
+    stale_seconds: float = Field(
+        default=90.0,
+        gt=0,
+        description="How long a watch may be without contact before the verbs answer 503.",
+    )
+    settle_seconds: float = Field(
+        default=600.0,
+        gt=0,
+        description="After so long in flight, a pod is looked up by a quorum read.",
+    )
+    warmup_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        description="Without binds: how long after the start ordinary pods get no node with holds.",
+    )
+    guard_window_seconds: float = Field(
+        default=300.0,
+        gt=0,
+        description="How long a pod that was bound without us keeps the condition Guarded at False.",
+    )
+    owner_wait_seconds: float = Field(
+        default=15.0,
+        ge=0,
+        description="How long an owner may wait while slots are held before SlotsUsable is False.",
+    )
+    annotate_held_nodes: bool = Field(
+        default=True,
+        description="Annotate nodes with holds so that cluster-autoscaler does not remove them (trap T22).",
+    )
+
+    @model_validator(mode="after")
+    def _remote_verbs_need_tls(self) -> ExtenderConfig:
+        host, _ = split_address(self.verbs_address)
+        if self.tls is None and not is_loopback(host):
+            raise ValueError(
+                f"verbsAddress {self.verbs_address} is not loopback: anyone who reaches it could bind pods; "
+                "set tls (certFile, keyFile, clientCaFile) or use 127.0.0.1"
+            )
+        return self
+
+    def named(self) -> ExtenderConfig:
+        """With an identity: one that no other extender has at the same time."""
+        _, port = split_address(self.verbs_address)
+        return (
+            self if self.identity else self.model_copy(update={"identity": f"{socket.gethostname()}-{port}"})
+        )
+
+    @property
+    def lease_namespace(self) -> str:
+        """The Lease's namespace."""
+        return self.lease.partition("/")[0]
+
+    @property
+    def lease_name(self) -> str:
+        """The Lease's name."""
+        return self.lease.partition("/")[2]
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """HOST:PORT or [HOST]:PORT, brackets taken off."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """True for localhost and loopback addresses only; other names may resolve to anything."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def load(path: Path | None, overrides: dict[str, Any]) -> ExtenderConfig:
+    """The file's configuration with the overrides on top; ConfigError says what is wrong and where."""
+    document = _read(path) if path else {}
+    source = str(path) if path else "command line"
+    try:
+        return ExtenderConfig.model_validate(document | overrides)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {'; '.join(_explain(detail) for detail in error.errors())}") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        document = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    except YAMLError as error:
+        raise ConfigError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: must be a mapping of fields, not {type(document).__name__}")
+    return document
+
+
+def _explain(detail: Any) -> str:
+    where = ".".join(str(part) for part in detail["loc"])
+    message = detail["msg"].removeprefix("Value error, ")
+    return f"{where}: {message} (got {detail['input']!r})" if where else message

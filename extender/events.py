@@ -1,0 +1,120 @@
+"""Events (events.k8s.io/v1): what a user must know, said once and not too often."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from adapters.api import EVENTS, APIError, ClusterAPI, Unreachable
+from extender.metrics import Metrics
+from extender.pace import Pace
+
+log = logging.getLogger(__name__)
+
+CONTROLLER: Final = "j10ce.io/extender"
+REPEAT_SECONDS: Final = 600.0
+"""The same words about the same object are not said again within this time."""
+MOST_QUEUED: Final = 500
+LONGEST_NOTE: Final = 1024
+
+
+class Regarding(NamedTuple):
+    """The object an event is about; `namespace` is empty for cluster-scoped ones."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class Said(NamedTuple):
+    """One event to write."""
+
+    regarding: Regarding
+    type: str
+    reason: str
+    note: str
+    at: float
+
+
+class EventWriter:
+    """A bounded queue that is written at 5 a second, 25 at once."""
+
+    def __init__(
+        self, api: ClusterAPI, metrics: Metrics, *, identity: str, clock: Callable[[], float]
+    ) -> None:
+        self._api = api
+        self._metrics = metrics
+        self._identity = identity
+        self._clock = clock
+        self._pace = Pace(5, 25, clock)
+        self._queue: deque[Said] = deque()
+        self._recent: dict[tuple[Regarding, str, str], float] = {}
+        self._serial = itertools.count()
+
+    def say(self, regarding: Regarding, kind: str, reason: str, note: str) -> None:
+        """Queue an event, unless it was said a short while ago or too much waits."""
+        now = self._clock()
+        key = regarding, reason, note
+        if now - self._recent.get(key, float("-inf")) < REPEAT_SECONDS:
+            return
+        if len(self._queue) >= MOST_QUEUED:
+            self._metrics.event("dropped")
+            return
+        self._forget_old(now)
+        self._recent[key] = now
+        self._queue.append(Said(regarding, kind, reason, note, now))
+
+    def _forget_old(self, now: float) -> None:
+        if len(self._recent) >= 2 * MOST_QUEUED:
+            self._recent = {key: at for key, at in self._recent.items() if now - at < REPEAT_SECONDS}
+
+    async def run_once(self) -> None:
+        """Write what the rate allows now."""
+        while self._queue and self._pace.take():
+            await self._write(self._queue.popleft())
+
+    async def _write(self, said: Said) -> None:
+        namespace = said.regarding.namespace or "default"
+        try:
+            await self._api.create(EVENTS, namespace, self.body(said))
+        except (APIError, Unreachable) as error:
+            # An event is a courtesy: the condition says the same, and lasts.
+            self._metrics.event("failed")
+            log.warning(
+                "event not written reason=%s object=%s error=%s", said.reason, said.regarding.name, error
+            )
+            return
+        self._metrics.event("written")
+
+    def body(self, said: Said) -> dict[str, Any]:
+        """The Event object."""
+        about = said.regarding
+        stamp = datetime.fromtimestamp(said.at, UTC)
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{about.name[:220]}.{int(said.at * 1e6):x}{next(self._serial):x}",
+                "namespace": about.namespace or "default",
+            },
+            "eventTime": stamp.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._identity[:128],
+            "action": "Reserve",
+            "reason": said.reason,
+            "type": said.type,
+            "note": said.note[:LONGEST_NOTE],
+            "regarding": {
+                "apiVersion": about.api_version,
+                "kind": about.kind,
+                "namespace": about.namespace,
+                "name": about.name,
+                "uid": about.uid,
+            },
+        }

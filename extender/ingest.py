@@ -1,0 +1,168 @@
+"""What the API server shows, taken into the ledger, the catalog and the view: one handler a resource.
+
+A bad object is logged, told to its owner by an event, and skipped; its last good state stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from adapters.api import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    POLICIES,
+    PRIORITY_CLASSES,
+    PROFILES,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    Resource,
+)
+from adapters.kubernetes import decode
+from extender.catalog import Catalog
+from extender.events import EventWriter, Regarding
+from extender.guarding import Guarding
+from extender.metrics import Metrics
+from extender.view import View, marks_of
+from ledger.ledger import Ledger
+
+WORKLOADS: Final = (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS)
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """What becomes of one resource's objects: `set` returns the key it keeps, `remove` takes it."""
+
+    resource: Resource
+    set: Callable[[bytes], str | None]
+    remove: Callable[[str], None]
+
+
+class Ingest:
+    """The handlers of all resources; `changed` is called after each change that a status may show."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        catalog: Catalog,
+        view: View,
+        guarding: Guarding,
+        events: EventWriter,
+        metrics: Metrics,
+        *,
+        changed: Callable[[], None],
+        gone: Callable[[str], None],
+    ) -> None:
+        self._ledger = ledger
+        self._catalog = catalog
+        self._view = view
+        self._guarding = guarding
+        self._events = events
+        self._metrics = metrics
+        self._changed = changed
+        self._gone = gone
+
+    def handlers(self) -> list[Handler]:
+        """One a resource, each guarded against objects that cannot be read."""
+        plain = [
+            Handler(NODES, self._set_node, self._remove_node),
+            Handler(PODS, self._set_pod, self._remove_pod),
+            Handler(DAEMON_SETS, self._set_daemon_set, self._remove_daemon_set),
+            Handler(PRIORITY_CLASSES, self._set_priority_class, self._catalog.remove_priority_class),
+            Handler(PROFILES, self._set_profile, self._catalog.remove_profile),
+            Handler(POLICIES, self._set_policy, self._remove_policy),
+            *(self._workloads(resource) for resource in WORKLOADS),
+        ]
+        return [Handler(one.resource, self._guard(one), one.remove) for one in plain]
+
+    def _guard(self, handler: Handler) -> Callable[[bytes], str | None]:
+        def take(raw: bytes) -> str | None:
+            try:
+                return handler.set(raw)
+            except decode.DecodeError as error:
+                self._metrics.skipped(handler.resource.plural)
+                self._tell(handler.resource, raw, str(error))
+                raise  # the reflector logs it and keeps the last good state
+
+        return take
+
+    def _tell(self, resource: Resource, raw: bytes, why: str) -> None:
+        try:
+            meta = decode.metadata(raw)
+        except decode.DecodeError:
+            return
+        version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+        about = Regarding(version, resource.kind, meta.namespace, meta.name, meta.uid)
+        self._events.say(about, "Warning", "Unreadable", f"ignored until it changes: {why}")
+
+    def _set_pod(self, raw: bytes) -> str:
+        pod = decode.pod(raw)
+        self._guarding.see(pod)
+        self._view.set_pod(pod)
+        self._ledger.set_pod(pod)
+        self._changed()
+        return pod.uid
+
+    def _remove_pod(self, uid: str) -> None:
+        self._ledger.remove_pod(uid)
+        self._view.remove_pod(uid)
+        self._guarding.forget(uid)
+        self._changed()
+
+    def _set_node(self, raw: bytes) -> str:
+        node = decode.node(raw)
+        same = self._view.nodes.get(node.name) == node
+        self._view.set_node(node, marks_of(raw))
+        if not same:
+            self._ledger.set_node(node)
+            self._changed()
+        return node.name
+
+    def _remove_node(self, name: str) -> None:
+        self._ledger.remove_node(name)
+        self._view.remove_node(name)
+        self._changed()
+
+    def _set_daemon_set(self, raw: bytes) -> str:
+        daemon_set = decode.daemon_set(raw)
+        self._ledger.set_daemon_set(daemon_set)
+        self._changed()
+        return daemon_set.uid
+
+    def _remove_daemon_set(self, uid: str) -> None:
+        self._ledger.remove_daemon_set(uid)
+        self._changed()
+
+    def _set_priority_class(self, raw: bytes) -> str:
+        name, value, is_default = decode.priority_class(raw)
+        self._catalog.set_priority_class(name, value, is_default)
+        return name
+
+    def _set_profile(self, raw: bytes) -> str:
+        profile = decode.profile(raw)
+        self._catalog.set_profile(profile)
+        return profile.name
+
+    def _set_policy(self, raw: bytes) -> str:
+        policy = decode.policy(raw)
+        self._catalog.set_policy(policy)
+        return policy.key
+
+    def _remove_policy(self, key: str) -> None:
+        self._catalog.remove_policy(key)
+        self._gone(key)
+
+    def _workloads(self, resource: Resource) -> Handler:
+        def take(raw: bytes) -> str:
+            workload = decode.workload(resource, raw)
+            self._catalog.set_workload(workload)
+            return f"{workload.namespace}/{workload.name}"
+
+        def drop(key: str) -> None:
+            namespace, _, name = key.partition("/")
+            self._catalog.remove_workload(namespace, resource.kind, name)
+
+        return Handler(resource, take, drop)

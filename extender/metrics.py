@@ -1,0 +1,164 @@
+"""What /metrics shows. The hot path pays one observation of a histogram; gauges are read when scraped."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from ledger.decisions import DemandReport
+
+log = logging.getLogger(__name__)
+
+VERBS: Final = ("filter", "prioritize", "preempt", "bind")
+DECISION_BUCKETS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0)
+BIND_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+MOST_POLICIES: Final = 200
+"""Distinct values of the label `policy` on counters; the policies beyond share the value `other`."""
+
+
+class Metrics:
+    """The process's metrics, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._duration = {f"/{verb}": self._histogram(verb) for verb in VERBS}
+        self._failures = self._counter(
+            "verb_answers", "Answers to kube-scheduler by verb and HTTP status.", "verb", "status"
+        )
+        self._crashes = self._counter("verb_crashes", "Verbs that met a bug of ours; each has a log line.")
+        self._refusals = self._counter(
+            "filter_refusals", "Pods that filter refused because of a policy's holds.", "policy"
+        )
+        self._would_refuse = self._counter(
+            "filter_would_refuse",
+            "Observe: pods that filter would have kept from some node.",
+        )
+        self._binds = self._counter("bind_outcomes", "Binds by what came of them.", "outcome")
+        self._moves = self._counter("hold_moves", "Holds moved to let a pod bind.")
+        self._lost = self._counter("holds_lost", "Guard: holds that lost their place to a bind.")
+        self._skipped = self._counter("objects_skipped", "Objects that cannot be read.", "resource")
+        self._statuses = self._counter("status_writes", "Writes of policies' status by outcome.", "outcome")
+        self._events = self._counter("events", "Events written, or dropped by the rate limit.", "outcome")
+        self._wakes = self._counter("wakes", "Waiting pods made to try again.", "outcome")
+        self._loops = self._counter("loop_errors", "Errors of background loops; each has a log line.", "loop")
+        self._policies: set[str] = set()
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"j10ce_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, verb: str) -> Histogram:
+        buckets = BIND_BUCKETS if verb == "bind" else DECISION_BUCKETS
+        text = f"Seconds from the body of {verb} to its answer."
+        return Histogram(f"j10ce_{verb}_duration_seconds", text, buckets=buckets, registry=self.registry)
+
+    def observe(self, path: str, seconds: float, status: int) -> None:
+        """A verb was answered."""
+        self._duration[path].observe(seconds)
+        if status != 200:
+            self._failures.labels(path[1:], status).inc()
+
+    def crashed(self, error: Exception) -> None:
+        """A verb raised."""
+        self._crashes.inc()
+        log.error("verb crashed error=%s", error, exc_info=error)
+
+    def refused(self, policies: Iterable[str], withheld: int) -> None:
+        """Filter refused a pod because of these policies, or in Observe would have."""
+        for policy in policies:
+            self._refusals.labels(self._bounded(policy)).inc()
+        if withheld:
+            self._would_refuse.inc()
+
+    def _bounded(self, policy: str) -> str:
+        if policy not in self._policies:
+            if len(self._policies) >= MOST_POLICIES:
+                return "other"
+            self._policies.add(policy)
+        return policy
+
+    def bind_outcome(self, outcome: str) -> None:
+        """bound, elsewhere, refused, gone, failed, unknown, late or crashed."""
+        self._binds.labels(outcome).inc()
+
+    def moved(self, moved: int, lost: int) -> None:
+        """What a bind did to holds."""
+        if moved:
+            self._moves.inc(moved)
+        if lost:
+            self._lost.inc(lost)
+
+    def skipped(self, resource: str) -> None:
+        """An object could not be read."""
+        self._skipped.labels(resource).inc()
+
+    def status_write(self, outcome: str) -> None:
+        """written, conflict, gone or failed."""
+        self._statuses.labels(outcome).inc()
+
+    def event(self, outcome: str) -> None:
+        """written, dropped or failed."""
+        self._events.labels(outcome).inc()
+
+    def wake(self, outcome: str) -> None:
+        """woken, gone or failed."""
+        self._wakes.labels(outcome).inc()
+
+    def loop_error(self, loop: str) -> None:
+        """A background loop met an error."""
+        self._loops.labels(loop).inc()
+
+    def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """A gauge that is read when scraped."""
+        Gauge(f"j10ce_{name}", text, registry=self.registry).set_function(read)
+
+    def watch_ledger(
+        self, report: Callable[[], Mapping[str, DemandReport]], gauges: Callable[[], Mapping[str, float]]
+    ) -> None:
+        """Show the ledger's account when scraped."""
+        self.registry.register(LedgerCollector(report, gauges))
+
+    def exposition(self) -> bytes:
+        """The Prometheus text format."""
+        return generate_latest(self.registry)
+
+
+class LedgerCollector(Collector):
+    """Slots per policy, and the ledger's totals."""
+
+    def __init__(
+        self, report: Callable[[], Mapping[str, DemandReport]], gauges: Callable[[], Mapping[str, float]]
+    ) -> None:
+        self._report = report
+        self._gauges = gauges
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Names only; values are computed when scraped."""
+        return [self._slots(), self._totals()]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """One family for the policies, one for the totals."""
+        slots = self._slots()
+        for key, account in self._report().items():
+            namespace, _, name = key.partition("/")
+            for state in ("desired", "filled", "held"):
+                slots.add_metric([namespace, name, state], getattr(account, state))
+            slots.add_metric([namespace, name, "unplaced"], account.missing)
+        yield slots
+        totals = self._totals()
+        for total, value in self._gauges().items():
+            totals.add_metric([total], value)
+        yield totals
+
+    @staticmethod
+    def _slots() -> GaugeMetricFamily:
+        text = "Slots of a policy by state: desired, filled, held, unplaced."
+        return GaugeMetricFamily("j10ce_slots", text, labels=["namespace", "policy", "state"])
+
+    @staticmethod
+    def _totals() -> GaugeMetricFamily:
+        return GaugeMetricFamily("j10ce_ledger", "Totals of the ledger, by name.", labels=["total"])

@@ -1,0 +1,206 @@
+"""The process: what it is made of, in what order it starts, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import socket
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final
+
+from adapters.api import ClusterAPI
+from adapters.kubernetes.lease import LeaseElector
+from adapters.kubernetes.reflector import Reflector
+from extender import rest, server
+from extender.binder import Binder
+from extender.catalog import Catalog
+from extender.config import ExtenderConfig
+from extender.events import EventWriter
+from extender.expiry import Expiry
+from extender.guarding import Guarding
+from extender.ingest import Ingest
+from extender.installation import installed_at
+from extender.loops import Changes, forever
+from extender.metrics import Metrics
+from extender.readiness import Readiness
+from extender.scale_down import ScaleDownGuard
+from extender.status_writer import StatusWriter
+from extender.view import View
+from extender.waking import Waker
+from ledger.ledger import Ledger
+
+log = logging.getLogger(__name__)
+
+STATUS_SECONDS: Final = 0.25
+"""The shortest time between two looks at all policies."""
+IDLE_SECONDS: Final = 5.0
+"""The longest: time itself changes conditions."""
+WAKE_SECONDS: Final = 0.1
+EVENT_SECONDS: Final = 0.5
+NODE_SECONDS: Final = 2.0
+EXPIRY_SECONDS: Final = 10.0
+
+
+class Program:
+    """One extender, assembled; `api` is the real API server or one in memory. `config` is named()."""
+
+    def __init__(
+        self, config: ExtenderConfig, api: ClusterAPI, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.config = config
+        self._api = api
+        self._clock = clock
+        self._changes = Changes(IDLE_SECONDS)
+        self.metrics = Metrics()
+        self.ledger = Ledger(
+            config.mode,
+            cap_percent=config.cap_percent,
+            binds=config.binds,
+            settle_seconds=config.settle_seconds,
+            warmup_until=0.0 if config.binds else clock() + config.warmup_seconds,
+        )
+        self.catalog = Catalog(self.ledger, self._changes.note)
+        self.view = View()
+        self.guarding = Guarding(
+            config.mode,
+            binds=config.binds,
+            schedulers=config.scheduler_names,
+            window=config.guard_window_seconds,
+        )
+        self.events = EventWriter(api, self.metrics, identity=config.identity, clock=clock)
+        self.writer = StatusWriter(
+            api,
+            self.ledger,
+            self.catalog,
+            self.view,
+            self.guarding,
+            self.events,
+            self.metrics,
+            owner_wait=config.owner_wait_seconds,
+            clock=clock,
+        )
+        self.reflectors = self._reflectors()
+        self.readiness = Readiness(self.reflectors, time.monotonic)
+        self.binder = Binder(
+            api,
+            self.ledger,
+            self.metrics,
+            identity=config.identity,
+            deadline=config.bind_deadline_seconds,
+            clock=clock,
+        )
+        self.elector = LeaseElector(
+            api, config.lease_namespace, config.lease_name, config.identity, on_started=self._changes.note
+        )
+        self._show_gauges()
+
+    def _reflectors(self) -> dict[str, Reflector]:
+        ingest = Ingest(
+            self.ledger,
+            self.catalog,
+            self.view,
+            self.guarding,
+            self.events,
+            self.metrics,
+            changed=self._changes.note,
+            gone=self.writer.forget,
+        )
+        return {
+            one.resource.plural: Reflector(
+                self._api, one.resource, one.set, one.remove, stale_after=self.config.stale_seconds
+            )
+            for one in ingest.handlers()
+        }
+
+    def _show_gauges(self) -> None:
+        gauge = self.metrics.gauge
+        self.metrics.watch_ledger(self.ledger.report, self.ledger.gauges)
+        gauge("ready", "1 when the verbs answer.", lambda: not self.readiness.problem())
+        gauge("leader", "1 when this extender writes the policies' status.", lambda: self.elector.is_leader)
+        gauge("policies", "Policies that are known.", lambda: len(self.catalog.policies))
+        gauge("unsettled_binds", "Bindings whose outcome is not known yet.", lambda: self.binder.unsettled)
+        gauge(
+            "unguarded_pods",
+            "Pods of the last window that were bound without the extender.",
+            lambda: len(self.guarding.recent(self._clock())),
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set; then finish what is under way. OSError when an address cannot be had."""
+        sockets = server.open_sockets(self.config)
+        tasks = [asyncio.create_task(work, name=name) for name, work in self._tasks()]
+        try:
+            await self._serve(stop, sockets)
+            await self.binder.drain()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, stop: asyncio.Event, sockets: tuple[socket.socket, socket.socket]) -> None:
+        verbs = server.VerbsApp(self.ledger, self.binder, self.readiness, self.metrics, self._clock)
+        others = rest.app(self.ledger, self.readiness, self.metrics)
+        verbs_socket, socket_of_others = sockets
+        log.info(
+            "serving mode=%s verbs=%s other=%s identity=%s",
+            self.config.mode.value,
+            self.config.verbs_address,
+            self.config.address,
+            self.config.identity,
+        )
+        await server.serve_until(
+            stop,
+            [
+                (server.server(verbs, self.config.tls), verbs_socket),
+                (server.server(others), socket_of_others),
+            ],
+            draining=self.readiness.drain,
+        )
+
+    def _tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
+        for name, reflector in self.reflectors.items():
+            yield f"watch {name}", reflector.run()
+        yield "start", self._start()
+        yield "lease", self.elector.run()
+        waker = Waker(self._api, self.ledger, self.metrics, clock=self._clock)
+        expiry = Expiry(self._api, self.ledger, clock=self._clock)
+        yield "wake", self._loop("wake", WAKE_SECONDS, waker.run_once)
+        yield "events", self._loop("events", EVENT_SECONDS, self.events.run_once)
+        yield "expiry", self._loop("expiry", EXPIRY_SECONDS, expiry.run_once)
+        yield "status", self._loop("status", STATUS_SECONDS, self._leading(self._status))
+        if self.config.annotate_held_nodes:
+            guard = ScaleDownGuard(self._api, self.ledger, self.view, clock=self._clock)
+            yield "nodes", self._loop("nodes", NODE_SECONDS, self._leading(guard.run_once))
+
+    def _loop(
+        self, name: str, seconds: float, once: Callable[[], Awaitable[object]]
+    ) -> Coroutine[Any, Any, None]:
+        return forever(name, seconds, once, self.metrics)
+
+    def _leading(self, once: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
+        """Only the leader writes, and only from a complete and fresh account (trap T13)."""
+
+        async def when_leading() -> None:
+            if self.elector.is_leader and not self.readiness.problem():
+                await once()
+
+        return when_leading
+
+    async def _status(self) -> None:
+        if not self.guarding.installed:
+            self.guarding.installed = await installed_at(self._api, self.config, self._clock)
+        await self._changes.wait()
+        if await self.writer.run_once():
+            self._changes.note()
+
+    async def _start(self) -> None:
+        """Once every list is in: resolve the policies, then answer."""
+        await self.readiness.wait_synced()
+        self.catalog.open()
+        # What was just listed lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        self.readiness.open()
+        log.info("ready policies=%d nodes=%d", len(self.catalog.policies), len(self.view.nodes))

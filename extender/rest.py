@@ -1,0 +1,131 @@
+"""Everything the extender serves that is not a verb: health, metrics, holds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from extender.metrics import Metrics
+from extender.readiness import Readiness
+from ledger.decisions import DemandReport, Mode
+from ledger.ledger import Ledger
+from qos import quantity
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+class Health(_Answer):
+    """Whether a probe passes, and if not why."""
+
+    status: str = Field(description="ok, or why not.", examples=["ok"])
+
+
+class NodeHolds(_Answer):
+    """The holds of a policy on one node."""
+
+    node_name: str
+    slots: int = Field(description="Slots held there.")
+
+
+class MissingSlots(_Answer):
+    """Slots that no node has room for."""
+
+    count: int
+    reason: str = Field(description="Insufficient, Fragmented, NoNode, MaxSlotsPerNode or CapReached.")
+    resource: str = Field(description="The resource that is missing, or empty.")
+    missing: str = Field(description="How much of it for all of these slots, as a quantity, or empty.")
+
+
+class PolicyHolds(_Answer):
+    """A policy's account."""
+
+    policy: str = Field(description="namespace/name.")
+    desired: int = Field(description="Slots asked for.")
+    filled: int = Field(description="Slots that a pod has taken.")
+    held: int = Field(description="Slots whose capacity is held.")
+    unplaced: list[MissingSlots]
+    holds: list[NodeHolds] = Field(description="All holds, by node.")
+
+
+class Holds(_Answer):
+    """The whole account."""
+
+    mode: Mode
+    ready: bool = Field(description="False while the account is not complete or not fresh.")
+    policies: list[PolicyHolds]
+
+
+def app(ledger: Ledger, readiness: Readiness, metrics: Metrics) -> FastAPI:
+    """The FastAPI application of the second port."""
+    service = FastAPI(
+        title="j10ce-qos extender",
+        version="v1alpha1",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    _add_probes(service, readiness)
+
+    @service.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    async def exposition() -> Response:
+        """Prometheus text format."""
+        return Response(metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @service.get("/holds")
+    async def holds(
+        namespace: Annotated[str, Query(description="Only policies of this namespace.", max_length=253)] = "",
+    ) -> Holds:
+        """Where each policy's slots are held: all of them, where the status shows the 20 largest."""
+        accounts = sorted(ledger.report().items())
+        return Holds(
+            mode=ledger.mode,
+            ready=not readiness.problem(),
+            policies=[
+                _account(key, report)
+                for key, report in accounts
+                if not namespace or key.startswith(f"{namespace}/")
+            ],
+        )
+
+    return service
+
+
+def _add_probes(service: FastAPI, readiness: Readiness) -> None:
+    unready: dict[int | str, dict[str, Any]] = {503: {"model": Health, "description": "Not ready."}}
+
+    @service.get("/healthz")
+    async def healthz() -> Health:
+        """The process lives: its loop answers."""
+        return Health(status="ok")
+
+    @service.get("/readyz", responses=unready)
+    async def readyz(response: Response) -> Health:
+        """Every list has synced, no watch is stale, and it is not shutting down."""
+        problem = readiness.report()
+        if problem:
+            response.status_code = 503
+        return Health(status=problem or "ok")
+
+
+def _account(key: str, report: DemandReport) -> PolicyHolds:
+    return PolicyHolds(
+        policy=key,
+        desired=report.desired,
+        filled=report.filled,
+        held=report.held,
+        unplaced=[
+            MissingSlots(
+                count=one.count,
+                reason=one.reason,
+                resource=one.resource,
+                missing=quantity.render(one.resource, one.missing) if one.missing else "",
+            )
+            for one in report.unplaced
+        ],
+        holds=[NodeHolds(node_name=node, slots=slots) for node, slots in sorted(report.holds)],
+    )

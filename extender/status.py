@@ -1,0 +1,245 @@
+"""A policy's status from what is known: pure, so that every condition is a table test.
+
+Reasons and messages are stable: they change only when what they say changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from extender.guarding import Guard
+from ledger.decisions import DemandReport, Unplaced
+from qos import keys, quantity
+from qos.objects import Demand, Requirement, Selector
+from qos.policy import Policy
+from qos.resolve import Problem
+
+MOST_HOLDS: Final = 20
+MOST_UNPLACED: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that a policy's status is computed from; `report` None before the ledger knows the policy.
+
+    `overlap`: key of the policy that has pods which this one selects too, or empty.
+    `waiting`: owners that stay unschedulable.
+    """
+
+    policy: Policy
+    resolved: Demand | Problem
+    report: DemandReport | None
+    guard: Guard
+    overlap: str = ""
+    waiting: int = 0
+
+
+class Condition(NamedTuple):
+    """A condition without its time."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+def compute(facts: Facts, now: float) -> dict[str, Any]:
+    """The whole status; lastTransitionTime is kept where a condition's status did not change."""
+    report = facts.report
+    status: dict[str, Any] = {
+        "observedGeneration": facts.policy.generation,
+        "selector": selector_text(facts.policy.selector),
+        "slots": _slots(report),
+        "unplaced": [_unplaced(one) for one in (report.unplaced if report else ())][:MOST_UNPLACED],
+        "holds": _largest(report.holds if report else ()),
+    }
+    earlier = {one.get("type"): one for one in facts.policy.status.get("conditions") or ()}
+    stamp = timestamp(now)
+    status["conditions"] = [
+        _stamped(one, earlier.get(one.type), facts.policy.generation, stamp) for one in conditions(facts)
+    ]
+    return status
+
+
+def conditions(facts: Facts) -> Iterator[Condition]:
+    """All conditions, in the order in which kubectl describe shall show them."""
+    feasible, held = _feasible(facts), _held(facts)
+    yield _ready(facts, held)
+    yield feasible
+    yield held
+    guarded = "True" if facts.guard.guarded else "Unknown" if facts.guard.unknown else "False"
+    yield Condition(keys.GUARDED, guarded, facts.guard.reason, facts.guard.message)
+    yield _usable(facts)
+    if facts.overlap:
+        text = f"{facts.overlap} comes first and has pods that this policy selects too"
+        yield Condition(keys.OVERLAPPING, "True", "SelectorOverlap", text)
+    else:
+        yield Condition(keys.OVERLAPPING, "False", "NoOverlap", "no other policy has this one's pods")
+
+
+def _ready(facts: Facts, held: Condition) -> Condition:
+    if isinstance(facts.resolved, Problem):
+        return Condition(keys.READY, "False", facts.resolved.reason, facts.resolved.message)
+    if facts.policy.suspend:
+        return Condition(keys.READY, "True", "Suspended", "spec.suspend is true: nothing is held")
+    if held.status == "True":
+        return Condition(keys.READY, "True", "AsAsked", "every slot is filled or held")
+    return Condition(keys.READY, held.status, held.reason, held.message)
+
+
+def _feasible(facts: Facts) -> Condition:
+    if isinstance(facts.resolved, Problem):
+        return Condition(keys.FEASIBLE, "Unknown", facts.resolved.reason, facts.resolved.message)
+    if facts.report is None:
+        return Condition(keys.FEASIBLE, "Unknown", "NotComputed", "the ledger has not placed it yet")
+    if not facts.report.unplaced:
+        return Condition(keys.FEASIBLE, "True", "EverySlotHasAPlace", "every slot has a place")
+    reasons = sorted({one.reason for one in facts.report.unplaced}, key=_reason_rank)
+    message = "; ".join(unplaced_text(one) for one in facts.report.unplaced)
+    return Condition(keys.FEASIBLE, "False", reasons[0], message)
+
+
+def _held(facts: Facts) -> Condition:
+    if isinstance(facts.resolved, Problem):
+        return Condition(keys.HELD, "False", facts.resolved.reason, facts.resolved.message)
+    if facts.policy.suspend:
+        return Condition(keys.HELD, "False", "Suspended", "spec.suspend is true: nothing is held")
+    report = facts.report
+    if report is None:
+        return Condition(keys.HELD, "Unknown", "NotComputed", "the ledger has not placed it yet")
+    if report.missing:
+        why = "; ".join(unplaced_text(one) for one in report.unplaced)
+        text = f"{report.missing} of {report.desired} slots are neither filled nor held: {why}"
+        return Condition(keys.HELD, "False", "SlotsUnplaced", text)
+    return Condition(keys.HELD, "True", "EverySlotHeld", "every slot that is not filled is held")
+
+
+def _usable(facts: Facts) -> Condition:
+    if facts.waiting and facts.report is not None and facts.report.held:
+        text = (
+            "owners stay unschedulable although slots are held: see their events; "
+            "usually their requests exceed the floor, or their placement excludes the nodes with holds"
+        )
+        return Condition(keys.SLOTS_USABLE, "False", "OwnersWait", text)
+    return Condition(keys.SLOTS_USABLE, "True", "NoOwnerWaits", "no owner waits while slots are held")
+
+
+_RANK = {"Insufficient": 0, "Fragmented": 1, "NoNode": 2, "MaxSlotsPerNode": 3, "CapReached": 4}
+
+
+def _reason_rank(reason: str) -> tuple[int, str]:
+    return _RANK.get(reason, len(_RANK)), reason
+
+
+def unplaced_text(one: Unplaced) -> str:
+    """Such as `memory: 8Gi missing for 2 slots`."""
+    slots = f"{one.count} slot" if one.count == 1 else f"{one.count} slots"
+    if one.resource and one.missing:
+        amount = quantity.render(one.resource, one.missing)
+        why = {"CapReached": " under the installation-wide cap", "Fragmented": " on any single node"}
+        return f"{one.resource}: {amount} missing for {slots}{why.get(one.reason, '')}"
+    texts = {
+        "NoNode": "no node is eligible",
+        "MaxSlotsPerNode": "every eligible node is at placement.maxSlotsPerNode",
+        "CapReached": "the installation-wide cap is reached",
+        "Fragmented": "there is room in all, but on no single node",
+    }
+    return f"{texts.get(one.reason, one.reason)} for {slots}"
+
+
+def _slots(report: DemandReport | None) -> dict[str, int]:
+    if report is None:
+        return {"desired": 0, "filled": 0, "held": 0, "unplaced": 0}
+    return {
+        "desired": report.desired,
+        "filled": report.filled,
+        "held": report.held,
+        "unplaced": report.missing,
+    }
+
+
+def _unplaced(one: Unplaced) -> dict[str, Any]:
+    shown: dict[str, Any] = {"count": one.count, "reason": one.reason}
+    if one.resource:
+        shown["resource"] = one.resource
+    if one.missing:
+        shown["missing"] = quantity.render(one.resource, one.missing)
+    return shown
+
+
+def _largest(holds: tuple[tuple[str, int], ...]) -> list[dict[str, Any]]:
+    ordered = sorted(holds, key=lambda hold: (-hold[1], hold[0]))
+    return [{"nodeName": node, "slots": slots} for node, slots in ordered[:MOST_HOLDS]]
+
+
+def _stamped(
+    one: Condition, earlier: Mapping[str, Any] | None, generation: int, stamp: str
+) -> dict[str, Any]:
+    same = earlier is not None and earlier.get("status") == one.status
+    return {
+        "type": one.type,
+        "status": one.status,
+        "observedGeneration": generation,
+        "lastTransitionTime": earlier["lastTransitionTime"] if same and earlier is not None else stamp,
+        "reason": one.reason,
+        "message": one.message,
+    }
+
+
+def timestamp(now: float) -> str:
+    """RFC 3339 in UTC, to the second."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def selector_text(selector: Selector) -> str:
+    """A selector as kubectl writes it: app=checkout,tier in (a,b)."""
+    return ",".join(_requirement_text(one) for one in selector.requirements)
+
+
+def _requirement_text(one: Requirement) -> str:
+    if one.operator == "Exists":
+        return one.key
+    if one.operator == "DoesNotExist":
+        return f"!{one.key}"
+    if one.operator == "In" and len(one.values) == 1:
+        return f"{one.key}={one.values[0]}"
+    return f"{one.key} {one.operator.lower()} ({','.join(one.values)})"
+
+
+class Notice(NamedTuple):
+    """What a user must know: an event on the policy."""
+
+    type: str
+    reason: str
+    note: str
+
+
+_ANNOUNCED: Final = {
+    # condition: (bad status, event's reason when it turns bad or None for the condition's own, when good)
+    keys.READY: ("False", None, ""),
+    keys.HELD: ("False", "SlotsUnplaced", "SlotsHeld"),
+    keys.GUARDED: ("False", None, "Guarded"),
+    keys.SLOTS_USABLE: ("False", "OwnersWait", ""),
+    keys.OVERLAPPING: ("True", "SelectorOverlap", ""),
+}
+
+
+def notices(earlier: Mapping[str, Any], status: Mapping[str, Any]) -> list[Notice]:
+    """The events for a change of status; none for what stayed, nor for a first status that is good."""
+    before = {one.get("type"): one for one in earlier.get("conditions") or ()}
+    found: list[Notice] = []
+    for one in status["conditions"]:
+        rule = _ANNOUNCED.get(one["type"])
+        if rule is None:
+            continue
+        bad, bad_reason, good_reason = rule
+        was = before.get(one["type"], {})
+        changed = was.get("status") != one["status"] or was.get("reason") != one["reason"]
+        if one["status"] == bad and changed:
+            found.append(Notice("Warning", bad_reason or one["reason"], one["message"]))
+        elif was.get("status") == bad and one["status"] != bad and good_reason:
+            found.append(Notice("Normal", good_reason, one["message"]))
+    return list({notice.note: notice for notice in found}.values())

@@ -1,0 +1,150 @@
+"""Writes policies' status: by the leader only, only what changed, and not too often."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from adapters.api import POLICIES, APIError, ClusterAPI, Conflict, NotFound, Unreachable
+from adapters.kubernetes import decode
+from extender import status
+from extender.catalog import Catalog
+from extender.events import EventWriter, Regarding
+from extender.guarding import Guarding
+from extender.metrics import Metrics
+from extender.pace import Pace
+from extender.view import View
+from ledger.ledger import Ledger
+from qos import keys
+from qos.objects import Demand
+from qos.policy import Policy
+
+log = logging.getLogger(__name__)
+
+POLICY_INTERVAL: Final = 0.5
+"""Seconds between two writes of one policy's status: at most 2 a second."""
+ALL_PER_SECOND: Final = 10
+RETRY_SECONDS: Final = 2.0
+
+
+class StatusWriter:
+    """Compares what is with what the status says, and patches with its resourceVersion (trap T13)."""
+
+    def __init__(
+        self,
+        api: ClusterAPI,
+        ledger: Ledger,
+        catalog: Catalog,
+        view: View,
+        guarding: Guarding,
+        events: EventWriter,
+        metrics: Metrics,
+        *,
+        owner_wait: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._api = api
+        self._ledger = ledger
+        self._catalog = catalog
+        self._view = view
+        self._guarding = guarding
+        self._events = events
+        self._metrics = metrics
+        self._owner_wait = owner_wait
+        self._clock = clock
+        self._pace = Pace(ALL_PER_SECOND, ALL_PER_SECOND, clock)
+        self._not_before: dict[str, float] = {}
+        self._newest: dict[str, tuple[str, Policy]] = {}
+
+    async def run_once(self) -> int:
+        """Write what is due; the number of policies that have to wait for a later call."""
+        waiting = 0
+        for facts in self._facts():
+            now = self._clock()
+            computed = status.compute(facts, now)
+            if all(facts.policy.status.get(name) == value for name, value in computed.items()):
+                continue
+            if now < self._not_before.get(facts.policy.key, 0.0) or not self._pace.take():
+                waiting += 1
+                continue
+            self._not_before[facts.policy.key] = now + POLICY_INTERVAL
+            await self._write(facts.policy, computed)
+        return waiting
+
+    def _facts(self) -> list[status.Facts]:
+        reports, overlaps = self._ledger.report(), self._ledger.overlaps()
+        recent = self._guarding.recent(self._clock())
+        waiting = self._waiting_owners()
+        found = []
+        for key, resolved in self._catalog.resolved.items():
+            demand = resolved if isinstance(resolved, Demand) else None
+            found.append(
+                status.Facts(
+                    policy=self._newest_of(key),
+                    resolved=resolved,
+                    report=reports.get(key),
+                    guard=self._guarding.judge(demand, recent, self._view.nodes),
+                    overlap=overlaps.get(key, ""),
+                    waiting=waiting[key],
+                )
+            )
+        return found
+
+    def _newest_of(self, key: str) -> Policy:
+        """The policy as the watch has it, or as our last write left it while the watch has not shown that."""
+        seen = self._catalog.policies[key]
+        was, written = self._newest.get(key, ("", seen))
+        if was == seen.resource_version:
+            return written
+        self._newest.pop(key, None)
+        return seen
+
+    def _waiting_owners(self) -> Counter[str]:
+        before = self._clock() - self._owner_wait
+        long = [pod for pod in self._view.unschedulable.values() if pod.unschedulable_since <= before]
+        return Counter(self._ledger.policy_of(pod) for pod in long)
+
+    async def _write(self, policy: Policy, computed: dict[str, Any]) -> None:
+        body = {"metadata": {"resourceVersion": policy.resource_version}, "status": computed}
+        try:
+            raw = await self._api.patch(POLICIES, policy.namespace, policy.name, body, subresource="status")
+        except Conflict:
+            self._metrics.status_write("conflict")
+            await self._refresh(policy)
+            return
+        except NotFound:
+            self._metrics.status_write("gone")
+            return
+        except (APIError, Unreachable) as error:
+            self._metrics.status_write("failed")
+            self._not_before[policy.key] = self._clock() + RETRY_SECONDS
+            log.warning("status not written policy=%s error=%s", policy.key, error)
+            return
+        self._metrics.status_write("written")
+        self._remember(policy.key, raw)
+        about = Regarding(keys.API_VERSION, POLICIES.kind, policy.namespace, policy.name, policy.uid)
+        for notice in status.notices(policy.status, computed):
+            self._events.say(about, *notice)
+
+    async def _refresh(self, policy: Policy) -> None:
+        """Another resourceVersion than ours: read it, the next call tries again."""
+        try:
+            self._remember(policy.key, await self._api.get(POLICIES, policy.namespace, policy.name))
+        except (APIError, Unreachable) as error:
+            log.info("policy not read policy=%s error=%s", policy.key, error)
+
+    def _remember(self, key: str, raw: bytes) -> None:
+        seen = self._catalog.policies.get(key)
+        if seen is None:
+            return
+        try:
+            self._newest[key] = seen.resource_version, decode.policy(raw)
+        except decode.DecodeError as error:
+            log.warning("policy not readable policy=%s error=%s", key, error)
+
+    def forget(self, key: str) -> None:
+        """The policy is gone."""
+        self._newest.pop(key, None)
+        self._not_before.pop(key, None)

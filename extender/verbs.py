@@ -1,0 +1,126 @@
+"""The hot path: bytes in, decision, bytes out.
+
+Sans-I/O: (bytes, ledger, now) -> Reply. Each function runs to its end without an await, so a decision is
+atomic on the event loop. Binding itself takes an API call: `bind` checks its body and names the attempt;
+extender.binder does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from adapters.kubernetes.decode import pod_from
+from extender import wire
+from ledger.decisions import Filtered
+from ledger.ledger import Ledger
+from qos.objects import Pod
+
+
+class Reply(NamedTuple):
+    """An answer: HTTP status, body, and what is to be recorded or done.
+
+    `refused`: messages of the refusals, each once (filter). `withheld`: nodes that Observe let pass.
+    `attempt`: the Binding to make (bind); the body is then empty until its outcome is known.
+    """
+
+    status: int
+    body: bytes
+    refused: frozenset[str] = frozenset()
+    withheld: int = 0
+    attempt: wire.BindingArgs | None = None
+
+
+BadBody = (msgspec.DecodeError, ValueError, TypeError)
+"""What decoding raises on a body that is not what kube-scheduler sends; quantities raise ValueError."""
+
+
+def filter(body: bytes, ledger: Ledger, now: float) -> Reply:  # noqa: A001 - the verb's name on the wire
+    """The nodes where the pod fits beside the holds. Nothing passes: a stable message for each node."""
+    try:
+        args = wire.decode_args(body)
+        pod = pod_from(args.pod)
+        if args.nodes is not None and args.node_names is None:
+            return _filter_full(pod, args.nodes, ledger, now)
+    except BadBody as error:
+        return malformed("filter", error)
+    decision = ledger.filter(pod, args.node_names or [], now)
+    failed, unresolvable = _split(decision)
+    answer = wire.filter_result(decision.nodes, failed, unresolvable)
+    return Reply(200, answer, frozenset(decision.refused.values()), decision.withheld)
+
+
+def _filter_full(pod: Pod, nodes: wire.NodeList, ledger: Ledger, now: float) -> Reply:
+    """Where nodeCacheCapable is false: full nodes came, the same bytes go back."""
+    items = dict(zip(wire.names_of(nodes), nodes.items or [], strict=True))
+    decision = ledger.filter(pod, list(items), now)
+    failed, unresolvable = _split(decision)
+    answer = wire.filter_result_nodes([items[name] for name in decision.nodes], failed, unresolvable)
+    return Reply(200, answer, frozenset(decision.refused.values()), decision.withheld)
+
+
+def _split(decision: Filtered) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """FailedNodes and FailedAndUnresolvableNodes: evicting helps only in the first (trap T23)."""
+    if not decision.resolvable:
+        return {}, decision.refused
+    failed = {name: text for name, text in decision.refused.items() if name in decision.resolvable}
+    return failed, {name: text for name, text in decision.refused.items() if name not in decision.resolvable}
+
+
+def prioritize(body: bytes, ledger: Ledger, now: float) -> Reply:
+    """A score of 0..10 for each node."""
+    try:
+        args = wire.decode_args(body)
+        pod = pod_from(args.pod)
+        names = (
+            args.node_names if args.node_names is not None else wire.names_of(args.nodes or wire.NodeList())
+        )
+    except BadBody as error:
+        return malformed("prioritize", error)
+    return Reply(200, wire.host_priorities(names, ledger.prioritize(pod, names, now)))
+
+
+def preempt(body: bytes, ledger: Ledger, now: float) -> Reply:
+    """The candidate nodes where evicting their victims really lets the pod in (trap T23)."""
+    try:
+        args = wire.decode_preemption(body)
+        pod = pod_from(args.pod)
+        candidates = args.by_uid()
+    except BadBody as error:
+        return malformed("preempt", error)
+    kept = ledger.preempt(pod, {node: uids for node, (uids, _) in candidates.items()}, now)
+    return Reply(200, wire.preemption_result({node: candidates[node] for node in kept}))
+
+
+def bind(body: bytes) -> Reply:
+    """The attempt to bind; its commit point is Ledger.bind, called by extender.binder."""
+    try:
+        args = wire.decode_binding(body)
+    except BadBody as error:
+        return malformed("bind", error)
+    for name, value in (("PodUID", args.pod_uid), ("PodName", args.pod_name), ("Node", args.node)):
+        if not value:
+            return malformed("bind", ValueError(f"{name} is empty"))
+    return Reply(200, b"", attempt=args)
+
+
+def malformed(verb: str, error: Exception) -> Reply:
+    """400, and what was wrong."""
+    return Reply(400, wire.error_result(f"{verb}: the body is not what kube-scheduler sends: {error}"))
+
+
+def not_ready(why: str) -> Reply:
+    """503: refuse rather than guess."""
+    return Reply(503, wire.error_result(f"not ready: {why}"))
+
+
+def bound(error: str) -> Reply:
+    """The answer to a bind whose outcome is known, or could not be learnt in time."""
+    return Reply(200, wire.error_result(error) if error else wire.BOUND)
+
+
+def crashed(error: Exception) -> Reply:
+    """500, after a bug of ours."""
+    return Reply(500, wire.error_result(f"{type(error).__name__}: {error}"))

@@ -1,0 +1,75 @@
+"""Wakes pods that filter refused and that would pass now (trap T21).
+
+Nothing of ours moves kube-scheduler to try a pod again: not a change of a policy, nor a hold that went
+elsewhere. An annotation on the pod itself does. This runs where filter is called, leader or not: only this
+ledger knows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from adapters.api import PODS, APIError, ClusterAPI, NotFound, Unreachable
+from extender.metrics import Metrics
+from extender.pace import Pace
+from ledger.ledger import Ledger
+from qos import keys
+from qos.objects import Pod
+
+log = logging.getLogger(__name__)
+
+PER_SECOND: Final = 50
+POD_SECONDS: Final = 1.0
+"""kube-scheduler backs off a second at least: waking a pod more often does nothing."""
+
+
+class Waker:
+    """Patches the annotation, at most 50 pods a second, each at most once a second."""
+
+    def __init__(
+        self, api: ClusterAPI, ledger: Ledger, metrics: Metrics, *, clock: Callable[[], float]
+    ) -> None:
+        self._api = api
+        self._ledger = ledger
+        self._metrics = metrics
+        self._clock = clock
+        self._pace = Pace(PER_SECOND, PER_SECOND, clock)
+        self._queue: dict[str, Pod] = {}
+        self._woken: dict[str, float] = {}
+
+    async def run_once(self) -> None:
+        """Wake what the rate allows now; the rest stays queued."""
+        for pod in self._ledger.waiting():
+            self._queue[pod.uid] = pod
+        now = self._clock()
+        self._woken = {uid: at for uid, at in self._woken.items() if now - at < POD_SECONDS}
+        for uid in [uid for uid in self._queue if uid not in self._woken]:
+            if not self._pace.take():
+                return
+            pod = self._queue.pop(uid)
+            if self._still_waits(pod):
+                self._woken[uid] = self._clock()
+                await self._wake(pod)
+
+    def _still_waits(self, pod: Pod) -> bool:
+        now = self._ledger.known(pod.uid)
+        return now is not None and not now.node_name and not now.deleting
+
+    async def _wake(self, pod: Pod) -> None:
+        # The UID is a precondition: a pod of the same name is another pod.
+        body = {"metadata": {"uid": pod.uid, "annotations": {keys.WAKE_ANNOTATION: f"{self._clock():.3f}"}}}
+        try:
+            await self._api.patch(PODS, pod.namespace, pod.name, body)
+        except NotFound:
+            self._metrics.wake("gone")
+        except APIError as error:
+            self._metrics.wake("failed")
+            log.info("pod not woken pod=%s error=%s", pod.key, error)
+        except Unreachable as error:
+            self._metrics.wake("failed")
+            self._queue.setdefault(pod.uid, pod)
+            log.info("pod not woken yet pod=%s error=%s", pod.key, error)
+        else:
+            self._metrics.wake("woken")
