@@ -25,6 +25,12 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 NODE_TAINT_PREFIX: Final = "node.kubernetes.io/"
 """Taints that the node lifecycle sets: not-ready, unreachable, disk-pressure ..."""
 
+# Labels on what a scenario creates in a lab cluster.
+SCENARIO_LABEL: Final = f"{GROUP}/scenario"
+"""Which run of which scenario an object belongs to."""
+SCENARIO_WORKLOAD_LABEL: Final = f"{GROUP}/scenario-workload"
+"""On pods: the workload, as the scenario names it."""
+
 # Annotation on nodes.
 SCALE_DOWN_DISABLED_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 """cluster-autoscaler's own key: keeps it from removing a node that only holds stand on (trap T22)."""

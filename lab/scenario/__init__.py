@@ -1,0 +1,1 @@
+"""Scenarios: what shall happen in a cluster, in a file; run for real, with expectations that are checked."""

@@ -1,0 +1,127 @@
+"""What a scenario can wait for and expect: one vocabulary for both."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from lab.scenario.fields import Model, Name, Number, Seconds
+
+
+class PodsCheck(Model):
+    """Pods of one workload of this scenario."""
+
+    workload: Name
+    """The workload's name, as a create step gave it."""
+    created: Number | None = None
+    """Pods there ever were."""
+    bound: Number | None = None
+    """Pods that are on a node now, terminal and terminating ones not counted."""
+    pending: Number | None = None
+    """Pods that wait for a node now."""
+    ever_bound: Number | None = None
+    """Pods that were ever bound, whatever became of them."""
+    bound_within: Seconds | None = None
+    """No pod that was bound took longer than this from its creation to its bind."""
+    on_nodes: str | None = None
+    """All bound pods are on nodes whose name begins so."""
+
+
+class UnplacedCheck(Model):
+    """An entry of status.unplaced."""
+
+    reason: Literal["Insufficient", "NoNode", "CapReached", "MaxSlotsPerNode", "Fragmented"]
+    count: Number | None = None
+    resource: str | None = None
+    missing: str | None = None
+    """The amount that is missing, as status gives it."""
+
+
+class ConditionCheck(Model):
+    """A condition of a policy's status."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str | None = None
+    message: str | None = None
+    """Text that the message contains."""
+
+
+class PolicyCheck(Model):
+    """A policy's status."""
+
+    name: Name
+    desired: Number | None = None
+    filled: Number | None = None
+    held: Number | None = None
+    unplaced: Number | None = None
+    why: list[UnplacedCheck] | None = None
+    """Each of these is in status.unplaced."""
+    conditions: list[ConditionCheck] | None = None
+    held_on: str | None = None
+    """All holds are on nodes whose name begins so."""
+    not_held_on: str | None = None
+    """No hold is on a node whose name begins so."""
+
+
+class EventCheck(Model):
+    """Events about a policy, a pod or a node."""
+
+    reason: str
+    about: str | None = None
+    """The object's name begins so."""
+    count: Number | None = None
+    """How many; at least one unless given. A repeated event counts as often as it says."""
+
+
+class FloorsCheck(Model):
+    """What the checker noted beside violations, of which there must never be any."""
+
+    lapsed: Number | None = None
+    """Floors that broke while no extender guarded (mode Guard)."""
+    bypassed: Number | None = None
+    """Binds that the extender never saw: nodeName at creation, another scheduler."""
+    outranked: Number | None = None
+    """Slots given up to pods of higher priority."""
+
+
+class Check(Model):
+    """One check; exactly one kind of it."""
+
+    pods: PodsCheck | None = None
+    policy: PolicyCheck | None = None
+    event: EventCheck | None = None
+    evictions: Number | None = None
+    """Pods that kube-scheduler evicted to make room (condition DisruptionTarget)."""
+    refused_although_they_fit: list[Name] | None = None
+    """No pod of these workloads waits although at most eight moves of holds, one hop each, would let it in;
+    found by the checker's own search on the holds that the extender reports."""
+    floors: FloorsCheck | None = None
+    """Checked at the end only."""
+    says: str | None = None
+    """What this shows, in words; shown in place of the check itself."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Check:
+        if len(self.kinds) != 1:
+            given = ", ".join(self.kinds) or "none"
+            raise ValueError(
+                f"give exactly one of pods, policy, event, evictions, refusedAlthoughTheyFit, floors (given: {given})"
+            )
+        return self
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds that are given."""
+        names = ("pods", "policy", "event", "evictions", "refused_although_they_fit", "floors")
+        return [name for name in names if getattr(self, name) is not None]
+
+
+class Expectation(Check):
+    """A check of the end: it must come true within a time after the last step, and `stays` true for some."""
+
+    within: Seconds = 30.0
+    """How long to wait for it; at least ten times what is typical."""
+    stays: Seconds = Field(default=0.0)
+    """How long it must then stay true."""
