@@ -1,0 +1,290 @@
+"""The real ClusterAPI: HTTP/1.1 with aiohttp, connections kept, answers not compressed.
+
+Bodies stay bytes: lists are cut into their items and watches into their events, and nothing else is parsed
+here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+import msgspec
+import orjson
+from yarl import URL
+
+from adapters.api import (
+    PODS,
+    APIError,
+    Page,
+    Resource,
+    Unreachable,
+    WatchEvent,
+)
+from adapters.kubernetes import credentials
+from adapters.kubernetes.credentials import Endpoint
+from adapters.kubernetes.watching import events_of, status_error
+
+_MOST_BYTES: Final = 256 * 1024 * 1024
+"""Largest answer taken: a page of 500 objects of half a MiB."""
+_CONNECTIONS: Final = 256
+_KEEP_ALIVE_SECONDS: Final = 60.0
+"""Below the API server's 90 s: a POST on a connection that it just closed has an unknown outcome."""
+_TOKEN_SECONDS: Final = 60.0
+_READ_BUFFER: Final = 256 * 1024
+_HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "j10ce-qos"}
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds. `request`: a call in all, retries after 429 included. `page`: one page of a list. `watch`:
+    after so long the server ends a stream. `silence`: without a byte, not even a bookmark (one a minute), a
+    stream counts as cut.
+    """
+
+    request: float = 10.0
+    page: float = 60.0
+    watch: float = 300.0
+    silence: float = 100.0
+
+
+class _ListMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMetadata
+    items: list[msgspec.Raw] | None = None
+
+
+_LIST = msgspec.json.Decoder(_List)
+
+
+class KubernetesAPI:
+    """An API server over HTTP; use as an async context manager, or aclose() it.
+
+    APIError and its kinds are the server's own answers; everything that leaves the outcome open is
+    Unreachable: 5xx, 429 to the end, a timeout, a cut connection.
+    """
+
+    def __init__(self, endpoint: Endpoint, timeouts: Timeouts | None = None) -> None:
+        self._endpoint = endpoint
+        self._timeouts = timeouts or Timeouts()
+        self._session: aiohttp.ClientSession | None = None
+        self._header = ""
+        self._header_until = float("-inf")
+
+    @classmethod
+    def from_kubeconfig(
+        cls, path: Path | None = None, context: str | None = None, timeouts: Timeouts | None = None
+    ) -> Self:
+        """By a kubeconfig. CredentialsError."""
+        return cls(credentials.from_kubeconfig(path, context), timeouts)
+
+    @classmethod
+    def in_cluster(cls, timeouts: Timeouts | None = None) -> Self:
+        """By the service account of the Pod this runs in. CredentialsError."""
+        return cls(credentials.in_cluster(), timeouts)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def list_page(
+        self, resource: Resource, *, limit: int = 500, continue_token: str = "", namespace: str = ""
+    ) -> Page:
+        """One page of a consistent list."""
+        query = {"limit": str(limit)} | ({"continue": continue_token} if continue_token else {})
+        url = self._url(resource, namespace, query=query)
+        raw = await self._request("GET", url, seconds=self._timeouts.page)
+        try:
+            answer = _LIST.decode(raw)
+        except msgspec.MsgspecError as error:
+            raise Unreachable(f"GET {url.path}: not a list: {error}") from error
+        meta = answer.metadata
+        return Page([bytes(item) for item in answer.items or ()], meta.resource_version, meta.continue_)
+
+    async def watch(self, resource: Resource, *, resource_version: str) -> AsyncIterator[WatchEvent]:
+        """Events after resource_version, bookmarks included, until the server closes the stream."""
+        # Jitter, so that streams opened together do not end together.
+        seconds = self._timeouts.watch * (1 + random.random())  # noqa: S311
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(int(seconds)),
+        }
+        url = self._url(resource, "", query=query)
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=self._timeouts.request, sock_read=self._timeouts.silence
+        )
+        headers = await self._headers()
+        try:
+            async with self._open().get(url, headers=headers, timeout=timeout, **self._how()) as answer:
+                if answer.status != 200:
+                    self._forget_token(answer.status)
+                    raise _failure("GET", url, answer.status, await _body(answer))
+                async for event in events_of(answer.content):
+                    yield event
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"watch {url.path}: {error!r}") from error
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
+        """One object, by a quorum read."""
+        return await self._request("GET", self._url(resource, namespace, name))
+
+    async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> bytes:
+        """Create; Conflict when it exists."""
+        return await self._request("POST", self._url(resource, namespace), body)
+
+    async def replace(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> bytes:
+        """PUT with the body's resourceVersion; Conflict when it is not the newest."""
+        return await self._request("PUT", self._url(resource, namespace, name), body)
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any], *, subresource: str = ""
+    ) -> bytes:
+        """JSON merge patch; a resourceVersion in the body makes it conditional."""
+        url = self._url(resource, namespace, name, subresource)
+        return await self._request("PATCH", url, body, content_type="application/merge-patch+json")
+
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
+    ) -> None:
+        """Bind a pod if it still is the one with this UID (T03)."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": dict(annotations)},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        await self._request("POST", self._url(PODS, namespace, name, "binding"), body)
+
+    async def _request(
+        self,
+        method: str,
+        url: URL,
+        body: Mapping[str, Any] | None = None,
+        *,
+        content_type: str = "application/json",
+        seconds: float | None = None,
+    ) -> bytes:
+        """One call within its deadline; repeated only where the server did nothing: 429, and 401 once."""
+        data = None if body is None else orjson.dumps(body)
+        deadline = time.monotonic() + (seconds or self._timeouts.request)
+        renewed = False
+        while True:
+            headers = await self._headers() | ({"Content-Type": content_type} if data else {})
+            status, retry_after, raw = await self._exchange(method, url, data, headers, deadline)
+            if status == 401 and not renewed and self._endpoint.authorization:
+                self._forget_token(status)
+                renewed = True
+            elif status == 429 and time.monotonic() + retry_after < deadline:
+                await asyncio.sleep(retry_after)
+            elif 200 <= status < 300:
+                return raw
+            else:
+                raise _failure(method, url, status, raw)
+
+    async def _exchange(
+        self, method: str, url: URL, data: bytes | None, headers: Mapping[str, str], deadline: float
+    ) -> tuple[int, float, bytes]:
+        """Status, seconds of Retry-After, body. Unreachable."""
+        timeout = aiohttp.ClientTimeout(total=max(0.001, deadline - time.monotonic()))
+        try:
+            async with self._open().request(
+                method, url, data=data, headers=headers, timeout=timeout, **self._how()
+            ) as answer:
+                return answer.status, _retry_after(answer.headers.get("Retry-After")), await _body(answer)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{method} {url.path}: {error!r}") from error
+
+    def _open(self) -> aiohttp.ClientSession:
+        """The session; made at first use, because it belongs to the loop that runs then."""
+        if self._session is None:
+            tls = self._endpoint.tls
+            connector = aiohttp.TCPConnector(
+                limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_SECONDS, ssl=True if tls is None else tls
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_READ_BUFFER
+            )
+        return self._session
+
+    def _how(self) -> dict[str, Any]:
+        return {
+            "allow_redirects": False,
+            "proxy": self._endpoint.proxy,
+            "server_hostname": self._endpoint.tls_server_name,
+        }
+
+    async def _headers(self) -> dict[str, str]:
+        if self._endpoint.authorization is None:
+            return dict(_HEADERS)
+        if time.monotonic() >= self._header_until:
+            self._header = await asyncio.to_thread(self._endpoint.authorization)
+            self._header_until = time.monotonic() + _TOKEN_SECONDS
+        return {**_HEADERS, "Authorization": self._header}
+
+    def _forget_token(self, status: int) -> None:
+        if status == 401:
+            self._header_until = float("-inf")
+
+    def _url(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str = "",
+        subresource: str = "",
+        query: Mapping[str, str] | None = None,
+    ) -> URL:
+        root = f"apis/{resource.group}" if resource.group else "api"
+        parts = [self._endpoint.server.rstrip("/"), root, resource.version]
+        if namespace and resource.namespaced:
+            parts += ["namespaces", _segment(namespace)]
+        parts.append(resource.plural)
+        parts += [_segment(part) for part in (name, subresource) if part]
+        return URL("/".join(parts), encoded=True).with_query(query or {})
+
+
+def _segment(name: str) -> str:
+    """A name as one segment of a path; the API server allows nothing in it that would need quoting."""
+    if name in ("", ".", "..") or not all(c.isascii() and (c.isalnum() or c in "-._:") for c in name):
+        raise ValueError(f"{name!r} cannot be the name of an object")
+    return name
+
+
+async def _body(answer: aiohttp.ClientResponse) -> bytes:
+    parts, size = [], 0
+    async for chunk in answer.content.iter_any():
+        size += len(chunk)
+        if size > _MOST_BYTES:
+            raise Unreachable(f"{answer.method} {answer.url.path}: answer larger than {_MOST_BYTES} bytes")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _retry_after(header: str | None) -> float:
+    return float(header) if header and header.isdecimal() else 1.0
+
+
+def _failure(method: str, url: URL, status: int, raw: bytes) -> APIError | Unreachable:
+    return status_error(status, raw, f"{method} {url.path}")
