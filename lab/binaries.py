@@ -109,14 +109,11 @@ def find(environ: Mapping[str, str], cache: Path) -> Binaries | None:
                 f"J10CE_BIN={chosen} has no {', '.join(missing)}: add what is missing, or unset it"
             )
         return Binaries(files, f"J10CE_BIN={chosen}", _mixed(files))
-    note: tuple[str, ...] = ()
     files = on_path(environ.get("PATH", ""))
     if len(files) == len(NAMES):
         return Binaries(files, "PATH", _mixed(files))
-    if files:
-        note = (f"on PATH, not used because the rest is not: {', '.join(files)}",)
     files = in_folder(cache)
-    return Binaries(files, str(cache), note) if len(files) == len(NAMES) else None
+    return Binaries(files, str(cache)) if len(files) == len(NAMES) else None
 
 
 def _mixed(files: Mapping[str, Path]) -> tuple[str, ...]:

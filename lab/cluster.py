@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from lab import components, processes, scheduler_config
 from lab.binaries import Binaries
@@ -104,7 +105,7 @@ def up(
     *,
     binaries: Binaries,
     root: Path | None = None,
-    scheduler_config: Path | None = None,
+    scheduler_config: Path | Mapping[str, Any] | None = None,
     verbs_url: str = "",
     feature_gates: Mapping[str, bool] | None = None,
     qps_limits: bool = False,
@@ -114,8 +115,8 @@ def up(
 ) -> Cluster:
     """Start a control plane and wait until it is ready, the custom resources of manifests/crds applied.
 
-    scheduler_config: a KubeSchedulerConfiguration; its extenders are asked at verbs_url. keep=False: the
-    cluster is taken down when this process ends, even by SIGKILL. A LabError leaves nothing behind.
+    scheduler_config: a KubeSchedulerConfiguration (file or content); its extenders are asked at verbs_url.
+    keep=False: the cluster is taken down when this process ends, even by SIGKILL. LabError: nothing is left.
     """
     folder = _new_folder(name, root or default_root())
     reaper = Reaper(folder)
@@ -168,8 +169,10 @@ def apply_crds(cluster: Cluster) -> None:
     if not folder.is_dir():
         raise LabError("the package manifests has no folder crds: install j10ce-qos again")
     with resources.as_file(folder) as path:
-        cluster.kubectl("apply", "--server-side", "-f", str(path))
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", str(path))
+        found = [str(file) for file in sorted(path.glob("*.yaml")) if file.name != "kustomization.yaml"]
+        files = [f"--filename={file}" for file in found]
+        cluster.kubectl("apply", "--server-side", *files)
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
 
 
 def add_scheduler(
@@ -251,9 +254,11 @@ def _is_running(owner: str) -> bool:
 
 
 def _write_scheduler_config(
-    cluster: Cluster, config: Path | None, verbs_url: str, *, qps_limits: bool
+    cluster: Cluster, config: Path | Mapping[str, Any] | None, verbs_url: str, *, qps_limits: bool
 ) -> None:
-    document = scheduler_config.load(config) if config else scheduler_config.empty()
+    document = (
+        scheduler_config.load(config) if isinstance(config, Path) else config or scheduler_config.empty()
+    )
     document = scheduler_config.for_lab(document, verbs_url=verbs_url, qps_limits=qps_limits)
     scheduler_config.write(document, cluster.folder / "kube-scheduler.yaml")
 

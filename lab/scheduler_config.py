@@ -72,3 +72,22 @@ def _extender(entry: Mapping[str, Any], verbs_url: str) -> dict[str, Any]:
         result.pop("enableHTTPS", None)
         result.pop("tlsConfig", None)
     return result
+
+
+def with_extender(mode: str) -> dict[str, Any]:
+    """The default scheduler with the extender beside it, as scheduler-config/ has it for a mode.
+
+    mode: "guard", "strict" or "observe". Only Strict may not go on without the extender.
+    """
+    entry: dict[str, Any] = {
+        "urlPrefix": "http://127.0.0.1:10260",
+        "filterVerb": "filter",
+        "preemptVerb": "preempt",
+        "bindVerb": "bind",
+        "nodeCacheCapable": True,
+        "httpTimeout": "300ms",
+        "ignorable": mode != "strict",
+    }
+    if mode == "observe":
+        entry |= {"prioritizeVerb": "prioritize", "weight": 1}
+    return empty() | {"extenders": [entry]}

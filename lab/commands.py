@@ -1,0 +1,168 @@
+"""`j10ce lab`: throw-away control planes on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lab import binaries as lab_binaries
+from lab import cluster as lab_cluster
+from lab import components, extender_process
+from lab.binaries import Binaries
+from lab.cluster import Cluster, free_port
+from lab.nodes import nodes as make_nodes
+from lab.progress import build_progress
+from lab.scheduler_config import with_extender
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+
+class Output(StrEnum):
+    """Form of what is printed on stdout."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class Extender(StrEnum):
+    """Which extender stands beside the cluster's kube-scheduler."""
+
+    GUARD = "guard"
+    STRICT = "strict"
+    OBSERVE = "observe"
+    NONE = "none"
+
+
+Name = Annotated[str, typer.Option("--name", "-n", help="Name of the cluster.")]
+Form = Annotated[Output, typer.Option("--output", "-o", help="Form of the output.")]
+
+
+@app.command()
+def up(
+    name: Name = "lab",
+    extender: Annotated[
+        Extender, typer.Option(help="Mode of the extender beside kube-scheduler.")
+    ] = Extender.GUARD,
+    scheduler_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="KubeSchedulerConfiguration; its extenders are asked at the lab's extender.", dir_okay=False
+        ),
+    ] = None,
+    nodes: Annotated[int, typer.Option(help="KWOK nodes of 32 CPU and 128 Gi.", min=0, max=10_000)] = 10,
+    qps_limits: Annotated[bool, typer.Option(help="Keep the rate limits of upstream's clients.")] = False,
+    download: Annotated[
+        bool, typer.Option(help="Let kwokctl fetch the official programs; build nothing but kwokctl.")
+    ] = False,
+    output: Form = Output.TABLE,
+) -> None:
+    """Start a control plane: seconds, once its programs are built (the first use: about 5 minutes)."""
+    _end_like_interrupt_on_sigterm()
+    with build_progress() as report:
+        programs = lab_binaries.provide(os.environ, download=download, report=report)
+    for note in programs.notes:
+        sys.stderr.write(f"note: {note}\n")
+    started = _start(name, programs, extender, scheduler_config, nodes, qps_limits=qps_limits)
+    _print_started(started, output)
+
+
+@app.command()
+def down(
+    name: Name = "lab",
+    every: Annotated[bool, typer.Option("--all", help="Every lab cluster of this user.")] = False,
+) -> None:
+    """End a control plane and remove all it left: processes, data, certificates, logs."""
+    names = [cluster.name for cluster in lab_cluster.clusters()] if every else [name]
+    for one in names:
+        lab_cluster.down(one)
+        sys.stderr.write(f"cluster {one} is gone\n")
+
+
+@app.command()
+def status(output: Form = Output.TABLE) -> None:
+    """List the control planes that run on this machine."""
+    found = [describe(cluster) for cluster in lab_cluster.clusters()]
+    if output is Output.JSON:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    table = Table("name", "server", "kubernetes", "components", "kubeconfig", box=None)
+    for entry in found:
+        stopped = [part for part, pid in entry["components"].items() if pid is None]
+        parts = f"{len(entry['components'])} run" if not stopped else f"stopped: {', '.join(stopped)}"
+        version = entry["versions"].get("kube-apiserver", "official")
+        table.add_row(entry["name"], entry["server"], version, parts, entry["kubeconfig"])
+    Console().print(table if found else "no lab cluster runs; start one: j10ce lab up")
+
+
+def describe(cluster: Cluster) -> dict[str, Any]:
+    """What `-o json` says of a cluster."""
+    known = components.components(cluster.folder)
+    return {
+        "name": cluster.name,
+        "server": cluster.server,
+        "kubeconfig": str(cluster.kubeconfig),
+        "folder": str(cluster.folder),
+        "versions": dict(cluster.versions),
+        "ports": dict(cluster.ports),
+        "components": {part: components.pid(cluster.folder, part) for part in known},
+        "logs": {part: str(component.log) for part, component in known.items()},
+    }
+
+
+def create_nodes(cluster: Cluster, count: int) -> None:
+    """Create KWOK nodes node-0 .. and wait until the API server has them."""
+    body = {"apiVersion": "v1", "kind": "List", "items": make_nodes("node", count)}
+    cluster.kubectl("create", "--filename", "-", stdin=json.dumps(body), seconds=60 + count / 10)
+
+
+def _start(
+    name: str, programs: Binaries, mode: Extender, config: Path | None, nodes: int, *, qps_limits: bool
+) -> Cluster:
+    """A cluster with its extender and nodes; nothing is left when one of them fails."""
+    verbs_port = free_port()
+    document = None if mode is Extender.NONE else with_extender(mode.value)
+    started = lab_cluster.up(
+        name,
+        binaries=programs,
+        scheduler_config=config or document,
+        verbs_url=f"http://127.0.0.1:{verbs_port}",
+        qps_limits=qps_limits,
+        keep=True,
+    )
+    try:
+        if mode is not Extender.NONE:
+            extender_process.start(started, mode=mode.value, verbs_port=verbs_port).wait_ready()
+        if nodes:
+            create_nodes(started, nodes)
+    except BaseException:
+        lab_cluster.down(name)
+        raise
+    return started
+
+
+def _print_started(cluster: Cluster, output: Output) -> None:
+    entry = describe(cluster)
+    if output is Output.JSON:
+        typer.echo(json.dumps(entry, indent=2))
+        return
+    versions = ", ".join(f"{name} {version}" for name, version in entry["versions"].items())
+    ports = ", ".join(f"{name} {port}" for name, port in entry["ports"].items())
+    sys.stderr.write(
+        f"cluster {cluster.name} is up: {cluster.server}\nversions: {versions}\nports: {ports}\n"
+    )
+    sys.stderr.write(f"logs: {cluster.folder}; end it with: j10ce lab down --name {cluster.name}\n")
+    typer.echo(f"export KUBECONFIG={cluster.kubeconfig}")
+
+
+def _end_like_interrupt_on_sigterm() -> None:
+    """SIGTERM takes the same way out as Ctrl-C: a half-started cluster is removed."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
