@@ -1,1 +1,1 @@
-"""The HTTP service that kube-scheduler calls, and the reconcilers that only it can run: it knows the holds."""
+"""The HTTP service that kube-scheduler calls, and the loops that only it can run: it knows the holds."""
