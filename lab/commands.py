@@ -67,11 +67,9 @@ def up(
 ) -> None:
     """Start a control plane: seconds, once its programs are built (the first use: about 5 minutes)."""
     _end_like_interrupt_on_sigterm()
-    with build_progress() as report:
-        programs = lab_binaries.provide(os.environ, download=download, report=report)
-    for note in programs.notes:
-        sys.stderr.write(f"note: {note}\n")
-    started = _start(name, programs, extender, scheduler_config, nodes, qps_limits=qps_limits)
+    started = _start(
+        name, _programs(download=download), extender, scheduler_config, nodes, qps_limits=qps_limits
+    )
     _print_started(started, output)
 
 
@@ -103,6 +101,21 @@ def status(output: Form = Output.TABLE) -> None:
     Console().print(table if found else "no lab cluster runs; start one: j10ce lab up")
 
 
+@app.command()
+def programs(
+    download: Annotated[bool, typer.Option(help="Build nothing but kwokctl.")] = False,
+    output: Form = Output.TABLE,
+) -> None:
+    """Find the control plane's programs, or build them (about 5 minutes); say where they are."""
+    found = _programs(download=download)
+    versions = found.versions()
+    if output is Output.JSON:
+        files = {name: {"path": str(path), "version": versions[name]} for name, path in found.files.items()}
+        typer.echo(json.dumps({"source": found.source, "files": files}, indent=2))
+    else:
+        typer.echo(f"{found.source}: {', '.join(f'{name} {version}' for name, version in versions.items())}")
+
+
 def describe(cluster: Cluster) -> dict[str, Any]:
     """What `-o json` says of a cluster."""
     known = components.components(cluster.folder)
@@ -124,15 +137,23 @@ def create_nodes(cluster: Cluster, count: int) -> None:
     cluster.kubectl("create", "--filename", "-", stdin=json.dumps(body), seconds=60 + count / 10)
 
 
+def _programs(*, download: bool) -> Binaries:
+    with build_progress() as report:
+        found = lab_binaries.provide(os.environ, download=download, report=report)
+    for note in found.notes:
+        sys.stderr.write(f"note: {note}\n")
+    return found
+
+
 def _start(
-    name: str, programs: Binaries, mode: Extender, config: Path | None, nodes: int, *, qps_limits: bool
+    name: str, binaries: Binaries, mode: Extender, config: Path | None, nodes: int, *, qps_limits: bool
 ) -> Cluster:
     """A cluster with its extender and nodes; nothing is left when one of them fails."""
     verbs_port = free_port()
     document = None if mode is Extender.NONE else with_extender(mode.value)
     started = lab_cluster.up(
         name,
-        binaries=programs,
+        binaries=binaries,
         scheduler_config=config or document,
         verbs_url=f"http://127.0.0.1:{verbs_port}",
         qps_limits=qps_limits,

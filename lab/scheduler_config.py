@@ -75,19 +75,14 @@ def _extender(entry: Mapping[str, Any], verbs_url: str) -> dict[str, Any]:
 
 
 def with_extender(mode: str) -> dict[str, Any]:
-    """The default scheduler with the extender beside it, as scheduler-config/ has it for a mode.
+    """The default scheduler with the extender beside it, as scheduler-config/ has it and explains it.
 
-    mode: "guard", "strict" or "observe". Only Strict may not go on without the extender.
+    mode: "guard", "strict" or "observe". The folder is not part of what is installed; a test compares.
     """
-    entry: dict[str, Any] = {
-        "urlPrefix": "http://127.0.0.1:10260",
-        "filterVerb": "filter",
-        "preemptVerb": "preempt",
-        "bindVerb": "bind",
-        "nodeCacheCapable": True,
-        "httpTimeout": "300ms",
-        "ignorable": mode != "strict",
-    }
-    if mode == "observe":
-        entry |= {"prioritizeVerb": "prioritize", "weight": 1}
-    return empty() | {"extenders": [entry]}
+    both = {"urlPrefix": "http://127.0.0.1:10260", "nodeCacheCapable": True, "ignorable": mode != "strict"}
+    second = (
+        {"prioritizeVerb": "prioritize", "weight": 1} if mode == "observe" else {"preemptVerb": "preempt"}
+    )
+    decide = both | {"filterVerb": "filter", "httpTimeout": "300ms"} | second
+    commit = both | {"bindVerb": "bind", "httpTimeout": "2s"}
+    return empty() | {"extenders": [decide, commit]}

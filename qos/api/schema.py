@@ -245,6 +245,6 @@ def _yaml(document: Schema) -> str:
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     yaml.width = 110
     out = StringIO()
-    out.write("# Generated from qos/api by `j10ce dev crds`. Change the models, not this file.\n")
+    out.write("# Generated from qos/api by `j10ce dev generate`. Change the models, not this file.\n")
     yaml.dump(document, out)
     return out.getvalue()

@@ -1,0 +1,74 @@
+"""`j10ce dev`: for developers of j10ce-qos, in a clone of the repository."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+
+@app.callback()
+def dev() -> None:
+    """For developers of j10ce-qos: write or check generated files."""
+
+
+@app.command()
+def generate(
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit with 1 when a file is not as generated.")
+    ] = False,
+    root: Annotated[Path, typer.Option(help="The repository.", file_okay=False, exists=True)] = Path(),
+) -> None:
+    """Write the files made from code: custom resource definitions, the scenarios' JSON schema."""
+    stale = out_of_date(generated(), root)
+    for name, wanted in stale.items():
+        path = root / name
+        if check:
+            sys.stderr.writelines(_difference(path, wanted))
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(wanted)
+            sys.stderr.write(f"wrote {name}\n")
+    if check and stale:
+        sys.stderr.write(f"not as generated: {', '.join(stale)}; run `j10ce dev generate`\n")
+        raise typer.Exit(1)
+
+
+def generated() -> dict[str, str]:
+    """Path in the repository to content, for every generated file."""
+    files: dict[str, str] = {}
+    for folder, source in _sources().items():
+        files |= {f"{folder}/{name}": content for name, content in source().items()}
+    return files
+
+
+def out_of_date(files: Mapping[str, str], root: Path) -> dict[str, str]:
+    """Those of the files that are missing under root, or differ."""
+    return {name: wanted for name, wanted in files.items() if _text(root / name) != wanted}
+
+
+def _sources() -> dict[str, Callable[[], Mapping[str, str]]]:
+    from lab.scenario.source import schema  # imported on use: pydantic models take a while
+    from qos.api.schema import files
+
+    return {"manifests/crds": files, "kwok-scenarios": lambda: {"scenario.schema.json": schema()}}
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return None
+
+
+def _difference(path: Path, wanted: str) -> list[str]:
+    have = (_text(path) or "").splitlines(keepends=True)
+    return list(difflib.unified_diff(have, wanted.splitlines(keepends=True), str(path), "generated", n=1))[
+        :40
+    ]
