@@ -30,16 +30,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
-from lab.changes import Change, PriorityClass
-from lab.occupancy import Occupancy
+from lab.changes import Change
 from lab.packing import refuted
-from lab.promises import Promise, Sources
+from lab.promises import Promise
+from lab.situation import Situation
 from lab.witness import Window, Witness
 from qos.keys import SYSTEM_CRITICAL_PRIORITY
 from qos.objects import DaemonSet, Node, Pod
-from qos.policy import Policy, Profile, Workload
 
 
 class Kind(Enum):
@@ -119,8 +117,8 @@ class Checker:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._occupancy = Occupancy()
-        self._sources = Sources({}, {}, {}, {})
+        self._situation = Situation()
+        self._occupancy = self._situation.occupancy
         self._witness = Witness(self._occupancy, rules.cap_percent)
         self._windows: dict[str, Window] = {}
         self._findings: list[Finding] = []
@@ -141,11 +139,11 @@ class Checker:
             case Pod() as pod:
                 self._pod(pod, change)
             case Node() as node:
-                self._node(node, change.deleted)
-            case DaemonSet() as daemon_set:
-                self._daemon_set(daemon_set, change.deleted)
-            case other:
-                self._source(other, change.deleted)
+                self._node(node, change)
+            case DaemonSet():
+                self._daemon_set(change)
+            case _:
+                self._source(change)
         self._remember()
 
     def _remember(self) -> None:
@@ -157,36 +155,24 @@ class Checker:
     def _promised(self) -> dict[str, int]:
         return {key: window.least(self._now) for key, window in self._windows.items()}
 
-    def _source(self, thing: Policy | Profile | Workload | PriorityClass, deleted: bool) -> None:
-        sources = self._sources
-        match thing:
-            case Policy():
-                _put(sources.policies, thing.key, thing, deleted)
-            case Profile():
-                _put(sources.profiles, thing.name, thing, deleted)
-            case Workload():
-                _put(sources.workloads, (thing.namespace, thing.kind, thing.name), thing, deleted)
-            case PriorityClass():
-                _put(sources.classes, thing.name, thing, deleted)
-        promises = sources.promises()
+    def _source(self, change: Change) -> None:
+        self._situation.apply(change)
+        promises = self._situation.promises()
         if promises != list(self._witness.promises):
             self._witness.rebuild(promises)
 
-    def _daemon_set(self, daemon_set: DaemonSet, deleted: bool) -> None:
-        _put(self._occupancy.daemon_sets, daemon_set.uid, daemon_set, deleted)
+    def _daemon_set(self, change: Change) -> None:
+        self._situation.apply(change)
         self._witness.nodes_changed(list(self._occupancy.places))
 
-    def _node(self, node: Node, deleted: bool) -> None:
+    def _node(self, node: Node, change: Change) -> None:
         known = self._occupancy.places.get(node.name)
-        if known is not None and not deleted and known.node == node:
+        if known is not None and not change.deleted and known.node == node:
             return
         before = self._witness.kept()
-        if deleted:
-            self._occupancy.remove_node(node.name)
-        else:
-            self._occupancy.set_node(node)
+        self._situation.apply(change)
         self._witness.nodes_changed([node.name])
-        gone = "was lost" if deleted else "changed"
+        gone = "was lost" if change.deleted else "changed"
         for key, count in self._witness.kept().items():
             if count < before.get(key, 0):
                 self._disturbed[key] = self._now
@@ -195,10 +181,7 @@ class Checker:
 
     def _pod(self, pod: Pod, change: Change) -> None:
         before = self._occupancy.pods.get(pod.uid)
-        if change.deleted:
-            self._occupancy.remove_pod(pod.uid)
-        else:
-            self._occupancy.set_pod(pod)
+        self._situation.apply(change)
         if before is not None and not change.deleted and _takes(before) == _takes(pod):
             return
         if before is None and not pod.node_name and not pod.nominated_node_name:
@@ -270,10 +253,3 @@ def _goes_before(pod: Pod, promise: Promise) -> bool:
 def _takes(pod: Pod) -> tuple[object, ...]:
     """What of a pod matters to the account."""
     return pod.node_name, pod.nominated_node_name, pod.terminal, pod.requests, pod.labels
-
-
-def _put(store: dict[Any, Any], key: object, thing: object, deleted: bool) -> None:
-    if deleted:
-        store.pop(key, None)
-    else:
-        store[key] = thing

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lab.changes import PriorityClass
 from qos.keys import PODS
-from qos.objects import NodePredicate, Pod, Resources, Selector
+from qos.objects import NodePredicate, PlacementMode, Pod, Resources, Selector
 from qos.policy import Policy, Profile, Workload
 from qos.selectors import matches
 
@@ -30,6 +30,7 @@ class Promise:
     created: float
     where: NodePredicate
     per_node: int | None = None
+    pinned: bool = False
 
     def owned(self, pod: Pod) -> bool:
         """Whether the pod is one that fills a slot of this policy."""
@@ -69,6 +70,7 @@ class Sources:
             created=policy.created,
             where=workload.where if follows and workload is not None else policy.where,
             per_node=per_node,
+            pinned=policy.mode is PlacementMode.PINNED,
         )
 
     def _workload(self, policy: Policy) -> Workload | None:

@@ -178,6 +178,15 @@ class KubernetesAPI:
         }
         await self._request("POST", self._url(PODS, namespace, name, "binding"), body)
 
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, *, grace_seconds: int | None = None
+    ) -> None:
+        """Delete; dependents go in the background. NotFound when it is not there."""
+        body: dict[str, Any] = {"propagationPolicy": "Background"}
+        if grace_seconds is not None:
+            body["gracePeriodSeconds"] = grace_seconds
+        await self._request("DELETE", self._url(resource, namespace, name), body)
+
     async def _request(
         self,
         method: str,

@@ -107,7 +107,8 @@ class Check(Model):
         if len(self.kinds) != 1:
             given = ", ".join(self.kinds) or "none"
             raise ValueError(
-                f"give exactly one of pods, policy, event, evictions, refusedAlthoughTheyFit, floors (given: {given})"
+                "give exactly one of pods, policy, event, evictions, refusedAlthoughTheyFit, floors "
+                f"(given: {given})"
             )
         return self
 

@@ -102,7 +102,7 @@ class Comparison(Model):
     runs: list[Name] = Field(min_length=2)
     bound_requests_differ_at_most_percent: float = Field(ge=0, le=100)
     """The sum of the requests of all bound pods at the end, in each of the resources."""
-    resources: list[str] = ["cpu", "memory"]
+    resources: list[str] = Field(default_factory=lambda: ["cpu", "memory"])
     says: str | None = None
 
 

@@ -17,6 +17,7 @@ from adapters.api import (
     STATEFUL_SETS,
     Resource,
 )
+from lab import nodes
 from lab.scenario.models import Policy, PriorityClass, Profile
 from lab.scenario.steps import NodeGroup, Taint, Workload
 from qos.keys import API_VERSION, SCENARIO_LABEL, SCENARIO_WORKLOAD_LABEL
@@ -65,18 +66,9 @@ def namespace(scope: Scope) -> Manifest:
 
 def node(group: NodeGroup, name: str, scope: Scope) -> Manifest:
     """A node that KWOK keeps alive."""
-    amounts = {"pods": "110"} | {key: str(value) for key, value in group.allocatable.items()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {"type": "kwok", "kubernetes.io/hostname": name, **scope.labels, **group.labels},
-            "annotations": {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0"},
-        },
-        "spec": {"taints": [taint(t) for t in group.taints]} if group.taints else {},
-        "status": {"allocatable": amounts, "capacity": amounts},
-    }
+    amounts = {key: str(value) for key, value in group.allocatable.items()}
+    taints = [taint(t) for t in group.taints]
+    return nodes.node(name, amounts, labels={**scope.labels, **group.labels}, taints=taints)
 
 
 def taint(wanted: Taint) -> Manifest:

@@ -13,6 +13,10 @@ from qos.api.upstream import Toleration
 Component = Literal["extender", "standby", "kube-scheduler"]
 
 
+def _default_allocatable() -> Amounts:
+    return {"cpu": "8", "memory": "32Gi"}
+
+
 class Taint(Model):
     """A node's taint."""
 
@@ -26,7 +30,7 @@ class NodeGroup(Model):
 
     name: Name = "node"
     count: int = Field(default=1, ge=1, le=5000)
-    allocatable: Amounts = Field(default_factory=lambda: {"cpu": "8", "memory": "32Gi"}, min_length=1)
+    allocatable: Amounts = Field(default_factory=_default_allocatable, min_length=1)
     """What pods may request there; pods: 110 unless given."""
     labels: dict[str, str] = Field(default_factory=dict)
     taints: list[Taint] = Field(default_factory=list)

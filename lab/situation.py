@@ -1,0 +1,58 @@
+"""The cluster at one moment, as changes lead to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from lab.changes import Change, PriorityClass
+from lab.occupancy import Occupancy
+from lab.promises import Promise, Sources
+from qos.objects import DaemonSet, Node, Pod
+from qos.policy import Policy, Profile, Workload
+
+
+class Situation:
+    """Who occupies what, and what is promised."""
+
+    def __init__(self, changes: Iterable[Change] = ()) -> None:
+        self.occupancy = Occupancy()
+        self._sources = Sources({}, {}, {}, {})
+        for change in sorted(changes, key=lambda c: c.revision):
+            self.apply(change)
+
+    def promises(self) -> list[Promise]:
+        """All promises, the one that comes first when capacity is short first."""
+        return self._sources.promises()
+
+    def apply(self, change: Change) -> None:
+        """Take one change."""
+        occupancy, gone = self.occupancy, change.deleted
+        match change.object:
+            case Pod() as pod:
+                occupancy.remove_pod(pod.uid) if gone else occupancy.set_pod(pod)
+            case Node() as node:
+                occupancy.remove_node(node.name) if gone else occupancy.set_node(node)
+            case DaemonSet() as daemon_set:
+                _put(occupancy.daemon_sets, daemon_set.uid, daemon_set, gone)
+            case other:
+                self._apply_source(other, gone)
+
+    def _apply_source(self, thing: Policy | Profile | Workload | PriorityClass, gone: bool) -> None:
+        sources = self._sources
+        match thing:
+            case Policy():
+                _put(sources.policies, thing.key, thing, gone)
+            case Profile():
+                _put(sources.profiles, thing.name, thing, gone)
+            case Workload():
+                _put(sources.workloads, (thing.namespace, thing.kind, thing.name), thing, gone)
+            case PriorityClass():
+                _put(sources.classes, thing.name, thing, gone)
+
+
+def _put(store: dict[Any, Any], key: object, thing: object, gone: bool) -> None:
+    if gone:
+        store.pop(key, None)
+    else:
+        store[key] = thing
