@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapters.kubernetes.decode import pod_from
+from adapters.kubernetes.decode import DecodeError, pod_from
 from extender import wire
 from ledger.decisions import Filtered
 from ledger.ledger import Ledger
@@ -33,8 +33,8 @@ class Reply(NamedTuple):
     attempt: wire.BindingArgs | None = None
 
 
-BadBody = (msgspec.DecodeError, ValueError, TypeError)
-"""What decoding raises on a body that is not what kube-scheduler sends; quantities raise ValueError."""
+BadBody = (msgspec.MsgspecError, DecodeError, ValueError)
+"""What decoding raises on a body that is not what kube-scheduler sends."""
 
 
 def filter(body: bytes, ledger: Ledger, now: float) -> Reply:  # noqa: A001 - the verb's name on the wire

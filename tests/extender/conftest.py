@@ -1,0 +1,155 @@
+"""Objects as the API server has them, a clock that stands still, and an extender on an API server in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from adapters.memory import MemoryAPI
+from extender.config import ExtenderConfig
+from extender.metrics import Metrics
+from ledger.decisions import Mode
+from ledger.ledger import Ledger
+from qos import keys
+
+Object = dict[str, Any]
+NOW = 1_800_000_000.0
+
+
+class Clock:
+    """Time that passes only when told to."""
+
+    def __init__(self, now: float = NOW) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def api(clock: Clock) -> MemoryAPI:
+    return MemoryAPI(clock=clock)
+
+
+@pytest.fixture
+def make_ledger() -> Callable[..., Ledger]:
+    def make(mode: Mode = Mode.GUARD, **options: Any) -> Ledger:
+        return Ledger(mode, **({"cap_percent": 100} | options))
+
+    return make
+
+
+@pytest.fixture
+def make_node() -> Callable[..., Object]:
+    def make(name: str, cpu: str = "4", memory: str = "16Gi", **metadata: Any) -> Object:
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}} | metadata,
+            "spec": {},
+            "status": {
+                "allocatable": {"cpu": cpu, "memory": memory, "pods": "110"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+
+    return make
+
+
+@pytest.fixture
+def make_pod() -> Callable[..., Object]:
+    def make(name: str, cpu: str = "1", app: str = "", node: str = "", **more: Any) -> Object:
+        spec = {
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}],
+            "schedulerName": more.pop("scheduler", "default-scheduler"),
+            "priority": more.pop("priority", 0),
+        }
+        if node:
+            spec["nodeName"] = node
+        metadata = {"namespace": "default", "name": name, "labels": {"app": app or name}}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata | more,
+            "spec": spec,
+            "status": {"phase": "Running" if node else "Pending"},
+        }
+
+    return make
+
+
+@pytest.fixture
+def make_policy() -> Callable[..., Object]:
+    def make(name: str = "checkout", count: int = 2, cpu: str = "2", **spec: Any) -> Object:
+        body = {
+            "selector": {"matchLabels": {"app": name}},
+            "floor": {"resources": {"cpu": cpu}},
+            "slots": {"count": count},
+        }
+        return {
+            "apiVersion": keys.API_VERSION,
+            "kind": "MinimalReservationPolicy",
+            "metadata": {"namespace": "default", "name": name, "generation": 1},
+            "spec": body | spec,
+        }
+
+    return make
+
+
+ProgramFactory = Callable[..., AbstractAsyncContextManager[Any]]
+
+
+@pytest.fixture
+def running() -> ProgramFactory:
+    """running(api, **config): an extender that serves on free ports until the block ends."""
+    import asyncio
+    import socket
+
+    from extender.program import Program
+
+    def free_port() -> int:
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            return int(found.getsockname()[1])
+
+    @asynccontextmanager
+    async def run(api: MemoryAPI, *, ready: bool = True, **options: Any) -> AsyncIterator[Program]:
+        settings = {
+            "verbs_address": f"127.0.0.1:{free_port()}",
+            "address": f"127.0.0.1:{free_port()}",
+            "identity": "test",
+            "cap_percent": 100,
+        }
+        program = Program(ExtenderConfig(**(settings | options)), api)
+        stop = asyncio.Event()
+        task = asyncio.create_task(program.run(stop))
+        try:
+            if ready:
+                async with asyncio.timeout(10):
+                    while program.readiness.problem():
+                        await asyncio.sleep(0.01)
+            yield program
+        finally:
+            stop.set()
+            await task
+
+    return run

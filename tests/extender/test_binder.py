@@ -1,0 +1,276 @@
+"""Every outcome of the Binding is settled, whoever goes away meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from adapters.api import PODS, APIError, Conflict, NotFound, Unreachable
+from adapters.kubernetes import decode
+from adapters.memory import MemoryAPI
+from extender.binder import UNKNOWN_SECONDS, Binder
+from extender.metrics import Metrics
+from extender.wire import BindingArgs
+from ledger.decisions import BindDecision
+from qos import keys
+from qos.objects import Pod
+
+
+class Claims:
+    """A ledger of claims only: UID -> node and state."""
+
+    def __init__(self, *pods: Pod, **decision: Any) -> None:
+        self.pods = {pod.uid: pod for pod in pods}
+        self.decision = BindDecision(**decision)
+        self.claims: dict[str, tuple[str, str]] = {}
+
+    def known(self, uid: str) -> Pod | None:
+        return self.pods.get(uid)
+
+    def bind(self, pod: Pod, node: str, now: float) -> BindDecision:
+        if not self.decision.refusal:
+            self.claims[pod.uid] = node, "binding"
+        return self.decision
+
+    def bound(self, uid: str, node: str) -> None:
+        self.claims[uid] = node, "bound"
+
+    def release(self, uid: str) -> None:
+        self.claims.pop(uid, None)
+
+
+class Rig:
+    """A pod named web, an API server, and a binder between them."""
+
+    def __init__(self, api: MemoryAPI, clock: Any, pod: dict[str, Any], **decision: Any) -> None:
+        self.api, self.clock, self.metrics = api, clock, Metrics()
+        self.pod = decode.pod(orjson.dumps(api.put(PODS, pod)))
+        self.ledger = Claims(self.pod, **decision)
+        self.binder = self.make(deadline=5.0)
+
+    def make(self, deadline: float) -> Binder:
+        return Binder(
+            self.api,
+            self.ledger,
+            self.metrics,
+            identity="extender-1",
+            deadline=deadline,
+            clock=self.clock,
+            sleep=self.sleep,
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        """Waiting takes no time, and lets others run."""
+        self.clock.advance(seconds)
+        await asyncio.sleep(0)
+
+    def args(self, node: str = "n1", uid: str = "") -> BindingArgs:
+        return BindingArgs(self.pod.name, self.pod.namespace, uid or self.pod.uid, node)
+
+    @property
+    def claim(self) -> tuple[str, str] | None:
+        return self.ledger.claims.get(self.pod.uid)
+
+    def stored(self) -> dict[str, Any]:
+        return self.api.get_object(PODS, "default", "web")
+
+    async def settled(self) -> None:
+        async with asyncio.timeout(10):
+            while self.binder.unsettled:
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+def rig(api, clock, make_pod) -> Rig:
+    return Rig(api, clock, make_pod("web"))
+
+
+async def test_t03_the_assignment_is_written_with_the_node_name(api, clock, make_pod):
+    rig = Rig(api, clock, make_pod("web"), policy="default/checkout")
+    assert await rig.binder.bind(rig.args()) == ""
+    assert rig.claim == ("n1", "bound")
+    stored = rig.stored()
+    assert stored["spec"]["nodeName"] == "n1"
+    assert stored["metadata"]["annotations"] == {
+        keys.BOUND_BY_ANNOTATION: "extender-1",
+        keys.POLICY_ANNOTATION: "default/checkout",
+    }
+    assert api.bindings[0].uid == rig.pod.uid, "the UID is a precondition"
+
+
+async def test_pods_that_own_no_slot_carry_only_who_bound_them(rig):
+    await rig.binder.bind(rig.args())
+    assert rig.stored()["metadata"]["annotations"] == {keys.BOUND_BY_ANNOTATION: "extender-1"}
+
+
+async def test_t01_a_refused_bind_claims_nothing_and_calls_nobody(api, clock, make_pod):
+    rig = Rig(api, clock, make_pod("web"), refusal="holds of default/checkout are in the way")
+    assert await rig.binder.bind(rig.args()) == "holds of default/checkout are in the way"
+    assert rig.claim is None
+    assert not api.bindings
+
+
+async def test_t01_nothing_is_awaited_between_check_and_claim(rig):
+    """Two binds that start together: each decides in one step, before any of the two makes its call."""
+    order: list[str] = []
+    decide, call = rig.ledger.bind, rig.api.bind
+    rig.ledger.bind = lambda *args: (order.append("claim"), decide(*args))[1]
+
+    async def bind(*args: Any) -> None:
+        order.append("call")
+        await asyncio.sleep(0)
+        order.append("answer")
+        await call(*args)
+
+    rig.api.bind = bind
+    await asyncio.gather(rig.binder.bind(rig.args()), rig.binder.bind(rig.args()))
+    assert order == ["claim", "call", "answer"], "the second joined the first: one pod, one attempt"
+
+
+async def test_t04_conflict_on_the_same_node_is_success(rig):
+    await rig.api.bind("default", "web", rig.pod.uid, "n1", {})
+    assert await rig.binder.bind(rig.args()) == ""
+    assert rig.claim == ("n1", "bound")
+
+
+async def test_t04_conflict_on_another_node_is_an_error_and_moves_the_claim(rig):
+    await rig.api.bind("default", "web", rig.pod.uid, "n2", {})
+    assert await rig.binder.bind(rig.args()) == "pod default/web is bound to node n2"
+    assert rig.claim == ("n2", "bound")
+
+
+async def test_t04_another_uid_releases(rig, make_pod):
+    rig.api.remove(PODS, "default", "web")
+    rig.api.put(PODS, make_pod("web"))
+    assert "made again" in await rig.binder.bind(rig.args())
+    assert rig.claim is None
+
+
+async def test_t04_a_deleted_pod_releases(rig):
+    rig.api.remove(PODS, "default", "web")
+    assert "was not bound" in await rig.binder.bind(rig.args())
+    assert rig.claim is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        APIError(403, "Forbidden", "no"),
+        APIError(422, "Invalid", "no"),
+        NotFound(404, "NotFound", "node gone"),
+    ],
+)
+async def test_t04_an_answer_that_wrote_nothing_releases(rig, error):
+    rig.api.fail("bind", error)
+    assert str(error) in await rig.binder.bind(rig.args())
+    assert rig.claim is None
+    assert not rig.api.bindings
+
+
+async def test_t04_conflict_while_the_pod_is_unbound_releases(rig):
+    rig.api.fail("bind", Conflict(409, "Conflict", "try again"))
+    assert "try again" in await rig.binder.bind(rig.args())
+    assert rig.claim is None
+
+
+async def test_t04_no_answer_but_bound_is_success(rig):
+    rig.api.fail("bind", applied=True)
+    assert await rig.binder.bind(rig.args()) == ""
+    assert rig.claim == ("n1", "bound")
+
+
+async def test_t04_no_answer_keeps_the_claim_until_a_read_settles_it(rig):
+    rig.api.fail("bind", applied=True)
+    rig.api.fail("get", times=3)
+    assert "not known yet" in await rig.binder.bind(rig.args())
+    assert rig.claim == ("n1", "binding"), "an error was answered, the claim stays"
+    await rig.settled()
+    assert rig.claim == ("n1", "bound")
+
+
+async def test_t04_a_binding_that_never_arrived_is_released_in_the_end(rig):
+    rig.api.fail("bind")
+    began = rig.clock()
+    assert "not known yet" in await rig.binder.bind(rig.args())
+    assert rig.claim == ("n1", "binding")
+    await rig.settled()
+    assert rig.claim is None
+    assert rig.clock() - began >= UNKNOWN_SECONDS, "it could still have landed until then"
+
+
+async def test_t04_a_new_attempt_settles_the_one_in_doubt(rig):
+    rig.api.fail("bind")
+    await rig.binder.bind(rig.args("n1"))
+    assert rig.binder.unsettled == 1
+    assert await rig.binder.bind(rig.args("n2")) == ""
+    await rig.settled()
+    assert rig.claim == ("n2", "bound")
+
+
+async def test_t04_past_the_deadline_it_answers_error_and_goes_on(rig):
+    gate = rig.api.hang("bind")
+    rig.binder = rig.make(deadline=0.01)
+    assert "deadline" in await rig.binder.bind(rig.args())
+    assert rig.claim == ("n1", "binding")
+    assert "to node n1 is under way" in await rig.binder.bind(rig.args("n2"))
+    gate.set()
+    await rig.binder.drain()
+    assert rig.claim == ("n1", "bound")
+    assert rig.stored()["spec"]["nodeName"] == "n1"
+
+
+async def test_t04_a_client_that_goes_away_changes_nothing(rig):
+    gate = rig.api.hang("bind")
+    request = asyncio.create_task(rig.binder.bind(rig.args()))
+    while rig.claim is None:
+        await asyncio.sleep(0)
+    request.cancel()
+    await asyncio.gather(request, return_exceptions=True)
+    gate.set()
+    await rig.binder.drain()
+    assert rig.claim == ("n1", "bound")
+
+
+async def test_t04_a_bug_answers_error_and_keeps_the_claim(rig):
+    rig.api.fail("bind", RuntimeError("a bug"))
+    assert "a bug" in await rig.binder.bind(rig.args())
+    assert rig.claim == ("n1", "binding"), "whether it was bound is not known; expiry looks it up"
+
+
+async def test_t06_a_pod_the_watch_has_not_shown_is_read(rig):
+    rig.ledger.pods.clear()
+    assert await rig.binder.bind(rig.args()) == ""
+    assert rig.claim == ("n1", "bound")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(NotFound(404, "NotFound", "x"), "does not exist"), (Unreachable("cut"), "cannot be read")],
+)
+async def test_t06_an_unknown_pod_that_cannot_be_read_is_an_error(rig, error, words):
+    rig.ledger.pods.clear()
+    rig.api.fail("get", error)
+    assert words in await rig.binder.bind(rig.args())
+    assert rig.claim is None
+
+
+async def test_t06_an_unknown_pod_of_another_uid_is_an_error(rig):
+    rig.ledger.pods.clear()
+    assert "another UID" in await rig.binder.bind(rig.args(uid="other"))
+    assert not rig.api.bindings
+
+
+async def test_draining_waits_for_what_is_under_way(rig):
+    gate = rig.api.hang("bind")
+    request = asyncio.create_task(rig.binder.bind(rig.args()))
+    while rig.claim is None:
+        await asyncio.sleep(0)
+    draining = asyncio.create_task(rig.binder.drain())
+    await asyncio.sleep(0)
+    assert not draining.done()
+    gate.set()
+    await draining
+    assert await request == ""
