@@ -18,10 +18,10 @@ class Mode(Enum):
 class Filtered:
     """Filter's decision.
 
-    `nodes`: names that pass, a subset of those asked, in their order unless one was chosen.
-    Nothing passed: `refused` maps each name to a stable message; `resolvable` are those of them where an eviction, or
-    the pod's next attempt, may help (unknown nodes, the pod's own nominated node). When something passes both are empty.
-    `withheld`: Observe only: how many of the nodes that pass would have been refused.
+    `nodes`: names that pass, a subset of those asked, in their order unless one was chosen. Nothing passed:
+    `refused` maps each name to a stable message; `resolvable` are those of them where an eviction, or the
+    pod's next attempt, may help (unknown nodes, the pod's own nominated node). When something passes both are
+    empty. `withheld`: Observe only: how many of the nodes that pass would have been refused.
     """
 
     nodes: list[str]
@@ -32,7 +32,8 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class BindDecision:
-    """Bind's decision: `refusal` is empty when the capacity is claimed; `policy` is the key whose slot it fills.
+    """Bind's decision: `refusal` is empty when the capacity is claimed; `policy` is the key whose slot it
+    fills.
 
     `moved`: how many holds moved to make room; `unplaced`: how many lost their place (Guard only).
     """
@@ -45,10 +46,12 @@ class BindDecision:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """Why slots are not held: `count` slots; `missing` of `resource`, canonical units, for all of them together.
+    """Why slots are not held: `count` slots; `missing` of `resource`, canonical units, for all of them
+    together.
 
-    `reason`: Insufficient (the nodes lack `resource`), NoNode (no node is eligible), CapReached (installation-wide cap),
-    MaxSlotsPerNode (every eligible node is at its limit), Fragmented (enough in total, on no single node).
+    `reason`: Insufficient (the nodes lack `resource`), NoNode (no node is eligible), CapReached
+    (installation-wide cap), MaxSlotsPerNode (every eligible node is at its limit), Fragmented (enough in
+    total, on no single node).
     """
 
     count: int
@@ -59,7 +62,10 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class DemandReport:
-    """One policy's account. desired = filled + held + sum of unplaced counts, unless more pods run than slots exist."""
+    """One policy's account.
+
+    desired = filled + held + sum of unplaced counts, unless more pods run than slots exist.
+    """
 
     key: str
     desired: int

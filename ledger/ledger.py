@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ledger import report
+from ledger.bind import bind_pod
+from ledger.claims import ClaimState
 from ledger.decisions import BindDecision, DemandReport, Filtered, Mode
+from ledger.demands import NO_DEMAND, losers
+from ledger.filter import filter_nodes, prioritize_nodes
+from ledger.preempt import candidates, open_hole
+from ledger.state import State
+from ledger.waiting import Waiting
 from qos.objects import DaemonSet, Demand, Node, Pod
 
 
 class Ledger:
     """Allocatable, claims and holds of every node. Synchronous and deterministic; time is passed in.
 
-    `binds` False: bind does not come through us (trap T09): a pod in flight is charged on the union of its answers,
-    and until `warmup_until` ordinary pods get no held node.
+    `binds` False: bind does not come through us (trap T09): a pod in flight is charged on the union of its
+    answers, and until `warmup_until` ordinary pods get no held node.
     """
 
     def __init__(
@@ -25,95 +33,121 @@ class Ledger:
         warmup_until: float = 0.0,
     ) -> None:
         self.mode = mode
+        self._state = State(
+            mode,
+            cap_percent=cap_percent,
+            binds=binds,
+            settle_seconds=settle_seconds,
+            warmup_until=warmup_until,
+        )
+        self._waiting = Waiting()
 
     def set_node(self, node: Node) -> None:
         """Take a node as it is now."""
-        raise NotImplementedError
+        self._state.set_node(node)
 
     def remove_node(self, name: str) -> None:
         """Forget a node; its holds are placed elsewhere."""
-        raise NotImplementedError
+        self._state.remove_node(name)
 
     def set_pod(self, pod: Pod) -> None:
         """Take a pod as it is now, pending or bound."""
-        raise NotImplementedError
+        self._state.set_pod(pod)
+        if pod.node_name or pod.terminal or pod.deleting:
+            self._waiting.forget(pod.uid)
+        elif pod.nominated_node_name and pod.uid in self._state.offers:
+            open_hole(self._state, pod)
 
     def remove_pod(self, uid: str) -> None:
         """The pod is gone: its claim and its charges too."""
-        raise NotImplementedError
+        self._waiting.forget(uid)
+        self._state.remove_pod(uid)
 
     def set_demand(self, demand: Demand) -> None:
         """Take a policy's demand as it is now."""
-        raise NotImplementedError
+        self._state.set_demand(demand)
 
     def remove_demand(self, key: str) -> None:
         """Release all holds of a demand."""
-        raise NotImplementedError
+        self._state.remove_demand(key)
 
     def set_daemon_set(self, daemon_set: DaemonSet) -> None:
         """Expect this DaemonSet's pod on each node that admits it."""
-        raise NotImplementedError
+        self._state.set_daemon_set(daemon_set)
 
     def remove_daemon_set(self, uid: str) -> None:
         """Expect it no longer."""
-        raise NotImplementedError
+        self._state.remove_daemon_set(uid)
 
     def filter(self, pod: Pod, names: Sequence[str], now: float) -> Filtered:
         """Which of the nodes kube-scheduler found fitting may be used."""
-        raise NotImplementedError
+        return filter_nodes(self._state, self._waiting, pod, names, now)
 
     def prioritize(self, pod: Pod, names: Sequence[str], now: float) -> list[int]:
         """Scores 0..10, one for each name."""
-        raise NotImplementedError
+        return prioritize_nodes(self._state, pod, names, now)
 
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]], now: float) -> list[str]:
         """The candidate nodes (name -> victims' UIDs) where evicting would really lead to a bind."""
-        raise NotImplementedError
+        return candidates(self._state, pod, victims, now)
 
     def bind(self, pod: Pod, node: str, now: float) -> BindDecision:
         """Check, move, claim: the commit point."""
-        raise NotImplementedError
+        return bind_pod(self._state, self._waiting, pod, node, now)
 
     def bound(self, uid: str, node: str) -> None:
         """The API server confirmed the Binding, to `node`."""
-        raise NotImplementedError
+        claim = self._state.claims.by_uid.get(uid)
+        pod = self._state.pods.get(uid) if claim is None else claim.pod
+        if pod is not None and not pod.terminal:
+            self._state.put_claim(pod, node, ClaimState.BOUND, self._state.now)
 
     def release(self, uid: str) -> None:
         """The Binding certainly did not happen: roll the claim back."""
-        raise NotImplementedError
+        claim = self._state.claims.by_uid.get(uid)
+        if claim is not None and claim.state is not ClaimState.SEEN:
+            self._state.drop_claim(uid)
+        self._state.settle_flight(uid)
 
     def expired(self, now: float) -> list[Pod]:
-        """Pods whose fate is unknown for longer than settle_seconds: GET each, then set_pod, release or settle."""
-        raise NotImplementedError
+        """Pods whose fate is unknown for longer than settle_seconds.
+
+        GET each, then set_pod, release or settle.
+        """
+        self._state.now = max(self._state.now, now)
+        due = now - self._state.settle_seconds
+        flights = [flight.pod for flight in self._state.flights.by_uid.values() if flight.since <= due]
+        return flights + [claim.pod for claim in self._state.claims.unseen.values() if claim.since <= due]
 
     def settle(self, uid: str) -> None:
         """Forget a pod's in-flight charge."""
-        raise NotImplementedError
+        self._state.settle_flight(uid)
 
     def known(self, uid: str) -> Pod | None:
         """The pod as last seen."""
-        raise NotImplementedError
+        return self._state.pods.get(uid)
 
     def policy_of(self, pod: Pod) -> str:
         """Key of the demand the pod is an owner of, or ""."""
-        raise NotImplementedError
+        owner = self._state.demands.owned_by(pod)
+        return "" if owner == NO_DEMAND else self._state.demands[owner].key
 
     def overlaps(self) -> Mapping[str, str]:
         """Demand key -> key of the demand it loses pods to."""
-        raise NotImplementedError
+        return losers(self._state.demands, self._state.pods_by_namespace)
 
     def report(self) -> dict[str, DemandReport]:
         """Each demand's account."""
-        raise NotImplementedError
+        return report.reports(self._state)
 
     def held_nodes(self) -> frozenset[str]:
         """Nodes with at least one hold."""
-        raise NotImplementedError
+        return report.held_nodes(self._state)
 
     def waiting(self) -> list[Pod]:
         """Pods refused by filter which would now pass; each once per change."""
-        raise NotImplementedError
+        return self._waiting.ready(self._state)
 
     def gauges(self) -> Mapping[str, float]:
         """Totals for /metrics."""
-        raise NotImplementedError
+        return report.gauges(self._state, len(self._waiting))

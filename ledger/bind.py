@@ -1,0 +1,86 @@
+"""The bind verb: the commit point. Check again, move, claim, with nothing in between (traps T01, T02)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ledger.asks import Ask, ask_of
+from ledger.claims import ClaimState
+from ledger.decisions import BindDecision, Mode
+from ledger.demands import NO_DEMAND
+from ledger.judge import Verdict, commit, judge
+from ledger.placement import settle
+from ledger.refusals import SHORT, UNKNOWN, in_the_way, policies_at
+from ledger.state import State, exempt
+from ledger.waiting import Waiting
+from qos.objects import Pod
+
+
+def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) -> BindDecision:
+    """Claim the node for the pod, or refuse (Strict only); see BindDecision."""
+    state.now = max(state.now, now)
+    if _already(state, pod, node):
+        return BindDecision(policy=_key(state, state.claims.by_uid[pod.uid].owner))
+    settle(state)
+    state.settle_flight(pod.uid)
+    state.drop_claim(pod.uid)
+    ask = ask_of(state, pod)
+    row = state.table.index.get(node, -1)
+    verdict = judge(state, ask, np.asarray([row], dtype=np.intp))
+    if exempt(pod):
+        state.counters["exempt"] += 1
+    elif verdict is None and state.mode is Mode.STRICT:
+        state.counters["refusals"] += 1
+        return BindDecision(refusal=_refusal(state, ask, row))
+    waiting.forget(pod.uid)
+    return _claim(state, ask, node, verdict, now)
+
+
+def _already(state: State, pod: Pod, node: str) -> bool:
+    claim = state.claims.by_uid.get(pod.uid)
+    return claim is not None and state.table.names[claim.row] == node
+
+
+def _key(state: State, owner: int) -> str:
+    return "" if owner == NO_DEMAND else state.demands[owner].key
+
+
+def _refusal(state: State, ask: Ask, row: int) -> str:
+    if row < 0:
+        return UNKNOWN
+    keys = policies_at(state, ask, np.asarray([row], dtype=np.intp))
+    return in_the_way(keys) if keys else SHORT
+
+
+def _claim(state: State, ask: Ask, node: str, verdict: Verdict | None, now: float) -> BindDecision:
+    unplaced, moves = unplaced_slots(state), state.counters["moves"]
+    if verdict is not None:
+        commit(state, ask, verdict)
+    state.put_claim(ask.pod, node, ClaimState.BINDING, now)
+    if ask.owner != NO_DEMAND:
+        _release_own(state, ask, state.table.rows[node])
+    settle(state)
+    return BindDecision(
+        policy=_key(state, ask.owner),
+        moved=state.counters["moves"] - moves,
+        unplaced=max(0, unplaced_slots(state) - unplaced),
+    )
+
+
+def _release_own(state: State, ask: Ask, row: int) -> None:
+    """The owner fills a slot.
+
+    The hold on its own node goes, unless an unplaced slot is filled and both fit.
+    """
+    holds, table = state.holds, state.table
+    if not holds.movable(ask.owner, row):
+        return
+    dims = state.demands.dims
+    short = (holds.all[dims, row] > table.free[dims, row] - table.charged[dims, row]).any()
+    if holds.missing(ask.owner) < 0 or short:
+        holds.add(ask.owner, row, -1)
+
+
+def unplaced_slots(state: State) -> int:
+    """Slots neither filled nor held, of all demands."""
+    return sum(max(0, state.holds.missing(demand)) for demand in state.demands.order)

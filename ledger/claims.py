@@ -1,0 +1,124 @@
+"""Claims: capacity pods have taken, from the moment their bind is decided until they are gone (trap T01)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ledger.demands import NO_DEMAND, Demands
+from ledger.holds import Holds
+from ledger.table import Table
+from qos.objects import Pod, Resources
+
+
+class ClaimState(Enum):
+    """How sure a claim is."""
+
+    BINDING = "binding"
+    """Decided here; the API server has not answered."""
+    BOUND = "bound"
+    """The API server confirmed it; the watch has not shown it."""
+    SEEN = "seen"
+    """The watch shows the pod on its node."""
+
+
+@dataclass(slots=True)
+class Claim:
+    """What one pod takes of one node; `owner` is the demand whose slot it fills."""
+
+    pod: Pod
+    row: int
+    requests: Resources
+    state: ClaimState
+    since: float
+    owner: int = NO_DEMAND
+
+
+class Claims:
+    """Claims by pod UID, kept in step with the table's free capacity and the holds' filled slots."""
+
+    def __init__(self, table: Table, demands: Demands, holds: Holds) -> None:
+        self._table = table
+        self._demands = demands
+        self._holds = holds
+        self.by_uid: dict[str, Claim] = {}
+        self.unseen: dict[str, Claim] = {}
+
+    def put(self, pod: Pod, node: str, state: ClaimState, now: float) -> tuple[bool, bool]:
+        """Claim, or correct a claim.
+
+        Returns whether anything changed, and whether room may have grown by it.
+        """
+        claim = self.by_uid.get(pod.uid)
+        owner = self._demands.owned_by(pod)
+        if claim is not None and self._same(claim, pod, node, owner):
+            claim.pod = pod
+            self._enter(claim, state)
+            return False, False
+        if claim is not None:
+            self._subtract(claim)
+        row = self._table.row(node)
+        fresh = Claim(pod, row, pod.requests, state, now, owner)
+        self._table.claim(row, pod.requests, 1)
+        if owner != NO_DEMAND:
+            self._holds.fill(owner, row, 1)
+        self.by_uid[pod.uid] = fresh
+        self._enter(fresh, state)
+        if claim is not None and claim.row != row:
+            self._table.recycle(claim.row)
+        return True, claim is not None
+
+    def drop(self, uid: str) -> Claim | None:
+        """Give the capacity back; returns what there was."""
+        claim = self.by_uid.pop(uid, None)
+        if claim is None:
+            return None
+        self.unseen.pop(uid, None)
+        self._subtract(claim)
+        self._table.recycle(claim.row)
+        return claim
+
+    def own_again(self, uid: str) -> bool:
+        """Find the owner's demand anew, after demands changed; True when it is another one."""
+        claim = self.by_uid.get(uid)
+        if claim is None:
+            return False
+        owner = self._demands.owned_by(claim.pod)
+        if owner == claim.owner:
+            return False
+        if claim.owner != NO_DEMAND:
+            self._holds.fill(claim.owner, claim.row, -1)
+        if owner != NO_DEMAND:
+            self._holds.fill(owner, claim.row, 1)
+        claim.owner = owner
+        return True
+
+    def disown(self, demand: int) -> None:
+        """A demand is going away: its owners are ordinary pods until they are asked again."""
+        for claim in self.by_uid.values():
+            if claim.owner == demand:
+                claim.owner = NO_DEMAND
+
+    def suspend(self, uid: str, sign: int) -> None:
+        """Leave a claim out of account (-1), or count it again (1), while its own pod is being judged."""
+        claim = self.by_uid.get(uid)
+        if claim is not None:
+            self._table.claim(claim.row, claim.requests, sign)
+
+    def _same(self, claim: Claim, pod: Pod, node: str, owner: int) -> bool:
+        return (
+            self._table.names[claim.row] == node and claim.requests == pod.requests and claim.owner == owner
+        )
+
+    def _subtract(self, claim: Claim) -> None:
+        self._table.claim(claim.row, claim.requests, -1)
+        if claim.owner != NO_DEMAND:
+            self._holds.fill(claim.owner, claim.row, -1)
+
+    def _enter(self, claim: Claim, state: ClaimState) -> None:
+        if claim.state is not ClaimState.SEEN:
+            claim.state = state
+        if claim.state is ClaimState.SEEN:
+            self.unseen.pop(claim.pod.uid, None)
+        else:
+            self.unseen[claim.pod.uid] = claim

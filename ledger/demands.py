@@ -1,0 +1,171 @@
+"""The policies' demands: their order, their slot vectors, and which pods they own."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+
+import numpy as np
+
+from ledger.table import Columns, Flags, Table, grown
+from qos.objects import Demand, Node, NodePredicate, PlacementMode, Pod
+from qos.selectors import admits, matches
+
+NO_DEMAND = -1
+_FIRST_DEMANDS = 8
+_EVERYWHERE = NodePredicate()
+
+
+def order_key(demand: Demand) -> tuple[int, float, str]:
+    """Highest priority first, then oldest, then by key."""
+    return (-demand.priority, demand.created, demand.key)
+
+
+class Demands:
+    """Each demand has a number; `vectors` is indexed [demand, resource], `eligible` [demand, row]."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.numbers: dict[str, int] = {}
+        self.records: list[Demand | None] = [None] * _FIRST_DEMANDS
+        self.order: list[int] = []
+        self.position: dict[int, int] = {}
+        self.levels: list[int] = []
+        self.dims: list[int] = []
+        self._by_namespace: dict[str, list[int]] = {}
+        self.vectors: Columns = np.zeros((_FIRST_DEMANDS, table.shape[0]), dtype=np.int64)
+        self.eligible: Flags = np.zeros((_FIRST_DEMANDS, table.shape[1]), dtype=np.bool_)
+
+    def __getitem__(self, number: int) -> Demand:
+        record = self.records[number]
+        assert record is not None, f"demand {number} is not there"
+        return record
+
+    def resize(self) -> None:
+        """Follow the table's growth, and the number of demands."""
+        dims, rows = self._table.shape
+        count = len(self.records)
+        self.vectors = np.asarray(grown(self.vectors, (count, dims)), dtype=np.int64)
+        self.eligible = np.asarray(grown(self.eligible, (count, rows)), dtype=np.bool_)
+
+    def add(self, demand: Demand) -> tuple[int, Demand | None]:
+        """Take a demand; returns its number and what it replaces."""
+        number = self.numbers.get(demand.key)
+        if number is None:
+            number = self._number()
+            self.numbers[demand.key] = number
+        before = self.records[number]
+        self.records[number] = demand
+        vector = self._table.vector(demand.vector)
+        self.vectors[number] = vector
+        if before is None or before.where != demand.where:
+            self._judge_nodes(number, demand.where)
+        self._arrange()
+        return number, before
+
+    def remove(self, key: str) -> int | None:
+        """Forget a demand; returns the number it had."""
+        number = self.numbers.pop(key, None)
+        if number is None:
+            return None
+        self.records[number] = None
+        self.vectors[number] = 0
+        self.eligible[number] = False
+        self._arrange()
+        return number
+
+    def _number(self) -> int:
+        for number, record in enumerate(self.records):
+            if record is None:
+                return number
+        count = len(self.records)
+        self.records += [None] * count
+        self.resize()
+        return count
+
+    def _arrange(self) -> None:
+        there = [(order_key(record), n) for n, record in enumerate(self.records) if record is not None]
+        self.order = [number for _, number in sorted(there)]
+        self.position = {number: place for place, number in enumerate(self.order)}
+        self.levels = sorted({self[number].priority for number in self.order})
+        used = self.vectors[self.order].any(axis=0) if self.order else np.zeros(0, dtype=np.bool_)
+        self.dims = sorted(np.flatnonzero(used).tolist(), key=self._table.resources.__getitem__)
+        self._by_namespace = {}
+        for number in self.order:
+            self._by_namespace.setdefault(self[number].namespace, []).append(number)
+
+    def level(self, priority: int) -> int:
+        """Index of the lowest level that a pod of this priority sees; len(levels) when it sees none."""
+        return bisect_left(self.levels, priority)
+
+    def floating(self, number: int) -> bool:
+        """True when its holds may move while their node is there."""
+        return self[number].mode is PlacementMode.FLOATING
+
+    def _judge_nodes(self, number: int, where: NodePredicate) -> None:
+        for row in self._table.index.values():
+            node = self._table.nodes[row]
+            self.eligible[number, row] = node is not None and node.ready and _admitted(where, node)
+
+    def judge_node(self, row: int, node: Node | None) -> bool:
+        """Judge one node for every demand; True when an answer changed."""
+        before: list[bool] = self.eligible[:, row].tolist()
+        if node is None or not node.ready:
+            self.eligible[:, row] = False
+        else:
+            for number in self.order:
+                self.eligible[number, row] = _admitted(self[number].where, node)
+        after: list[bool] = self.eligible[:, row].tolist()
+        return before != after
+
+    def owned_by(self, pod: Pod) -> int:
+        """The first demand of its namespace, in order, whose selector matches the pod.
+
+        NO_DEMAND without one.
+        """
+        for number in self._by_namespace.get(pod.namespace, ()):
+            if matches(self[number].selector, pod.labels):
+                return number
+        return NO_DEMAND
+
+    def rivals(self, namespace: str) -> list[int]:
+        """The demands of a namespace, in order."""
+        return self._by_namespace.get(namespace, [])
+
+    def later(self, number: int) -> list[int]:
+        """The demands strictly after this one, last first."""
+        return self.order[: self.position[number] : -1]
+
+
+def _admitted(where: NodePredicate, node: Node) -> bool:
+    if where == _EVERYWHERE and not node.taints and not node.unschedulable:
+        return True
+    return admits(where, node)
+
+
+def losers(demands: Demands, pods_by_namespace: Mapping[str, Mapping[str, Pod]]) -> dict[str, str]:
+    """Demand key -> key of the demand that owns a pod both select, or that has the very same selector."""
+    lost: dict[str, str] = {}
+    for namespace in sorted({demands[number].namespace for number in demands.order}):
+        rivals = demands.rivals(namespace)
+        if len(rivals) > 1:
+            _lose(demands, rivals, pods_by_namespace.get(namespace, {}), lost)
+    return lost
+
+
+def _lose(demands: Demands, rivals: list[int], pods: Mapping[str, Pod], lost: dict[str, str]) -> None:
+    first: dict[frozenset[object], int] = {}
+    for number in rivals:
+        requirements = frozenset(demands[number].selector.requirements)
+        winner = first.setdefault(requirements, number)
+        if winner != number:
+            lost.setdefault(demands[number].key, demands[winner].key)
+    seen: set[frozenset[tuple[str, str]]] = set()
+    for pod in pods.values():
+        labels = frozenset(pod.labels.items())
+        if labels in seen:
+            continue
+        seen.add(labels)
+        matching = [n for n in rivals if matches(demands[n].selector, pod.labels)]
+        for loser in matching[1:]:
+            lost.setdefault(demands[loser].key, demands[matching[0]].key)

@@ -1,0 +1,143 @@
+"""The filter and prioritize verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+
+import numpy as np
+
+from ledger.asks import Ask, ask_of, avail, cells, own_holds
+from ledger.decisions import Filtered, Mode
+from ledger.demands import NO_DEMAND
+from ledger.flights import Flight, joined
+from ledger.judge import Verdict, commit, judge
+from ledger.placement import settle
+from ledger.refusals import refuse
+from ledger.state import State, exempt
+from ledger.table import Rows
+from ledger.waiting import Waiting
+from qos.objects import Pod, Resources
+
+_MOST_SCORE = 10
+
+
+def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str], now: float) -> Filtered:
+    """Which of the names may be used; see Filtered."""
+    state.now = max(state.now, now)
+    if exempt(pod):
+        state.counters["exempt"] += 1
+        return Filtered(list(names))
+    settle(state)
+    before = state.flights.drop(pod.uid)
+    rows = state.table.rows_of(names)
+    ask = ask_of(state, pod)
+    state.claims.suspend(pod.uid, -1)
+    verdict = judge(state, ask, rows)
+    state.claims.suspend(pod.uid, 1)
+    if state.mode is Mode.OBSERVE:
+        return _observe(state, names, verdict)
+    if verdict is None:
+        return _refuse(state, waiting, ask, before, names, rows)
+    waiting.forget(pod.uid)
+    commit(state, ask, verdict)
+    _take_off(state, before, _flight(state, ask, verdict, rows, now))
+    if verdict.passing is None:
+        return Filtered([state.table.names[verdict.row]])
+    return Filtered(_chosen(names, verdict))
+
+
+def _chosen(names: Sequence[str], verdict: Verdict) -> list[str]:
+    assert verdict.passing is not None
+    if verdict.passing.all():
+        return list(names)
+    return list(compress(names, verdict.passing.tolist()))
+
+
+def _observe(state: State, names: Sequence[str], verdict: Verdict | None) -> Filtered:
+    """Refuse nothing and charge nothing; count what Guard would have held back."""
+    passing = 0
+    if verdict is not None:
+        passing = 1 if verdict.passing is None else int(np.count_nonzero(verdict.passing))
+    state.counters["withheld"] += len(names) - passing
+    return Filtered(list(names), withheld=len(names) - passing)
+
+
+def _refuse(
+    state: State, waiting: Waiting, ask: Ask, before: Flight | None, names: Sequence[str], rows: Rows
+) -> Filtered:
+    if before is not None:
+        if not state.binds:
+            state.flights.put(before)
+        else:
+            state.changed(grown=True)
+    state.counters["refusals"] += 1
+    waiting.remember(state, ask.pod, names)
+    return refuse(state, ask, names, rows)
+
+
+def _take_off(state: State, before: Flight | None, flight: Flight | None) -> None:
+    """Charge the new answer in place of the old one, or on top of it when bind does not come through us."""
+    if not state.binds and before is not None:
+        flight = before if flight is None else joined(before, flight)
+    elif before is not None:
+        state.changed(grown=True)
+    if flight is not None:
+        state.flights.put(flight)
+
+
+def _flight(state: State, ask: Ask, verdict: Verdict, rows: Rows, now: float) -> Flight | None:
+    """What an answer charges. Hold-free nodes are charged only where we shall not see the bind (trap T09)."""
+    if verdict.passing is None:
+        rows = np.asarray([verdict.row], dtype=np.intp)
+        if not verdict.own:
+            return Flight(ask.pod, now, [(rows, ask.pod.requests)])
+        charge = _beyond_slot(state, ask)
+        return Flight(ask.pod, now, [(rows, charge)], [(ask.owner, verdict.row)])
+    if state.binds:
+        return None
+    open_rows = np.unique(rows[verdict.passing])
+    return Flight(ask.pod, now, [(_sparing_lower_holds(state, ask, open_rows), ask.pod.requests)])
+
+
+def _beyond_slot(state: State, ask: Ask) -> Resources:
+    """What an owner takes of its node beyond the hold it was given."""
+    slot = state.demands[ask.owner].vector
+    return {name: max(0, amount - slot.get(name, 0)) for name, amount in ask.pod.requests.items()}
+
+
+def _sparing_lower_holds(state: State, ask: Ask, rows: Rows) -> Rows:
+    """Without rows where a charge would drive away holds the pod does not see, before it is known to come."""
+    lowest = min(state.demands.levels, default=ask.priority)
+    if ask.priority <= lowest:
+        return rows
+    held = np.flatnonzero(state.holds.number.take(rows) > 0)
+    pick = cells(state, rows[held])
+    left = state.table.free[pick] - state.table.charged[pick] - state.holds.all[pick]
+    short = (left < np.asarray(ask.need, dtype=np.int64)[:, None]).any(axis=0)
+    return np.delete(rows, held[short])
+
+
+def prioritize_nodes(state: State, pod: Pod, names: Sequence[str], now: float) -> list[int]:
+    """Scores 0..10.
+
+    An owner's own holds first; for others, nodes where holds stand last, the fuller the later.
+    """
+    state.now = max(state.now, now)
+    settle(state)
+    rows = state.table.rows_of(names)
+    ask = ask_of(state, pod)
+    scores = np.full(len(names), _MOST_SCORE, dtype=np.int64)
+    scores[~state.table.present.take(rows)] = 0
+    if exempt(pod) or not ask.parts:
+        return [int(score) for score in scores]
+    clear = state.holds.clear_for(ask.priority).take(rows)
+    held = np.flatnonzero(~clear & (scores > 0))
+    if ask.owner != NO_DEMAND and own_holds(state, ask, rows).any():
+        own = own_holds(state, ask, rows) & (scores > 0)
+        return [int(score) for score in np.where(own, _MOST_SCORE, 0)]
+    if held.size:
+        need = np.asarray(ask.need, dtype=np.int64)[:, None]
+        fits = (avail(state, ask, rows[held], own=False) >= need).all(axis=0)
+        scores[held] = np.where(fits, _MOST_SCORE // 2, 0)
+    return [int(score) for score in scores]

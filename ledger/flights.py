@@ -1,0 +1,138 @@
+"""Pods in flight.
+
+Answered by filter, not yet bound. What they may take of held nodes is charged (traps T02, T09, T10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ledger.holds import Holds
+from ledger.table import Rows, Table
+from qos.objects import Pod, Resources
+
+
+@dataclass(slots=True)
+class Flight:
+    """One pod: rows charged with the same amounts, part by part, and the holds it was given."""
+
+    pod: Pod
+    since: float
+    parts: list[tuple[Rows, Resources]] = field(default_factory=list)
+    own: list[tuple[int, int]] = field(default_factory=list)
+
+    def rows(self) -> Rows:
+        """Every row charged."""
+        return np.concatenate([rows for rows, _ in self.parts]) if self.parts else np.zeros(0, dtype=np.intp)
+
+
+class Flights:
+    """Flights by pod UID, kept in step with the charged columns and the holds given to owners."""
+
+    def __init__(self, table: Table, holds: Holds) -> None:
+        self._table = table
+        self._holds = holds
+        self.by_uid: dict[str, Flight] = {}
+
+    def put(self, flight: Flight) -> None:
+        """Charge a flight; the pod must not have one."""
+        self.by_uid[flight.pod.uid] = flight
+        self._charge(flight, 1)
+
+    def drop(self, uid: str) -> Flight | None:
+        """Take the charges back; returns what there was."""
+        flight = self.by_uid.pop(uid, None)
+        if flight is not None:
+            self._charge(flight, -1)
+        return flight
+
+    def narrow(self, uid: str, row: int) -> None:
+        """The scheduler nominated the pod for a node it was answered: it can go nowhere else (T09)."""
+        flight = self.by_uid.get(uid)
+        if flight is None or row not in flight.rows():
+            return
+        self._charge(flight, -1)
+        flight.parts = [(part[part == row], amounts) for part, amounts in flight.parts if row in part]
+        flight.own = [(demand, there) for demand, there in flight.own if there == row]
+        self._charge(flight, 1)
+
+    def drop_row(self, row: int) -> None:
+        """The node is gone."""
+        for flight in self.by_uid.values():
+            if row in flight.rows():
+                self._charge(flight, -1)
+                flight.parts = [(part[part != row], amounts) for part, amounts in flight.parts]
+                flight.own = [(demand, there) for demand, there in flight.own if there != row]
+                self._charge(flight, 1)
+
+    def disown(self, demand: int) -> None:
+        """A demand is going away, and with it the holds it gave."""
+        for flight in self.by_uid.values():
+            flight.own = [given for given in flight.own if given[0] != demand]
+
+    def _charge(self, flight: Flight, sign: int) -> None:
+        for rows, amounts in flight.parts:
+            for name, amount in amounts.items():
+                self._table.charged[self._table.dim(name), rows] += sign * amount
+        for demand, row in flight.own:
+            self._holds.give(demand, row, sign)
+
+
+def joined(before: Flight | None, after: Flight) -> Flight:
+    """The union of a pod's answers, each row charged once.
+
+    What it may take when bind does not come through us.
+    """
+    if before is None:
+        return after
+    known = before.rows()
+    parts = [(np.setdiff1d(rows, known), amounts) for rows, amounts in after.parts]
+    return Flight(
+        after.pod,
+        before.since,
+        before.parts + [(rows, amounts) for rows, amounts in parts if rows.size],
+        before.own + [given for given in after.own if given[1] not in known],
+    )
+
+
+class Nominations:
+    """Pods nominated to a node: the hole their victims leave is theirs (trap T14)."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.by_uid: dict[str, tuple[int, Pod]] = {}
+
+    def put(self, pod: Pod, node: str) -> bool:
+        """Keep a hole for a pod; True when it is a new one."""
+        there = self.by_uid.get(pod.uid)
+        if there is not None:
+            row, before = there
+            if self._table.names[row] == node and before.requests == pod.requests:
+                self.by_uid[pod.uid] = (row, pod)
+                return False
+            self.drop(pod.uid)
+        row = self._table.row(node)
+        self._table.nominate(row, pod.requests, 1)
+        self.by_uid[pod.uid] = (row, pod)
+        return True
+
+    def drop(self, uid: str) -> bool:
+        """Let the hole go; True when there was one."""
+        there = self.by_uid.pop(uid, None)
+        if there is None:
+            return False
+        row, pod = there
+        self._table.nominate(row, pod.requests, -1)
+        self._table.recycle(row)
+        return True
+
+    def above(self, uid: str, priority: int) -> Mapping[int, list[Resources]]:
+        """Row -> requests nominated there by other pods of at least this priority."""
+        rows: dict[int, list[Resources]] = {}
+        for other, (row, pod) in self.by_uid.items():
+            if other != uid and pod.priority >= priority:
+                rows.setdefault(row, []).append(pod.requests)
+        return rows

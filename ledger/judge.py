@@ -1,0 +1,167 @@
+"""The decision behind filter, preempt, bind and waking: whether a pod may have one of some nodes, and by what
+means.
+
+The four steps of the design. Nothing is changed here; `commit` carries a verdict out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.asks import Ask, avail, board, fits_free, own_holds, scale, sees, vector_of
+from ledger.demands import NO_DEMAND
+from ledger.moves import Board, Move, Search, screen
+from ledger.state import State
+from ledger.table import Rows
+
+_EXCHANGES = 4
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What passes: either `passing`, flags over the rows asked, or one `row`.
+
+    `own`: the pod takes a hold of its policy on that row; `moves` come first, and a hold of its policy is
+    brought there from the row `brought_from` when that is not negative.
+    """
+
+    passing: NDArray[np.bool_] | None = None
+    row: int = -1
+    own: bool = False
+    moves: list[Move] = field(default_factory=list)
+    brought_from: int = -1
+
+
+def judge(state: State, ask: Ask, rows: Rows) -> Verdict | None:
+    """The verdict over rows (-1: unknown); None when nothing passes."""
+    if ask.owner != NO_DEMAND:
+        verdict = _own(state, ask, rows)
+        if verdict is not None:
+            return verdict
+    passing = state.holds.clear_for(ask.priority).take(rows)
+    fit = fits_free(state, ask, rows)
+    if fit is not None:
+        passing &= fit
+    if passing.any():
+        return Verdict(passing=passing)
+    return _among_holds(state, ask, rows)
+
+
+def _own(state: State, ask: Ask, rows: Rows) -> Verdict | None:
+    """An owner takes a hold of its policy, where it has fewest slots filled or given."""
+    mine = rows[own_holds(state, ask, rows)]
+    if not mine.size:
+        return None
+    fit = _enough(ask, avail(state, ask, mine, own=True))
+    mine = mine[fit]
+    if not mine.size:
+        return None
+    taken = state.holds.filled[ask.owner].take(mine).tolist()
+    rank = state.table.rank().take(mine).tolist()
+    given = [state.holds.soft.get((ask.owner, row), 0) for row in mine.tolist()]
+    best = min(zip([t + g for t, g in zip(taken, given, strict=True)], rank, mine.tolist(), strict=True))
+    return Verdict(row=best[2], own=True)
+
+
+def _enough(ask: Ask, left: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Where what is left covers the need; dimensions that are not asked for do not count."""
+    fit = np.ones(left.shape[1], dtype=np.bool_)
+    for position, amount in enumerate(ask.need):
+        if amount > 0:
+            fit &= left[position] >= amount
+    return fit
+
+
+def _among_holds(state: State, ask: Ask, rows: Rows) -> Verdict | None:
+    """Steps 2 and 3: nodes with holds."""
+    if ask.owner == NO_DEMAND and not state.binds and state.now < state.warmup_until:
+        return None
+    held = np.unique(rows[state.table.present.take(rows) & ~state.holds.clear_for(ask.priority).take(rows)])
+    if not held.size:
+        return None
+    left = avail(state, ask, held, own=ask.owner != NO_DEMAND)
+    fit = _enough(ask, left)
+    if fit.any():
+        return Verdict(row=_tightest(state, ask, held[fit], left[:, fit]))
+    return _by_moves(state, ask, held, left)
+
+
+def _tightest(state: State, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> int:
+    """The row where least is left over: ordinary pods fill gaps first."""
+    over = ((left - np.asarray(ask.need, dtype=np.int64)[:, None]) / scale(state)[:, None]).sum(axis=0)
+    return int(rows[np.lexsort((state.table.rank().take(rows), over))[0]])
+
+
+def board_for(state: State, ask: Ask) -> Board:
+    """What the search may move for a pod: the holds it sees."""
+    shapes = [demand for demand in state.demands.order if sees(state, ask, demand)]
+    return board(state, state.holds.visible_to(ask.priority), shapes)
+
+
+def _by_moves(state: State, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
+    pool = board_for(state, ask)
+    if not pool.movable:
+        return None
+    search = Search(pool)
+    own = own_holds(state, ask, rows) if ask.owner != NO_DEMAND else None
+    verdict = moved(search, ask, rows, left)
+    if verdict is not None:
+        verdict.own = own is not None and bool(own[np.flatnonzero(rows == verdict.row)[0]])
+        return verdict
+    if own is None or not state.demands.floating(ask.owner):
+        return None
+    return _exchanged(state, search, ask, rows[~own], left[:, ~own])
+
+
+def moved(search: Search, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
+    """One row and the moves that make room there; `left` is what the pod may use of each row as it is."""
+    for position in screen(search.board, rows, ask.need, left).tolist():
+        row = int(rows[position])
+        deficit = [n - a if n > 0 else 0 for n, a in zip(ask.need, left[:, position].tolist(), strict=True)]
+        plan = search.plan(row, deficit, [-n for n in ask.need])
+        if plan is not None:
+            return Verdict(row=row, moves=plan)
+        if search.effort <= 0:
+            break
+    return None
+
+
+def _exchanged(state: State, search: Search, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
+    """A hold of the owner's policy is brought from another node, which makes room there for those that leave
+    here.
+    """
+    pool = search.board
+    if ask.owner not in pool.movable:
+        return None
+    seats = pool.seats.get(ask.owner)
+    need = [max(n, v) for n, v in zip(ask.need, vector_of(state, ask.owner), strict=True)]
+    sources: list[int] = np.flatnonzero(pool.movable[ask.owner])[:_EXCHANGES].tolist()
+    for position, row in enumerate(rows.tolist()):
+        if not pool.eligible[ask.owner][row] or (seats is not None and seats[row] <= 0):
+            continue
+        deficit = [n - a for n, a in zip(need, left[:, position].tolist(), strict=True)]
+        for source in sources:
+            plan = search.plan(row, deficit, [-n for n in need], [(ask.owner, source)])
+            if plan is not None:
+                return Verdict(row=row, own=True, moves=plan, brought_from=source)
+            if search.effort <= 0:
+                return None
+    return None
+
+
+def commit(state: State, ask: Ask, verdict: Verdict) -> None:
+    """Carry a verdict's moves out."""
+    holds = state.holds
+    for move in verdict.moves:
+        holds.add(move.demand, move.source, -1)
+        holds.add(move.demand, move.target, 1)
+    if verdict.brought_from >= 0:
+        holds.add(ask.owner, verdict.brought_from, -1)
+        holds.add(ask.owner, verdict.row, 1)
+    count = len(verdict.moves) + (verdict.brought_from >= 0)
+    if count:
+        state.counters["moves"] += count
+        state.version += 1

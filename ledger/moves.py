@@ -1,0 +1,309 @@
+"""The bounded search for moves: at most 8 holds change their node, each once, so that something fits on one
+node.
+
+With holds of one shape it is exact: holds of one shape are interchangeable, so counting tells whether the
+ones that must leave fit elsewhere. With several shapes it enumerates which holds leave and where each goes,
+best fit first, lets a hold that fits nowhere push another one aside, and gives up after a fixed effort, so it
+is deterministic and bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.table import Columns, Flags, Rows
+
+MOST_MOVES = 8
+EFFORT = 400
+"""Search steps of one decision; a step costs 10 to 30 microseconds."""
+_CANDIDATES = 24
+_TARGETS = 16
+_PUSHES = 2
+_COVERS = 48
+_NEVER = np.int64(1) << 40
+
+Amounts: TypeAlias = list[int]
+"""By position in Board.dims."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One hold of a demand changes its node."""
+
+    demand: int
+    source: int
+    target: int
+
+
+def slots_that_fit(room: Columns, vector: Sequence[int]) -> NDArray[np.int64]:
+    """How many slots of a vector fit into each row's room, 0 where it is negative."""
+    fit = np.full(room.shape[1], MOST_MOVES if not any(vector) else _NEVER, dtype=np.int64)
+    for dim, amount in enumerate(vector):
+        if amount > 0:
+            np.minimum(fit, room[dim] // amount, out=fit)
+    return np.maximum(fit, 0)
+
+
+@dataclass
+class Board:
+    """What the search looks at; it changes none of it.
+
+    `room` [dims, rows] is what a hold may use; `movable` maps a demand to its holds that may move, by row;
+    `eligible` to where they may lie; `seats` to how many more of its slots each row may carry (absent: no
+    limit).
+    """
+
+    room: Columns
+    scale: NDArray[np.float64]
+    rank: Rows
+    vectors: Mapping[int, Amounts]
+    movable: Mapping[int, NDArray[np.int64]]
+    eligible: Mapping[int, Flags]
+    seats: Mapping[int, NDArray[np.int64]]
+
+    def __post_init__(self) -> None:
+        self._fit: dict[int, NDArray[np.int64]] = {}
+        self._targets: dict[int, list[int]] = {}
+
+    def fit(self, demand: int) -> NDArray[np.int64]:
+        """How many more holds of a demand each row can take."""
+        fit = self._fit.get(demand)
+        if fit is None:
+            fit = np.where(self.eligible[demand], slots_that_fit(self.room, self.vectors[demand]), 0)
+            if demand in self.seats:
+                fit = np.minimum(fit, self.seats[demand])
+            self._fit[demand] = fit
+        return fit
+
+    @cached_property
+    def tightness(self) -> NDArray[np.float64]:
+        """How much is left in each row, all dimensions together: small is tight."""
+        return np.asarray((self.room / self.scale[:, None]).sum(axis=0))
+
+    def targets(self, demand: int) -> list[int]:
+        """The rows that can take a hold of a demand as they are, tightest first, the best few."""
+        targets = self._targets.get(demand)
+        if targets is None:
+            rows = np.flatnonzero(self.fit(demand) > 0)
+            order = np.lexsort((self.rank[rows], self.tightness[rows]))[:_TARGETS]
+            targets = self._targets[demand] = rows[order].tolist()
+        return targets
+
+    @cached_property
+    def leavable(self) -> Columns:
+        """What all movable holds of each row amount to."""
+        total = np.zeros_like(self.room)
+        for demand, counts in self.movable.items():
+            total += np.asarray(self.vectors[demand], dtype=np.int64)[:, None] * counts
+        return total
+
+    def crowded(self, demand: int) -> list[int]:
+        """The rows that could take a hold of a demand if others left, those that lack least first, a few."""
+        vector = np.asarray(self.vectors[demand], dtype=np.int64)[:, None]
+        lack = np.maximum(vector - self.room, 0)
+        possible = self.eligible[demand] & (lack <= self.leavable).all(axis=0) & (self.fit(demand) == 0)
+        rows = np.flatnonzero(possible)
+        lacks = (lack[:, rows] / self.scale[:, None]).sum(axis=0)
+        found: list[int] = rows[np.lexsort((self.rank[rows], lacks))[:_TARGETS]].tolist()
+        return found
+
+
+def covers(deficit: Amounts, choices: Sequence[tuple[int, Amounts]], most: int) -> list[tuple[int, ...]]:
+    """How many of each choice (count there, vector) to take so that together they cover the deficit.
+
+    Fewest first, at most `most` together; a bounded number of them.
+    """
+    found: list[tuple[int, ...]] = []
+    _cover(deficit, choices, most, (), found)
+    return sorted(found, key=sum)
+
+
+def _cover(
+    deficit: Amounts,
+    choices: Sequence[tuple[int, Amounts]],
+    most: int,
+    taken: tuple[int, ...],
+    found: list[tuple[int, ...]],
+) -> None:
+    if all(lack <= 0 for lack in deficit):
+        found.append(taken)
+        return
+    if len(taken) == len(choices) or len(found) >= _COVERS or most <= 0:
+        return
+    count, vector = choices[len(taken)]
+    useful = max(
+        (-(-lack // v) for lack, v in zip(deficit, vector, strict=True) if lack > 0 and v > 0), default=0
+    )
+    for number in range(min(count, most, useful), -1, -1):
+        left = [lack - number * v for lack, v in zip(deficit, vector, strict=True)]
+        _cover(left, choices, most - number, (*taken, number), found)
+
+
+class Search:
+    """One depth-first search over a board; `effort` is shared by all the plans asked of it."""
+
+    def __init__(self, board: Board, effort: int = EFFORT) -> None:
+        self.board = board
+        self.effort = effort
+        self._change: dict[int, Amounts] = {}
+        self._lifted: dict[tuple[int, int], int] = {}
+        self._arrived: dict[tuple[int, int], int] = {}
+        self._moves: list[Move] = []
+
+    def plan(
+        self, row: int, deficit: Amounts, change: Amounts, lifted: Sequence[tuple[int, int]] = ()
+    ) -> list[Move] | None:
+        """Moves after which the deficit of a row is covered, or None.
+
+        `change` is what the newcomer does to the row's room (negative); `lifted` are holds (demand, row) gone
+        already.
+        """
+        self._change = {row: list(change)}
+        self._lifted, self._arrived, self._moves = {}, {}, []
+        for demand, there in lifted:
+            self._lift(demand, there, 1)
+        for leaving in self._leaving(row, deficit, MOST_MOVES, None):
+            if self._try(leaving, _PUSHES):
+                return list(self._moves)
+        return None
+
+    def _leaving(
+        self, row: int, deficit: Amounts, most: int, besides: int | None
+    ) -> Iterator[list[tuple[int, int]]]:
+        """Which holds could leave a row to cover a deficit, as lists of (demand, row)."""
+        there = [
+            (demand, int(counts[row]) - self._lifted.get((demand, row), 0))
+            for demand, counts in self.board.movable.items()
+            if demand != besides
+        ]
+        there = [(demand, count) for demand, count in there if count > 0]
+        choices = [(count, self.board.vectors[demand]) for demand, count in there]
+        for counts in covers(deficit, choices, most):
+            yield [(demand, row) for (demand, _), n in zip(there, counts, strict=False) for _ in range(n)]
+
+    def _try(self, leaving: list[tuple[int, int]], pushes: int, rest: Sequence[tuple[int, int]] = ()) -> bool:
+        """Lift these holds and find a place for them and the rest; undone when it fails."""
+        for demand, row in leaving:
+            self._lift(demand, row, 1)
+        pending = sorted([*rest, *leaving], key=lambda hold: (int(self.board.fit(hold[0]).sum()), hold))
+        if self._relocate(pending, pushes):
+            return True
+        for demand, row in leaving:
+            self._lift(demand, row, -1)
+        return False
+
+    def _relocate(self, pending: Sequence[tuple[int, int]], pushes: int) -> bool:
+        if not pending:
+            return True
+        if self.effort <= 0:
+            return False
+        self.effort -= 1
+        (demand, source), rest = pending[0], pending[1:]
+        for target in self._direct(demand, source):
+            self._move(demand, source, target, 1)
+            if self._relocate(rest, pushes):
+                return True
+            self._move(demand, source, target, -1)
+        return pushes > 0 and self._push(demand, source, rest, pushes - 1)
+
+    def _push(self, demand: int, source: int, rest: Sequence[tuple[int, int]], pushes: int) -> bool:
+        """Place a hold where another one has to leave first."""
+        most = MOST_MOVES - len(self._moves) - len(rest) - 1
+        if most <= 0:
+            return False
+        vector = self.board.vectors[demand]
+        for target in self.board.crowded(demand):
+            if target == source or not self._seat(demand, target):
+                continue
+            deficit = [v - r for v, r in zip(vector, self._room(target), strict=True)]
+            for leaving in self._leaving(target, deficit, most, demand):
+                if not leaving:
+                    continue
+                self._move(demand, source, target, 1)
+                if self._try(leaving, pushes, rest):
+                    return True
+                self._move(demand, source, target, -1)
+        return False
+
+    def _direct(self, demand: int, source: int) -> list[int]:
+        """Rows that can take a hold as things stand now; of rows that look alike only the first."""
+        vector = self.board.vectors[demand]
+        seen: set[tuple[int, ...]] = set()
+        found = []
+        changed = [row for row in self._change if self.board.eligible[demand][row]]
+        for target in dict.fromkeys([*self.board.targets(demand), *changed]):
+            if target == source or not self._seat(demand, target):
+                continue
+            room = self._room(target)
+            if tuple(room) not in seen and all(v <= r for v, r in zip(vector, room, strict=True) if v > 0):
+                seen.add(tuple(room))
+                found.append(target)
+        return found
+
+    def _seat(self, demand: int, row: int) -> bool:
+        seats = self.board.seats.get(demand)
+        if seats is None:
+            return True
+        key = (demand, row)
+        return int(seats[row]) + self._lifted.get(key, 0) - self._arrived.get(key, 0) > 0
+
+    def _room(self, row: int) -> Amounts:
+        room: Amounts = self.board.room[:, row].tolist()
+        change = self._change.get(row)
+        return room if change is None else [r + c for r, c in zip(room, change, strict=True)]
+
+    def _lift(self, demand: int, row: int, sign: int) -> None:
+        self._lifted[demand, row] = self._lifted.get((demand, row), 0) + sign
+        self._shift(demand, row, sign)
+
+    def _move(self, demand: int, source: int, target: int, sign: int) -> None:
+        self._arrived[demand, target] = self._arrived.get((demand, target), 0) + sign
+        self._shift(demand, target, -sign)
+        if sign > 0:
+            self._moves.append(Move(demand, source, target))
+        else:
+            self._moves.pop()
+
+    def _shift(self, demand: int, row: int, sign: int) -> None:
+        vector = self.board.vectors[demand]
+        change = self._change.setdefault(row, [0] * len(vector))
+        for dim, amount in enumerate(vector):
+            change[dim] += sign * amount
+
+
+def screen(board: Board, rows: Rows, need: Amounts, avail: Columns) -> Rows:
+    """Positions in `rows` worth a search, the cheapest first; `avail` is what the newcomer may use on each
+    row.
+
+    With one movable shape exactly those where a plan exists.
+    """
+    deficit = np.maximum(np.asarray(need, dtype=np.int64)[:, None] - avail, 0)
+    fewest = np.full(rows.size, _NEVER)
+    for demand in board.movable:
+        leave = _must_leave(board, demand, deficit)
+        fit = board.fit(demand)
+        possible = leave <= np.minimum(board.movable[demand].take(rows), MOST_MOVES)
+        possible &= leave <= int(fit.sum()) - fit.take(rows)
+        fewest = np.where(possible, np.minimum(fewest, leave), fewest)
+    worth = fewest < _NEVER
+    if len(board.movable) > 1:
+        worth |= (deficit <= board.leavable[:, rows]).all(axis=0)
+    found = np.flatnonzero(worth)
+    lacks = (deficit[:, found] / board.scale[:, None]).sum(axis=0)
+    order = np.lexsort((board.rank[rows[found]], lacks, fewest[found]))
+    return found[order[:_CANDIDATES]]
+
+
+def _must_leave(board: Board, demand: int, deficit: Columns) -> NDArray[np.int64]:
+    """How many holds of one demand must leave each row to cover its deficit with no other's help."""
+    leave = np.zeros(deficit.shape[1], dtype=np.int64)
+    for dim, amount in enumerate(board.vectors[demand]):
+        short = -(-deficit[dim] // amount) if amount > 0 else np.where(deficit[dim] > 0, _NEVER, 0)
+        np.maximum(leave, short, out=leave)
+    return leave

@@ -1,0 +1,293 @@
+"""Where holds lie: those that lost their place leave, and missing ones are placed, best fit, in the demands'
+order.
+
+Holds that are still right stay where they are. What cannot be placed as things are is placed by moves, and,
+last, in the place of strictly later demands' holds, which then look for another.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.asks import Ask, board, room, scale, seats, vector_of
+from ledger.demands import NO_DEMAND
+from ledger.judge import commit, moved
+from ledger.moves import Search, slots_that_fit
+from ledger.state import State
+from ledger.table import Columns
+from qos.objects import Pod
+
+_PLANS_PER_SETTLE = 64
+
+
+def settle(state: State, *, thorough: bool = False) -> None:
+    """Make the holds right after changes; with `thorough` also search moves for slots that failed before."""
+    if not state.dirty and not (thorough and state.overdue):
+        return
+    state.dirty = False
+    state.holds.refresh()
+    if state.regraded:
+        _leave_lost_nodes(state)
+        state.regraded = False
+    _leave_full_nodes(state)
+    _lift_excess(state)
+    _leave_short_nodes(state)
+    _keep_cap(state)
+    if state.grown or (thorough and state.overdue):
+        state.overdue = not thorough
+        state.grown = False
+        _place(state, thorough)
+
+
+def _lift(state: State, demand: int, row: int, count: int) -> None:
+    state.holds.add(demand, row, -count)
+    state.grown = True
+    state.version += 1
+
+
+def _leave_lost_nodes(state: State) -> None:
+    """Holds leave nodes that are gone, not ready or no longer eligible.
+
+    A lost node is the one thing that moves a Pinned hold.
+    """
+    for demand in state.demands.order:
+        if state.holds.held_total[demand]:
+            lost = np.flatnonzero((state.holds.count[demand] > 0) & ~state.demands.eligible[demand])
+            for row in lost.tolist():
+                _lift(state, demand, row, int(state.holds.count[demand, row]))
+
+
+def _leave_full_nodes(state: State) -> None:
+    """maxSlotsPerNode counts filled and held slots: owners may have come to a node with holds."""
+    for demand in state.demands.order:
+        limit = state.demands[demand].max_slots_per_node
+        if limit is None or not state.holds.held_total[demand]:
+            continue
+        count, filled = state.holds.count[demand], state.holds.filled[demand]
+        for row in np.flatnonzero((count > 0) & (count + filled > limit)).tolist():
+            over = int(count[row]) + int(filled[row]) - limit
+            _lift(state, demand, row, min(over, int(count[row])))
+
+
+def _lift_excess(state: State) -> None:
+    """More slots are filled and held than desired: the least useful holds go."""
+    for demand in state.demands.order:
+        excess = -state.holds.missing(demand)
+        if excess > 0 and state.holds.held_total[demand]:
+            for row in _least_useful(state, demand, min(excess, state.holds.held_total[demand])):
+                _lift(state, demand, row, 1)
+
+
+def _least_useful(state: State, demand: int, count: int) -> list[int]:
+    """Rows to lift holds from.
+
+    Not those given to an owner in flight, first where the node becomes free of holds.
+    """
+    holds, rank = state.holds, state.table.rank()
+    there = sorted(
+        ((int(holds.number[row]), -int(rank[row]), row) for row, _ in holds.of(demand)),
+    )
+    rows = [row for _, _, row in there for _ in range(holds.movable(demand, row))]
+    rows += [
+        row for _, _, row in there for _ in range(int(holds.count[demand, row]) - holds.movable(demand, row))
+    ]
+    return rows[:count]
+
+
+def _short_dims(state: State, row: int, *, spare: bool = False) -> list[int]:
+    """Columns in which more is held on a node than is free there.
+
+    With `spare` also less what others are about to take.
+    """
+    table, held = state.table, state.holds.all
+    free = table.free[:, row] - table.charged[:, row]
+    if spare:
+        free -= table.nominated[:, row] + table.expected[:, row]
+    return [dim for dim in state.demands.dims if 0 < held[dim, row] > free[dim]]
+
+
+def _leave_short_nodes(state: State) -> None:
+    """Something took what was held (a bypass, a resize, a pod of higher priority).
+
+    The latest demands' holds leave.
+    """
+    table, holds = state.table, state.holds
+    touched, table.touched = table.touched, set()
+    if len(touched) * 8 < len(table.names) and not state.recheck:
+        rows = [row for row in touched if holds.number[row] and _short_dims(state, row)]
+    else:
+        short = np.zeros(len(table.names), dtype=np.bool_)
+        for dim in state.demands.dims:
+            short |= (holds.all[dim] > 0) & (holds.all[dim] > table.free[dim] - table.charged[dim])
+        rows = np.flatnonzero(short).tolist()
+        state.recheck = False
+    for row in rows:
+        _leave_short_node(state, row, state.demands.order[::-1])
+
+
+def _leave_short_node(state: State, row: int, demands: list[int], *, spare: bool = False) -> None:
+    """Lift holds of these demands, in this order, until what is held fits.
+
+    Those given to owners in flight last.
+    """
+    for given in (False, True):
+        for demand in demands:
+            while dims := _short_dims(state, row, spare=spare):
+                there = int(state.holds.count[demand, row]) if given else state.holds.movable(demand, row)
+                if there <= 0 or not state.demands.vectors[demand, dims].any():
+                    break
+                _lift(state, demand, row, 1)
+                state.counters["displaced"] += 1
+
+
+def cap_slots(state: State, demand: int) -> tuple[int, int]:
+    """How many more slots the installation-wide cap lets a demand hold, later demands aside.
+
+    And the column that says so.
+    """
+    order = state.demands.order[: state.demands.position[demand] + 1]
+    used = (
+        np.asarray([state.holds.held_total[n] for n in order], dtype=np.int64) @ state.demands.vectors[order]
+    )
+    best = (1 << 40, -1)
+    for dim in state.demands.dims:
+        amount = int(state.demands.vectors[demand, dim])
+        if amount > 0:
+            left = state.capacity[dim] * state.cap_percent // 100 - int(used[dim])
+            best = min(best, (max(0, left // amount), dim))
+    return best
+
+
+def _keep_cap(state: State) -> None:
+    """All holds together stay below the cap; the latest demands' give way."""
+    while True:
+        totals = np.asarray(state.holds.held_total, dtype=np.int64) @ state.demands.vectors
+        over = [d for d in state.demands.dims if totals[d] > state.capacity[d] * state.cap_percent // 100]
+        if not over:
+            return
+        for demand in state.demands.order[::-1]:
+            amount = int(state.demands.vectors[demand, over[0]])
+            if state.holds.held_total[demand] and amount:
+                excess = int(totals[over[0]]) - state.capacity[over[0]] * state.cap_percent // 100
+                count = min(-(-excess // amount), state.holds.held_total[demand])
+                for row in _least_useful(state, demand, count):
+                    _lift(state, demand, row, 1)
+                break
+
+
+def _place(state: State, thorough: bool) -> None:
+    """Each demand in order; what a higher one displaces is looked after when its own turn comes."""
+    for demand in state.demands.order:
+        missing = state.holds.missing(demand)
+        if missing <= 0:
+            state.failed.pop(demand, None)
+            continue
+        want = min(missing, cap_slots(state, demand)[0])
+        search = thorough or missing > state.failed.get(demand, 0)
+        while want > 0:
+            placed = _fill(state, demand, want)
+            if placed < want and search:
+                placed += _place_by_force(state, demand, want - placed)
+            want -= placed
+            if not placed:
+                break
+        if state.holds.missing(demand) < missing:
+            _keep_cap(state)
+        state.failed[demand] = max(0, state.holds.missing(demand))
+
+
+def _fill(state: State, demand: int, want: int) -> int:
+    """Place holds where there is room: nodes that have holds first, then the tightest, then by name."""
+    left = room(state, state.holds.all)
+    fit = _fit(state, demand, left)
+    rows = np.flatnonzero(fit)
+    if not rows.size:
+        return 0
+    tight = (left[:, rows] / scale(state)[:, None]).sum(axis=0)
+    order = np.lexsort((state.table.rank()[rows], tight, state.holds.number[rows] == 0))
+    placed = 0
+    for row in rows[order].tolist():
+        count = min(int(fit[row]), want - placed)
+        state.holds.add(demand, row, count)
+        placed += count
+        if placed == want:
+            break
+    state.version += 1
+    return placed
+
+
+def _fit(state: State, demand: int, left: Columns) -> NDArray[np.int64]:
+    """How many holds of a demand each row can take of what is left."""
+    fit = np.where(state.demands.eligible[demand], slots_that_fit(left, vector_of(state, demand)), 0)
+    limit = seats(state, demand)
+    return fit if limit is None else np.minimum(fit, limit)
+
+
+def _place_by_force(state: State, demand: int, want: int) -> int:
+    """Place holds one by one: by moves, in the place of later demands' holds, or by both."""
+    placed = 0
+    for _ in range(min(want, _PLANS_PER_SETTLE)):
+        if not (_place_by_moves(state, demand, []) or _displace(state, demand)):
+            return placed
+        placed += 1
+    state.overdue = state.overdue or placed < want
+    return placed
+
+
+def _place_by_moves(state: State, demand: int, aside: list[int]) -> bool:
+    """Move other holds so that one more fits.
+
+    Those of the demands `aside` do not count, and leave where they must.
+    """
+    held = state.holds.all - _given_excluded(state, aside) if aside else state.holds.all
+    pool = board(state, held, [number for number in state.demands.order if number not in aside])
+    if not pool.movable:
+        return False
+    open_rows = state.demands.eligible[demand].copy()
+    limit = seats(state, demand)
+    if limit is not None:
+        open_rows &= limit > 0
+    rows = np.flatnonzero(open_rows)
+    ask = Ask(Pod("", "", "", {}), NO_DEMAND, vector_of(state, demand), ())
+    verdict = moved(Search(pool), ask, rows, pool.room[:, rows])
+    if verdict is None:
+        return False
+    commit(state, ask, verdict)
+    state.holds.add(demand, verdict.row, 1)
+    for row in {verdict.row, *(move.target for move in verdict.moves)} if aside else ():
+        _leave_short_node(state, row, aside, spare=True)
+    return True
+
+
+def _displace(state: State, demand: int) -> bool:
+    """Take the place of later demands' holds, where least of them stands.
+
+    Last, by moves of the earlier ones.
+    """
+    later = [number for number in state.demands.later(demand) if state.holds.held_total[number]]
+    if not later:
+        return False
+    left = room(state, state.holds.all - _given_excluded(state, later))
+    rows = np.flatnonzero(_fit(state, demand, left) > 0)
+    if not rows.size:
+        return _place_by_moves(state, demand, later)
+    lack = (
+        np.asarray(vector_of(state, demand), dtype=np.int64)[:, None] - room(state, state.holds.all)[:, rows]
+    )
+    lacks = (np.maximum(lack, 0) / scale(state)[:, None]).sum(axis=0)
+    row = int(rows[np.lexsort((state.table.rank()[rows], lacks))[0]])
+    state.holds.add(demand, row, 1)
+    _leave_short_node(state, row, later, spare=True)
+    return True
+
+
+def _given_excluded(state: State, demands: list[int]) -> Columns:
+    """What the holds of these demands amount to on each row, those given to owners in flight aside."""
+    counts = state.holds.count[demands].astype(np.int64)
+    for place, demand in enumerate(demands):
+        for (other, row), given in state.holds.soft.items():
+            if other == demand:
+                counts[place, row] = max(0, int(counts[place, row]) - given)
+    amounts: Columns = state.demands.vectors[demands].T @ counts
+    return amounts

@@ -1,0 +1,96 @@
+"""The preempt verb: keep only candidates where the evictions really lead to a bind (traps T14, T23)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ledger.asks import Ask, ask_of, avail, own_holds, sees, vector_of
+from ledger.demands import NO_DEMAND
+from ledger.judge import Verdict, board_for, commit, moved
+from ledger.moves import Search
+from ledger.placement import settle
+from ledger.state import State, exempt
+from qos.objects import Pod
+
+
+def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now: float) -> list[str]:
+    """The nodes to keep, in the order given.
+
+    `victims` maps a node to the UIDs that would be evicted there.
+    """
+    state.now = max(state.now, now)
+    if exempt(pod):
+        return list(victims)
+    settle(state)
+    flight = state.flights.drop(pod.uid)
+    ask = ask_of(state, pod)
+    kept = [node for node, uids in victims.items() if _leads_to_bind(state, ask, node, uids)]
+    if flight is not None:
+        state.flights.put(flight)
+    state.offers[pod.uid] = {node: tuple(victims[node]) for node in kept}
+    return kept
+
+
+def _leads_to_bind(state: State, ask: Ask, node: str, uids: Sequence[str]) -> bool:
+    row = state.table.index.get(node)
+    return row is not None and plan_after(state, ask, row, uids) is not None
+
+
+def plan_after(state: State, ask: Ask, row: int, uids: Sequence[str]) -> Verdict | None:
+    """How the pod gets onto the node once these pods are gone; None when it does not.
+
+    A victim that fills a slot of a policy the pod must respect leaves a hold behind: that much is not won.
+    """
+    rows = np.asarray([row], dtype=np.intp)
+    left = avail(state, ask, rows, own=ask.owner != NO_DEMAND)[:, 0]
+    reborn: list[int] = []
+    for uid in set(uids):
+        claim = state.claims.by_uid.get(uid)
+        if claim is None or claim.row != row:
+            continue
+        names = [state.table.resources[dim] for dim in state.demands.dims]
+        left += np.asarray([claim.requests.get(name, 0) for name in names], dtype=np.int64)
+        if claim.owner != NO_DEMAND and sees(state, ask, claim.owner):
+            reborn.append(claim.owner)
+    for demand in _slots_reborn(state, reborn):
+        left -= np.asarray(vector_of(state, demand), dtype=np.int64)
+    if all(amount <= there for amount, there in zip(ask.need, left.tolist(), strict=True) if amount > 0):
+        return Verdict(row=row, own=_takes_own(state, ask, row))
+    pool = board_for(state, ask)
+    if not pool.movable:
+        return None
+    return moved(Search(pool), ask, rows, left[:, None])
+
+
+def _takes_own(state: State, ask: Ask, row: int) -> bool:
+    return ask.owner != NO_DEMAND and bool(own_holds(state, ask, np.asarray([row], dtype=np.intp))[0])
+
+
+def _slots_reborn(state: State, owners: list[int]) -> list[int]:
+    """The demands of evicted owners whose slots must be held again.
+
+    More owners than slots leave none behind.
+    """
+    reborn = []
+    for demand in set(owners):
+        spare = state.holds.filled_total[demand] - state.demands[demand].desired
+        reborn += [demand] * max(0, owners.count(demand) - max(0, spare))
+    return reborn
+
+
+def open_hole(state: State, pod: Pod) -> None:
+    """The scheduler has nominated the pod.
+
+    What has to move to let it in once its victims are gone moves now.
+    """
+    uids = state.offers.get(pod.uid, {}).get(pod.nominated_node_name)
+    row = state.table.index.get(pod.nominated_node_name)
+    if uids is None or row is None:
+        return
+    settle(state)
+    ask = ask_of(state, pod)
+    verdict = plan_after(state, ask, row, uids)
+    if verdict is not None and verdict.moves:
+        commit(state, ask, verdict)

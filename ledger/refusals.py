@@ -1,0 +1,65 @@
+"""What a refused pod is told.
+
+Which policies' holds are in the way, in words that do not change from try to try (T19).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ledger.asks import Ask, fits_free, sees
+from ledger.decisions import Filtered
+from ledger.demands import NO_DEMAND
+from ledger.state import State
+from ledger.table import Rows
+
+_MOST_NAMED = 3
+UNKNOWN = "the node is not known to j10ce yet"
+SHORT = "capacity is claimed by pods that are about to run there"
+WARMING_UP = "holds are not given out yet after a start"
+
+
+def in_the_way(keys: Sequence[str]) -> str:
+    """The message for holds of these policies: sorted, at most three named."""
+    named = sorted(set(keys))
+    text = ", ".join(named[:_MOST_NAMED])
+    more = len(named) - _MOST_NAMED
+    if more > 0:
+        text += f" and {more} other{'s' if more > 1 else ''}"
+    return f"holds of {text} are in the way"
+
+
+def policies_at(state: State, ask: Ask, rows: Rows) -> list[str]:
+    """Keys of the policies whose holds on these rows the pod must leave alone."""
+    holds = state.holds
+    standing = [n for n in state.demands.order if holds.held_total[n] and holds.count[n].take(rows).any()]
+    return [state.demands[number].key for number in standing if sees(state, ask, number)]
+
+
+def refuse(state: State, ask: Ask, names: Sequence[str], rows: Rows) -> Filtered:
+    """Refuse every name, each with its message.
+
+    All held nodes carry the same one, which names every policy that stands in the way on one of them: holds
+    float from node to node, and a message for each would change with them.
+    """
+    known = state.table.present.take(rows)
+    held = known & ~state.holds.clear_for(ask.priority).take(rows)
+    enough = fits_free(state, ask, rows)
+    if enough is not None:
+        held &= enough
+    warming = ask.owner == NO_DEMAND and not state.binds and state.now < state.warmup_until
+    message = WARMING_UP if warming else in_the_way(policies_at(state, ask, rows[held])) if held.any() else ""
+    if held.all():
+        refused = dict.fromkeys(names, message)
+        soft = frozenset[str]()
+    else:
+        texts = np.where(held, 0, np.where(known, 1, 2)).tolist()
+        words = (message, SHORT, UNKNOWN)
+        refused = {name: words[kind] for name, kind in zip(names, texts, strict=True)}
+        soft = frozenset(name for name, kind in zip(names, texts, strict=True) if kind)
+    nominated = ask.pod.nominated_node_name
+    if nominated in refused and not warming:
+        soft |= {nominated}
+    return Filtered([], refused, soft)

@@ -1,0 +1,266 @@
+"""Everything the ledger knows, and how changes enter it.
+
+Holds are not touched here: `placement.settle` does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from ledger.claims import Claims, ClaimState
+from ledger.daemons import Daemons
+from ledger.decisions import Mode
+from ledger.demands import Demands
+from ledger.flights import Flights, Nominations
+from ledger.holds import Holds
+from ledger.table import Table
+from qos.keys import SYSTEM_CRITICAL_PRIORITY
+from qos.objects import DaemonSet, Demand, Node, Pod
+
+COUNTERS: Final = ("moves", "displaced", "refusals", "withheld", "exempt")
+
+
+def exempt(pod: Pod) -> bool:
+    """Pods that always pass: system-critical, DaemonSets' and mirror pods (traps T15, T20)."""
+    if pod.priority >= SYSTEM_CRITICAL_PRIORITY or pod.mirror:
+        return True
+    return pod.controller is not None and pod.controller.kind == "DaemonSet"
+
+
+class State:
+    """The parts of the account, and what has changed since they were last settled.
+
+    `dirty`: something changed; `grown`: a hold that had no place may have one now; `regraded`: eligibility
+    changed; `recheck`: every node's holds must be measured again, not only the touched ones; `overdue`: the
+    search for moves has not been tried since room has grown; `failed`: missing slots of each demand when it
+    last failed; `version` counts the changes.
+    """
+
+    def __init__(
+        self, mode: Mode, *, cap_percent: int, binds: bool, settle_seconds: float, warmup_until: float
+    ) -> None:
+        self.mode = mode
+        self.cap_percent = cap_percent
+        self.binds = binds
+        self.settle_seconds = settle_seconds
+        self.warmup_until = warmup_until
+        self.now = 0.0
+        self.table = Table(self._resize)
+        self.demands = Demands(self.table)
+        self.holds = Holds(self.table, self.demands)
+        self.claims = Claims(self.table, self.demands, self.holds)
+        self.flights = Flights(self.table, self.holds)
+        self.nominations = Nominations(self.table)
+        self.daemons = Daemons(self.table)
+        self.pods: dict[str, Pod] = {}
+        self.pending: dict[str, Pod] = {}
+        self.pods_by_namespace: dict[str, dict[str, Pod]] = {}
+        self.offers: dict[str, dict[str, tuple[str, ...]]] = {}
+        self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        self.dirty = False
+        self.grown = False
+        self.regraded = False
+        self.recheck = False
+        self.overdue = False
+        self.failed: dict[int, int] = {}
+        self.version = 0
+        self._capacity: list[int] | None = None
+
+    def _resize(self) -> None:
+        self.demands.resize()
+        self.holds.resize()
+
+    def changed(self, *, grown: bool) -> None:
+        """Note a change to be settled."""
+        self.dirty = True
+        self.grown = self.grown or grown
+        self.version += 1
+
+    @property
+    def moment(self) -> tuple[int, bool]:
+        """Differs when a refused pod might pass: something changed, or the warm-up is over."""
+        return self.version, self.now >= self.warmup_until
+
+    @property
+    def capacity(self) -> list[int]:
+        """Allocatable of all ready nodes together, by column."""
+        if self._capacity is None or len(self._capacity) != len(self.table.resources):
+            self._capacity = self.table.allocatable[:, self.table.usable].sum(axis=1).tolist()
+        return self._capacity
+
+    # Nodes.
+
+    def set_node(self, node: Node) -> None:
+        """Take a node as it is now."""
+        row = self.table.index.get(node.name)
+        if row is not None and self.table.nodes[row] == node:
+            return
+        row = self.table.set_node(node)
+        self.regraded |= self.demands.judge_node(row, node)
+        self.failed.clear()
+        self.daemons.judge_row(row)
+        self.holds.touch(row)
+        self._capacity = None
+        self.changed(grown=True)
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node, the holds on it and the charges."""
+        row = self.table.index.get(name)
+        if row is None:
+            return
+        for demand in self.holds.on(row):
+            self.holds.add(demand, row, -int(self.holds.count[demand, row]))
+        self.flights.drop_row(row)
+        self.daemons.drop_row(row)
+        self.demands.judge_node(row, None)
+        self.table.remove_node(name)
+        self.holds.touch(row)
+        self._capacity = None
+        self.changed(grown=True)
+
+    # Pods.
+
+    def set_pod(self, pod: Pod) -> None:
+        """Take a pod as it is now.
+
+        The last word wins, except that a claim outlives a watch that lags (T06).
+        """
+        self._remember(pod)
+        if pod.terminal:
+            self._forget_claims(pod.uid)
+        elif pod.node_name:
+            self._seen(pod)
+        else:
+            self._pending(pod)
+
+    def _remember(self, pod: Pod) -> None:
+        before = self.pods.get(pod.uid)
+        self.pods[pod.uid] = pod
+        if pod.node_name or pod.terminal:
+            self.pending.pop(pod.uid, None)
+        else:
+            self.pending[pod.uid] = pod
+        self.pods_by_namespace.setdefault(pod.namespace, {})[pod.uid] = pod
+        if before is not None and before.namespace != pod.namespace:
+            self.pods_by_namespace[before.namespace].pop(pod.uid, None)
+
+    def _seen(self, pod: Pod) -> None:
+        self.settle_flight(pod.uid)
+        self.put_claim(pod, pod.node_name, ClaimState.SEEN, self.now)
+
+    def _pending(self, pod: Pod) -> None:
+        if pod.deleting:
+            self.settle_flight(pod.uid)
+        if pod.uid in self.claims.by_uid:
+            return
+        if pod.nominated_node_name and not pod.deleting:
+            if self.nominations.put(pod, pod.nominated_node_name):
+                self.changed(grown=True)
+                self._narrow(pod)
+        elif self.nominations.drop(pod.uid):
+            self.changed(grown=True)
+
+    def _narrow(self, pod: Pod) -> None:
+        row = self.table.rows.get(pod.nominated_node_name)
+        if row is not None and not self.binds:
+            self.flights.narrow(pod.uid, row)
+
+    def put_claim(self, pod: Pod, node: str, state: ClaimState, now: float) -> None:
+        """Claim a node's capacity for a pod; it waits for none any more."""
+        before = self.claims.by_uid.get(pod.uid)
+        row = before.row if before is not None else -1
+        changed, grown = self.claims.put(pod, node, state, now)
+        if not changed:
+            return
+        if row >= 0:
+            self.daemons.cover(pod, row, -1)
+        self.daemons.cover(pod, self.claims.by_uid[pod.uid].row, 1)
+        self.nominations.drop(pod.uid)
+        self.offers.pop(pod.uid, None)
+        self.changed(grown=grown)
+
+    def drop_claim(self, uid: str) -> None:
+        """Give a claim's capacity back."""
+        claim = self.claims.by_uid.get(uid)
+        if claim is None:
+            return
+        self.daemons.cover(claim.pod, claim.row, -1)
+        self.claims.drop(uid)
+        self.changed(grown=True)
+
+    def settle_flight(self, uid: str) -> None:
+        """Forget a pod's in-flight charge."""
+        if self.flights.drop(uid) is not None:
+            self.changed(grown=True)
+
+    def _forget_claims(self, uid: str) -> None:
+        self.settle_flight(uid)
+        self.drop_claim(uid)
+        self.offers.pop(uid, None)
+        if self.nominations.drop(uid):
+            self.changed(grown=True)
+
+    def remove_pod(self, uid: str) -> None:
+        """The pod is gone."""
+        pod = self.pods.pop(uid, None)
+        self.pending.pop(uid, None)
+        if pod is not None:
+            neighbours = self.pods_by_namespace[pod.namespace]
+            neighbours.pop(uid, None)
+            if not neighbours:
+                del self.pods_by_namespace[pod.namespace]
+        self._forget_claims(uid)
+
+    # Demands and DaemonSets.
+
+    def set_demand(self, demand: Demand) -> None:
+        """Take a demand as it is now."""
+        number = self.demands.numbers.get(demand.key)
+        if number is not None and self.demands[number] == demand:
+            return
+        number, before = self.demands.add(demand)
+        self.holds.resize()
+        if before is None or (before.selector, before.priority, before.created) != (
+            demand.selector,
+            demand.priority,
+            demand.created,
+        ):
+            self._own_again(demand.namespace)
+        self.holds.stale = self.regraded = self.recheck = True
+        self.failed.clear()
+        self.changed(grown=True)
+
+    def remove_demand(self, key: str) -> None:
+        """Release all holds of a demand; its owners become the next demand's, or ordinary pods."""
+        number = self.demands.numbers.get(key)
+        if number is None:
+            return
+        namespace = self.demands[number].namespace
+        self.claims.disown(number)
+        self.flights.disown(number)
+        self.holds.forget(number)
+        self.demands.remove(key)
+        self.holds.stale = True
+        self._own_again(namespace)
+        self.changed(grown=True)
+
+    def _own_again(self, namespace: str) -> None:
+        for uid in [*self.pods_by_namespace.get(namespace, ()), *self.claims.unseen]:
+            self.claims.own_again(uid)
+
+    def set_daemon_set(self, daemon_set: DaemonSet) -> None:
+        """Expect a DaemonSet's pod on each node that admits it."""
+        if self.daemons.set(daemon_set):
+            self.changed(grown=True)
+
+    def remove_daemon_set(self, uid: str) -> None:
+        """Expect it no longer."""
+        if self.daemons.remove(uid):
+            self.changed(grown=True)
+
+    def rows_with_holds(self) -> Iterator[int]:
+        """Rows with at least one hold."""
+        yield from np.flatnonzero(self.holds.number).tolist()

@@ -1,0 +1,84 @@
+"""Why slots are not held, in numbers a person can act on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ledger.asks import room, seats, vector_of
+from ledger.decisions import Unplaced
+from ledger.placement import cap_slots
+from ledger.state import State
+
+INSUFFICIENT = "Insufficient"
+NO_NODE = "NoNode"
+CAP_REACHED = "CapReached"
+MAX_SLOTS_PER_NODE = "MaxSlotsPerNode"
+FRAGMENTED = "Fragmented"
+
+
+def why(state: State, demand: int) -> tuple[Unplaced, ...]:
+    """The reasons of a demand's unplaced slots; their counts add up to the slots neither filled nor held.
+
+    `missing` is what whole slots lack: so much more of the resource, in pieces of at least one slot, would
+    do.
+    """
+    count = state.holds.missing(demand)
+    if count <= 0:
+        return ()
+    if not state.demands.eligible[demand].any():
+        return (Unplaced(count, NO_NODE),)
+    reasons = []
+    allowed, dim = cap_slots(state, demand)
+    capped = max(0, count - allowed)
+    if capped:
+        reasons.append(_lacking(state, demand, capped, CAP_REACHED, dim))
+    if count > capped:
+        reasons += _on_nodes(state, demand, count - capped)
+    return tuple(reasons)
+
+
+def _lacking(state: State, demand: int, count: int, reason: str, dim: int) -> Unplaced:
+    amount = int(state.demands.vectors[demand, dim])
+    return Unplaced(count, reason, state.table.resources[dim], count * amount)
+
+
+def _on_nodes(state: State, demand: int, count: int) -> list[Unplaced]:
+    """Room enough under the cap, but not on the nodes."""
+    open_rows = state.demands.eligible[demand].copy()
+    limit = seats(state, demand)
+    if limit is not None:
+        open_rows &= limit > 0
+    if not open_rows.any():
+        return [Unplaced(count, MAX_SLOTS_PER_NODE)]
+    left = np.maximum(room(state, state.holds.all)[:, open_rows], 0)
+    scarce, slots = _scarcest(state, demand, left)
+    scattered = min(count, slots)
+    reasons = []
+    if count > scattered:
+        reasons.append(_lacking(state, demand, count - scattered, INSUFFICIENT, scarce))
+    if scattered:
+        reasons.append(_lacking(state, demand, scattered, FRAGMENTED, _nearest(state, demand, left)))
+    return reasons
+
+
+def _scarcest(
+    state: State, demand: int, left: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+) -> tuple[int, int]:
+    """The column of which the nodes together have least, and how many slots that would do for."""
+    best: tuple[float, int] | None = None
+    for position, amount in enumerate(vector_of(state, demand)):
+        if amount > 0:
+            share = int(left[position].sum()) / amount
+            if best is None or share < best[0]:
+                best = (share, state.demands.dims[position])
+    assert best is not None, "a demand asks for nothing"
+    return best[1], int(best[0])
+
+
+def _nearest(state: State, demand: int, left: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> int:
+    """The column that keeps a slot off the node that comes nearest to taking one."""
+    vector = np.asarray(vector_of(state, demand), dtype=np.float64)
+    asked = np.flatnonzero(vector > 0)
+    lack = np.maximum(vector[asked, None] - left[asked], 0) / vector[asked, None]
+    nearest = int(lack.sum(axis=0).argmin())
+    return state.demands.dims[int(asked[int(lack[:, nearest].argmax())])]
