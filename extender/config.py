@@ -88,7 +88,7 @@ class ExtenderConfig(_Section):
         "charged until they are seen (trap T09).",
     )
     bind_deadline_seconds: float = Field(
-        default=0.25,
+        default=1.5,
         gt=0,
         le=60,
         description="How long a bind may take before it is answered with Error; keep it below httpTimeout of "

@@ -218,28 +218,35 @@ class Notice(NamedTuple):
 
 
 _ANNOUNCED: Final = {
-    # condition: (bad status, event's reason when it turns bad or None for the condition's own, when good)
-    keys.READY: ("False", None, ""),
-    keys.HELD: ("False", "SlotsUnplaced", "SlotsHeld"),
-    keys.GUARDED: ("False", None, "Guarded"),
-    keys.SLOTS_USABLE: ("False", "OwnersWait", ""),
-    keys.OVERLAPPING: ("True", "SelectorOverlap", ""),
+    # condition: (its bad status, the event's reason when it is good again, if that is worth an event)
+    keys.READY: ("False", ""),
+    keys.HELD: ("False", "SlotsHeld"),
+    keys.GUARDED: ("False", "Guarded"),
+    keys.SLOTS_USABLE: ("False", ""),
+    keys.OVERLAPPING: ("True", ""),
 }
+_ASKED_FOR: Final = frozenset({"Suspended", "ObserveMode"})
+"""Reasons of what someone configured: no news."""
 
 
 def notices(earlier: Mapping[str, Any], status: Mapping[str, Any]) -> list[Notice]:
     """The events for a change of status; none for what stayed, nor for a first status that is good."""
     before = {one.get("type"): one for one in earlier.get("conditions") or ()}
-    found: list[Notice] = []
+    found: dict[str, Notice] = {}
     for one in status["conditions"]:
-        rule = _ANNOUNCED.get(one["type"])
-        if rule is None:
-            continue
-        bad, bad_reason, good_reason = rule
-        was = before.get(one["type"], {})
-        changed = was.get("status") != one["status"] or was.get("reason") != one["reason"]
-        if one["status"] == bad and changed:
-            found.append(Notice("Warning", bad_reason or one["reason"], one["message"]))
-        elif was.get("status") == bad and one["status"] != bad and good_reason:
-            found.append(Notice("Normal", good_reason, one["message"]))
-    return list({notice.note: notice for notice in found}.values())
+        notice = _notice(before.get(one["type"], {}), one)
+        if notice is not None and notice.reason not in _ASKED_FOR:
+            found.setdefault(f"{notice.type} {notice.reason}", notice)
+    return list(found.values())
+
+
+def _notice(was: Mapping[str, Any], now: Mapping[str, Any]) -> Notice | None:
+    if now["type"] not in _ANNOUNCED:
+        return None
+    bad, recovered = _ANNOUNCED[now["type"]]
+    changed = (was.get("status"), was.get("reason")) != (now["status"], now["reason"])
+    if now["status"] == bad:
+        return Notice("Warning", now["reason"], now["message"]) if changed else None
+    if was.get("status") == bad and recovered and was.get("reason") not in _ASKED_FOR:
+        return Notice("Normal", recovered, now["message"])
+    return None

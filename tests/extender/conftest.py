@@ -1,8 +1,10 @@
-"""Objects as the API server has them, a clock that stands still, and an extender on an API server in memory."""
+"""Objects as the API server has them, a clock that stands still, an extender on an API server in memory."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from adapters.memory import MemoryAPI
 from extender.config import ExtenderConfig
 from extender.metrics import Metrics
+from extender.program import Program
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos import keys
@@ -115,16 +118,27 @@ def make_policy() -> Callable[..., Object]:
     return make
 
 
+Eventually = Callable[..., Awaitable[None]]
+
+
+@pytest.fixture
+def eventually() -> Eventually:
+    """eventually(condition): wait until it is true, at most 10 s."""
+
+    async def wait(condition: Callable[[], Any], seconds: float = 10) -> None:
+        async with asyncio.timeout(seconds):
+            while not condition():  # noqa: ASYNC110 - what is waited for has no event
+                await asyncio.sleep(0.002)
+
+    return wait
+
+
 ProgramFactory = Callable[..., AbstractAsyncContextManager[Any]]
 
 
 @pytest.fixture
-def running() -> ProgramFactory:
+def running(eventually: Eventually) -> ProgramFactory:
     """running(api, **config): an extender that serves on free ports until the block ends."""
-    import asyncio
-    import socket
-
-    from extender.program import Program
 
     def free_port() -> int:
         with socket.socket() as found:
@@ -144,9 +158,7 @@ def running() -> ProgramFactory:
         task = asyncio.create_task(program.run(stop))
         try:
             if ready:
-                async with asyncio.timeout(10):
-                    while program.readiness.problem():
-                        await asyncio.sleep(0.01)
+                await eventually(lambda: not program.readiness.problem())
             yield program
         finally:
             stop.set()

@@ -45,11 +45,14 @@ class Claims:
 class Rig:
     """A pod named web, an API server, and a binder between them."""
 
-    def __init__(self, api: MemoryAPI, clock: Any, pod: dict[str, Any], **decision: Any) -> None:
+    def __init__(
+        self, api: MemoryAPI, clock: Any, eventually: Any, pod: dict[str, Any], **decision: Any
+    ) -> None:
         self.api, self.clock, self.metrics = api, clock, Metrics()
         self.pod = decode.pod(orjson.dumps(api.put(PODS, pod)))
         self.ledger = Claims(self.pod, **decision)
         self.binder = self.make(deadline=5.0)
+        self.eventually = eventually
 
     def make(self, deadline: float) -> Binder:
         return Binder(
@@ -78,18 +81,16 @@ class Rig:
         return self.api.get_object(PODS, "default", "web")
 
     async def settled(self) -> None:
-        async with asyncio.timeout(10):
-            while self.binder.unsettled:
-                await asyncio.sleep(0)
+        await self.eventually(lambda: not self.binder.unsettled)
 
 
 @pytest.fixture
-def rig(api, clock, make_pod) -> Rig:
-    return Rig(api, clock, make_pod("web"))
+def rig(api, clock, eventually, make_pod) -> Rig:
+    return Rig(api, clock, eventually, make_pod("web"))
 
 
-async def test_t03_the_assignment_is_written_with_the_node_name(api, clock, make_pod):
-    rig = Rig(api, clock, make_pod("web"), policy="default/checkout")
+async def test_t03_the_assignment_is_written_with_the_node_name(api, clock, eventually, make_pod):
+    rig = Rig(api, clock, eventually, make_pod("web"), policy="default/checkout")
     assert await rig.binder.bind(rig.args()) == ""
     assert rig.claim == ("n1", "bound")
     stored = rig.stored()
@@ -106,8 +107,8 @@ async def test_pods_that_own_no_slot_carry_only_who_bound_them(rig):
     assert rig.stored()["metadata"]["annotations"] == {keys.BOUND_BY_ANNOTATION: "extender-1"}
 
 
-async def test_t01_a_refused_bind_claims_nothing_and_calls_nobody(api, clock, make_pod):
-    rig = Rig(api, clock, make_pod("web"), refusal="holds of default/checkout are in the way")
+async def test_t01_a_refused_bind_claims_nothing_and_calls_nobody(api, clock, eventually, make_pod):
+    rig = Rig(api, clock, eventually, make_pod("web"), refusal="holds of default/checkout are in the way")
     assert await rig.binder.bind(rig.args()) == "holds of default/checkout are in the way"
     assert rig.claim is None
     assert not api.bindings
@@ -225,8 +226,7 @@ async def test_t04_past_the_deadline_it_answers_error_and_goes_on(rig):
 async def test_t04_a_client_that_goes_away_changes_nothing(rig):
     gate = rig.api.hang("bind")
     request = asyncio.create_task(rig.binder.bind(rig.args()))
-    while rig.claim is None:
-        await asyncio.sleep(0)
+    await rig.eventually(lambda: rig.claim)
     request.cancel()
     await asyncio.gather(request, return_exceptions=True)
     gate.set()
@@ -266,8 +266,7 @@ async def test_t06_an_unknown_pod_of_another_uid_is_an_error(rig):
 async def test_draining_waits_for_what_is_under_way(rig):
     gate = rig.api.hang("bind")
     request = asyncio.create_task(rig.binder.bind(rig.args()))
-    while rig.claim is None:
-        await asyncio.sleep(0)
+    await rig.eventually(lambda: rig.claim)
     draining = asyncio.create_task(rig.binder.drain())
     await asyncio.sleep(0)
     assert not draining.done()
