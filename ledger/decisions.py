@@ -21,13 +21,15 @@ class Filtered:
     `nodes`: names that pass, a subset of those asked, in their order unless one was chosen. Nothing passed:
     `refused` maps each name to a stable message; `resolvable` are those of them where an eviction, or the
     pod's next attempt, may help (unknown nodes, the pod's own nominated node). When something passes both are
-    empty. `withheld`: Observe only: how many of the nodes that pass would have been refused.
+    empty. `withheld`: Observe only: how many of the nodes that pass would have been refused. `policies`: keys
+    of those whose holds are in the way, when nothing passed.
     """
 
     nodes: list[str]
     refused: dict[str, str] = field(default_factory=dict)
     resolvable: frozenset[str] = frozenset()
     withheld: int = 0
+    policies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,8 @@ def refuse(state: State, ask: Ask, names: Sequence[str], rows: Rows) -> Filtered
     if enough is not None:
         held &= enough
     warming = ask.owner == NO_DEMAND and not state.binds and state.now < state.warmup_until
-    message = WARMING_UP if warming else in_the_way(policies_at(state, ask, rows[held])) if held.any() else ""
+    policies = policies_at(state, ask, rows[held]) if held.any() and not warming else []
+    message = WARMING_UP if warming else in_the_way(policies) if policies else ""
     if held.all():
         refused = dict.fromkeys(names, message)
         soft = frozenset[str]()
@@ -62,4 +63,4 @@ def refuse(state: State, ask: Ask, names: Sequence[str], rows: Rows) -> Filtered
     nominated = ask.pod.nominated_node_name
     if nominated in refused and not warming:
         soft |= {nominated}
-    return Filtered([], refused, soft)
+    return Filtered([], refused, soft, policies=tuple(policies))
