@@ -12,7 +12,7 @@ import msgspec
 from adapters.api import EVENTS, NODES, PODS, POLICIES, Resource
 from adapters.kubernetes import decode
 from qos.keys import SCENARIO_WORKLOAD_LABEL
-from qos.objects import Pod
+from qos.objects import Node, Pod
 
 
 class _Condition(msgspec.Struct):
@@ -100,7 +100,7 @@ class Observation:
     pods: dict[str, PodRecord] = field(default_factory=dict)
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
     events: dict[str, EventRecord] = field(default_factory=dict)
-    nodes: set[str] = field(default_factory=set)
+    nodes: dict[str, Node] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def see(self, resource: Resource, raw: bytes, at: float, *, deleted: bool) -> None:
@@ -110,8 +110,10 @@ class Observation:
         elif resource == EVENTS:
             self._see_event(raw)
         elif resource == NODES:
-            name = decode.metadata(raw).name
-            self.nodes.discard(name) if deleted else self.nodes.add(name)
+            node = decode.node(raw)
+            self.nodes[node.name] = node
+            if deleted:
+                del self.nodes[node.name]
         elif resource == POLICIES:
             thing = msgspec.json.decode(raw)
             if thing["metadata"]["namespace"] == self.namespace:

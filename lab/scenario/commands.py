@@ -1,0 +1,146 @@
+"""`j10ce scenario`: run, validate, schema."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from adapters.kubernetes.credentials import CredentialsError
+from lab import binaries as lab_binaries
+from lab.binaries import Binaries, BinariesError
+from lab.cluster import LabError
+from lab.progress import build_progress
+from lab.scenario import source, table
+from lab.scenario.models import Run, Scenario
+from lab.scenario.progress import LiveProgress
+from lab.scenario.results import ScenarioResult
+from lab.scenario.runner import run_scenario
+from lab.scenario.targets import Target, TargetError, lab_target, own_target
+
+app = typer.Typer(
+    no_args_is_help=True, help="Scenarios: a cluster, what happens in it, and what is expected."
+)
+
+_BAD_INPUT = 2
+
+
+class Output(StrEnum):
+    """Form of what is printed on stdout."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+Files = Annotated[list[Path], typer.Argument(help="Scenario files.", metavar="FILE...", show_default=False)]
+
+
+@app.command()
+def run(
+    files: Files,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run in this KWOK cluster of yours, beside an extender that is configured there. "
+            "Default: a fresh lab cluster for each run.",
+            dir_okay=False,
+            exists=True,
+        ),
+    ] = None,
+    keep: Annotated[bool, typer.Option(help="Leave the lab clusters running afterwards.")] = False,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="Form of the result on stdout.")
+    ] = Output.TABLE,
+) -> None:
+    """Run scenarios. Ends with 1 when an expectation is not met, with 2 on bad input."""
+    if kubeconfig is not None and keep:
+        _fail("--keep has no meaning with --kubeconfig: that cluster is yours")
+    scenarios = _load(files)
+    console = Console(stderr=output is Output.JSON)
+    results = []
+    try:
+        binaries = None if kubeconfig else _binaries()
+        for file, scenario in scenarios:
+            results.append(_run_one(scenario, file, binaries, kubeconfig, keep=keep, console=console))
+            if output is Output.TABLE:
+                table.show(results[-1], console)
+    except (TargetError, LabError, BinariesError, CredentialsError) as error:
+        _fail(str(error))
+    if output is Output.JSON:
+        sys.stdout.write(json.dumps([result.to_json() for result in results], indent=2) + "\n")
+    elif len(results) > 1:
+        _summary(results, console)
+    if not all(result.passed for result in results):
+        raise typer.Exit(1)
+
+
+@app.command()
+def validate(files: Files) -> None:
+    """Check scenario files; each error names file, line, field and value."""
+    for file, scenario in _load(files):
+        sys.stdout.write(f"{file}: {scenario.name}: ok\n")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of scenario files, for editors."""
+    sys.stdout.write(source.schema())
+
+
+def _run_one(
+    scenario: Scenario,
+    file: Path,
+    binaries: Binaries | None,
+    kubeconfig: Path | None,
+    *,
+    keep: bool,
+    console: Console,
+) -> ScenarioResult:
+    def targets(one: Run) -> AbstractAsyncContextManager[Target]:
+        if binaries is None:
+            return own_target(scenario, one, kubeconfig)
+        return lab_target(scenario, one, file, binaries, keep=keep)
+
+    progress = LiveProgress(console)
+    try:
+        return asyncio.run(run_scenario(scenario, file, targets, progress))
+    finally:
+        progress.close()
+
+
+def _load(files: list[Path]) -> list[tuple[Path, Scenario]]:
+    """All files, or all their errors."""
+    loaded: list[tuple[Path, Scenario]] = []
+    problems: list[source.Problem] = []
+    for file in files:
+        try:
+            loaded.append((file, source.load(file)))
+        except source.ScenarioError as error:
+            problems += error.problems
+    if problems:
+        _fail("\n".join(str(problem) for problem in problems))
+    return loaded
+
+
+def _binaries() -> Binaries:
+    with build_progress() as report:
+        return lab_binaries.provide(os.environ, report=report)
+
+
+def _summary(results: list[ScenarioResult], console: Console) -> None:
+    failed = [result.name for result in results if not result.passed]
+    text = f"FAILED: {', '.join(failed)}" if failed else f"all {len(results)} scenarios passed"
+    console.print(text, style="bold red" if failed else "bold green", highlight=False)
+
+
+def _fail(message: str) -> None:
+    sys.stderr.write(f"error: {message}\n" if "\n" not in message else f"{message}\n")
+    raise typer.Exit(_BAD_INPUT)

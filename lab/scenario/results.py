@@ -1,0 +1,150 @@
+"""What a scenario came to: plain records, printed as a table or as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from lab.checker import Finding, Verdict
+from lab.scenario.models import Comparison
+from lab.scenario.observation import Observation, PodRecord
+from qos import quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One expectation: whether it was met, and what was seen."""
+
+    says: str
+    met: bool
+    saw: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadResult:
+    """What became of a workload's pods. Times in seconds from creation to bind; None when none was bound."""
+
+    name: str
+    created: int
+    bound: int
+    waiting: int
+    ever_bound: int
+    median_seconds: float | None
+    slowest_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """One run. `bound_requests`: the sum of the requests of all pods bound at its end, in canonical units."""
+
+    name: str
+    says: str
+    seconds: float
+    workloads: tuple[WorkloadResult, ...]
+    policies: Mapping[str, Mapping[str, int]]
+    bound_requests: Mapping[str, int]
+    evictions: int
+    verdict: Verdict | None
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every expectation was met."""
+        return all(outcome.met for outcome in self.outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioResult:
+    """All runs of a scenario, and how they compare."""
+
+    name: str
+    description: str
+    file: str
+    runs: tuple[RunResult, ...]
+    comparisons: tuple[Outcome, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every expectation of every run was met, and every comparison."""
+        return all(run.passed for run in self.runs) and all(outcome.met for outcome in self.comparisons)
+
+    def to_json(self) -> dict[str, Any]:
+        """For -o json."""
+        return {
+            "name": self.name,
+            "file": self.file,
+            "passed": self.passed,
+            "runs": [_run_json(run) for run in self.runs],
+            "comparisons": [asdict(outcome) for outcome in self.comparisons],
+        }
+
+
+def _run_json(run: RunResult) -> dict[str, Any]:
+    verdict = run.verdict
+    return {
+        "name": run.name,
+        "passed": run.passed,
+        "seconds": round(run.seconds, 3),
+        "workloads": [asdict(workload) for workload in run.workloads],
+        "policies": {name: dict(slots) for name, slots in run.policies.items()},
+        "boundRequests": {name: quantity.render(name, amount) for name, amount in run.bound_requests.items()},
+        "evictions": run.evictions,
+        "checker": None if verdict is None else _verdict_json(verdict),
+        "expectations": [asdict(outcome) for outcome in run.outcomes],
+    }
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "bindsJudged": verdict.binds,
+        "bypasses": verdict.bypasses,
+        "violations": [_finding_json(finding) for finding in verdict.violations],
+        "notes": [_finding_json(finding) for finding in verdict.findings if not finding.violation],
+    }
+
+
+def _finding_json(finding: Finding) -> dict[str, Any]:
+    return asdict(finding) | {"kind": finding.kind.value}
+
+
+def workload_result(name: str, records: Sequence[PodRecord]) -> WorkloadResult:
+    """The account of one workload."""
+    times = [record.took for record in records if record.took is not None]
+    return WorkloadResult(
+        name=name,
+        created=len(records),
+        bound=sum(record.runs for record in records),
+        waiting=sum(record.waits for record in records),
+        ever_bound=sum(record.bound is not None for record in records),
+        median_seconds=median(times) if times else None,
+        slowest_seconds=max(times, default=None),
+    )
+
+
+def bound_requests(observation: Observation) -> dict[str, int]:
+    """The sum of the requests of all pods that are bound."""
+    total: dict[str, int] = {}
+    for record in observation.pods.values():
+        for name, amount in record.pod.requests.items() if record.runs else ():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+def compare(wanted: Comparison, runs: Sequence[RunResult]) -> Outcome:
+    """Whether the runs bound the same amount, within the percentage."""
+    chosen = [run for run in runs if run.name in wanted.runs]
+    worst, parts = 0.0, []
+    for resource in wanted.resources:
+        amounts = [run.bound_requests.get(resource, 0) for run in chosen]
+        percent = 100 * (max(amounts) - min(amounts)) / (max(amounts) or 1)
+        worst = max(worst, percent)
+        shown = ", ".join(
+            f"{quantity.render(resource, a)} ({r.name})" for a, r in zip(amounts, chosen, strict=True)
+        )
+        parts.append(f"{resource} {shown}: {percent:.2f} %")
+    says = (
+        wanted.says or f"bound requests differ by at most {wanted.bound_requests_differ_at_most_percent:g} %"
+    )
+    return Outcome(says, worst <= wanted.bound_requests_differ_at_most_percent, "; ".join(parts))

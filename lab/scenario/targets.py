@@ -1,0 +1,235 @@
+"""Where a run takes place: a fresh lab cluster, or the user's own KWOK cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import aiohttp
+
+from adapters.api import NODES, PRIORITY_CLASSES, PROFILES, NotFound, Resource
+from adapters.kubernetes import decode
+from adapters.kubernetes.client import KubernetesAPI
+from lab import cluster as lab_cluster
+from lab import extender_process, scheduler_config
+from lab.binaries import Binaries
+from lab.cluster import Cluster, free_port
+from lab.extender_process import ExtenderProcess
+from lab.scenario.models import Extender, Run, Scenario
+from lab.scenario.objects import NAMESPACES, Scope
+from qos.keys import SCENARIO_LABEL
+
+_STANDBY = "j10ce-standby"
+_READY_SECONDS = 60.0
+
+
+class TargetError(Exception):
+    """The scenario cannot run there; the message says why and what to do."""
+
+
+class Target(Protocol):
+    """One cluster for one run."""
+
+    api: KubernetesAPI
+    scope: Scope
+    unguarded: list[tuple[float, float]]
+
+    async def kill(self, component: str, sig: signal.Signals) -> None:
+        """Send a signal to a component and wait until it is gone."""
+        ...
+
+    async def start(self, component: str) -> None:
+        """Start it again and wait until it is ready."""
+        ...
+
+    async def holds(self) -> Mapping[str, Mapping[str, int]]:
+        """Policy -> node -> slots, as the extender says; empty where it cannot be asked."""
+        ...
+
+
+@dataclass(slots=True)
+class LabTarget:
+    """A lab cluster with its extender."""
+
+    api: KubernetesAPI
+    scope: Scope
+    cluster: Cluster
+    extender: ExtenderProcess | None
+    standby: ExtenderProcess | None
+    strict: bool
+    unguarded: list[tuple[float, float]] = field(default_factory=list)
+
+    async def kill(self, component: str, sig: signal.Signals) -> None:
+        """Send a signal to a component and wait until it is gone."""
+        if component == "extender" and not self.strict:
+            self.unguarded.append((time.time(), float("inf")))
+        if component == "kube-scheduler":
+            await asyncio.to_thread(self.cluster.kill, component, sig)
+        else:
+            await asyncio.to_thread(self._process(component).kill, sig)
+
+    async def start(self, component: str) -> None:
+        """Start it again and wait until it is ready."""
+        if component == "kube-scheduler":
+            await asyncio.to_thread(self.cluster.start, component)
+            return
+        process = self._process(component)
+        await asyncio.to_thread(process.restart)
+        await asyncio.to_thread(process.wait_ready, _READY_SECONDS)
+        if component == "extender" and self.unguarded:
+            self.unguarded[-1] = (self.unguarded[-1][0], time.time())
+
+    def _process(self, component: str) -> ExtenderProcess:
+        found = self.extender if component == "extender" else self.standby
+        if found is None:
+            raise TargetError(f"there is no {component}: enable it under cluster.extender")
+        return found
+
+    async def holds(self) -> Mapping[str, Mapping[str, int]]:
+        """Policy -> node -> slots, as the extender says; empty where there is none."""
+        if self.extender is None:
+            return {}
+        timeout = aiohttp.ClientTimeout(total=10)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(f"{self.extender.url}/holds") as answer,
+        ):
+            answer.raise_for_status()
+            return holds_of(await answer.json())
+
+
+def holds_of(body: Any) -> dict[str, dict[str, int]]:
+    """GET /holds as policy -> node -> slots."""
+    return {
+        policy["policy"]: {hold["nodeName"]: hold["slots"] for hold in policy["holds"]}
+        for policy in body["policies"]
+    }
+
+
+@asynccontextmanager
+async def lab_target(
+    scenario: Scenario, run: Run, file: Path, binaries: Binaries, *, keep: bool = False
+) -> AsyncIterator[LabTarget]:
+    """A fresh control plane, with the extender ready before the scenario begins."""
+    wanted = run.extender or scenario.cluster.extender
+    name = f"scenario-{secrets.token_hex(3)}"
+    document = scheduler_config.load(file.parent / scenario.cluster.scheduler_config)
+    if not wanted.enabled:
+        document.pop("extenders", None)
+    verbs_port = free_port()
+    cluster = await asyncio.to_thread(
+        lambda: lab_cluster.up(
+            name,
+            binaries=binaries,
+            scheduler_config=document,
+            verbs_url=f"http://127.0.0.1:{verbs_port}",
+            keep=keep,
+        )
+    )
+    try:
+        extender, standby = await asyncio.to_thread(_extenders, cluster, wanted, verbs_port)
+        async with KubernetesAPI.from_kubeconfig(cluster.kubeconfig) as api:
+            scope = Scope("scenario", scenario.name)
+            yield LabTarget(api, scope, cluster, extender, standby, wanted.mode == "Strict")
+    finally:
+        if not keep:
+            await asyncio.to_thread(lab_cluster.down, name)
+
+
+def _extenders(
+    cluster: Cluster, wanted: Extender, verbs_port: int
+) -> tuple[ExtenderProcess | None, ExtenderProcess | None]:
+    if not wanted.enabled:
+        return None, None
+    extra = [f"--cap-percent={wanted.cap_percent}", *(() if wanted.binds else ("--no-bind",)), *wanted.args]
+    first = extender_process.start(
+        cluster, mode=wanted.mode, verbs_port=verbs_port, extra=[*extra, "--identity=extender"]
+    )
+    first.wait_ready(_READY_SECONDS)
+    if not wanted.standby:
+        return first, None
+    second = extender_process.start(
+        cluster, mode=wanted.mode, extra=[*extra, "--identity=standby"], name=_STANDBY
+    )
+    second.wait_ready(_READY_SECONDS)
+    return first, second
+
+
+@dataclass(slots=True)
+class OwnTarget:
+    """The user's own KWOK cluster: an extender must be configured there, and is left alone."""
+
+    api: KubernetesAPI
+    scope: Scope
+    unguarded: list[tuple[float, float]] = field(default_factory=list)
+
+    async def kill(self, component: str, sig: signal.Signals) -> None:
+        """Refused: components of somebody's cluster are not ours to kill."""
+        raise TargetError(
+            f"cannot send {sig.name} to {component} in a cluster of yours: run it without --kubeconfig"
+        )
+
+    async def start(self, component: str) -> None:
+        """Refused likewise."""
+        raise TargetError(f"cannot start {component} in a cluster of yours: run it without --kubeconfig")
+
+    async def holds(self) -> Mapping[str, Mapping[str, int]]:
+        """Not known: the extender's address is not."""
+        return {}
+
+
+@asynccontextmanager
+async def own_target(scenario: Scenario, run: Run, kubeconfig: Path | None) -> AsyncIterator[OwnTarget]:
+    """The cluster of a kubeconfig; what the run created there is deleted afterwards, and nothing else."""
+    refuse_own(scenario, run)
+    unique = f"{scenario.name}-{secrets.token_hex(3)}"
+    async with KubernetesAPI.from_kubeconfig(kubeconfig or _default_kubeconfig()) as api:
+        target = OwnTarget(api, Scope(f"j10ce-{unique}", unique, own_nodes_only=True))
+        try:
+            yield target
+        finally:
+            await clean_up(api, target.scope)
+
+
+def refuse_own(scenario: Scenario, run: Run) -> None:
+    """TargetError when a scenario needs what only a lab cluster has."""
+    if any(step.kill or step.start for step in scenario.steps):
+        raise TargetError(
+            f"{scenario.name} kills components: it needs a lab cluster, run it without --kubeconfig"
+        )
+    if run.extender is not None and not run.extender.enabled:
+        raise TargetError(f"{scenario.name} runs without an extender: run it without --kubeconfig")
+
+
+def _default_kubeconfig() -> Path | None:
+    value = os.environ.get("KUBECONFIG")
+    return Path(value) if value else None
+
+
+async def clean_up(api: KubernetesAPI, scope: Scope) -> None:
+    """Delete everything that carries the run's label, and its namespace."""
+    with contextlib.suppress(NotFound):
+        await api.delete(NAMESPACES, "", scope.namespace)
+    for resource in (NODES, PRIORITY_CLASSES, PROFILES):
+        for name in await _labelled(api, resource, scope):
+            await api.delete(resource, "", name)
+
+
+async def _labelled(api: KubernetesAPI, resource: Resource, scope: Scope) -> list[str]:
+    names, token = [], ""
+    while True:
+        page = await api.list_page(resource, continue_token=token)
+        metas = [decode.metadata(raw) for raw in page.items]
+        names += [m.name for m in metas if (m.labels or {}).get(SCENARIO_LABEL) == scope.label]
+        token = page.continue_token
+        if not token:
+            return names
