@@ -130,7 +130,6 @@ class Binder:
             return self._rolled_back(pod, str(error))
         self._ledger.bound(pod.uid, node)
         self._metrics.bind_outcome("bound")
-        self._metrics.moved(decision.moved, decision.unplaced)
         return ""
 
     def _rolled_back(self, pod: Pod, why: str) -> str:

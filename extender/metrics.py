@@ -6,11 +6,21 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ledger.decisions import DemandReport
+from qos import keys
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a _created series for each counter helps nobody
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +49,6 @@ class Metrics:
             "Observe: pods that filter would have kept from some node.",
         )
         self._binds = self._counter("bind_outcomes", "Binds by what came of them.", "outcome")
-        self._moves = self._counter("hold_moves", "Holds moved to let a pod bind.")
-        self._lost = self._counter("holds_lost", "Guard: holds that lost their place to a bind.")
         self._skipped = self._counter("objects_skipped", "Objects that cannot be read.", "resource")
         self._statuses = self._counter("status_writes", "Writes of policies' status by outcome.", "outcome")
         self._events = self._counter("events", "Events written, or dropped by the rate limit.", "outcome")
@@ -84,13 +92,6 @@ class Metrics:
     def bind_outcome(self, outcome: str) -> None:
         """bound, elsewhere, refused, gone, failed, unknown, late or crashed."""
         self._binds.labels(outcome).inc()
-
-    def moved(self, moved: int, lost: int) -> None:
-        """What a bind did to holds."""
-        if moved:
-            self._moves.inc(moved)
-        if lost:
-            self._lost.inc(lost)
 
     def skipped(self, resource: str) -> None:
         """An object could not be read."""
@@ -138,9 +139,9 @@ class LedgerCollector(Collector):
 
     def describe(self) -> list[GaugeMetricFamily]:
         """Names only; values are computed when scraped."""
-        return [self._slots(), self._totals()]
+        return [self._slots()]
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """One family for the policies, one for the totals."""
         slots = self._slots()
         for key, account in self._report().items():
@@ -149,16 +150,26 @@ class LedgerCollector(Collector):
                 slots.add_metric([namespace, name, state], getattr(account, state))
             slots.add_metric([namespace, name, "unplaced"], account.missing)
         yield slots
-        totals = self._totals()
-        for total, value in self._gauges().items():
-            totals.add_metric([total], value)
-        yield totals
+        yield from ledger_families(self._gauges())
 
     @staticmethod
     def _slots() -> GaugeMetricFamily:
         text = "Slots of a policy by state: desired, filled, held, unplaced."
         return GaugeMetricFamily("j10ce_slots", text, labels=["namespace", "policy", "state"])
 
-    @staticmethod
-    def _totals() -> GaugeMetricFamily:
-        return GaugeMetricFamily("j10ce_ledger", "Totals of the ledger, by name.", labels=["total"])
+
+def ledger_families(values: Mapping[str, float]) -> list[Metric]:
+    """The ledger's totals: STATE/RESOURCE as one family, NAME_total as counters, the rest as gauges."""
+    text = "Sums over all nodes, cpu in cores, by state: allocatable, claimed, held."
+    capacity = GaugeMetricFamily("j10ce_capacity", text, labels=["state", "resource"])
+    families: list[Metric] = [capacity]
+    for name, value in values.items():
+        state, _, resource = name.partition("/")
+        words = name.removesuffix("_total").replace("_", " ")
+        if resource:
+            capacity.add_metric([state, resource], value / 1000 if resource == keys.CPU else value)
+        elif name.endswith("_total"):
+            families.append(CounterMetricFamily(f"j10ce_ledger_{name}", f"Ledger: {words}.", value))
+        else:
+            families.append(GaugeMetricFamily(f"j10ce_ledger_{name}", f"Ledger: {words}.", value))
+    return families

@@ -22,13 +22,13 @@ from qos.objects import Pod
 class Reply(NamedTuple):
     """An answer: HTTP status, body, and what is to be recorded or done.
 
-    `refused`: messages of the refusals, each once (filter). `withheld`: nodes that Observe let pass.
-    `attempt`: the Binding to make (bind); the body is then empty until its outcome is known.
+    `refused`: keys of the policies in whose favour the pod was refused (filter). `withheld`: nodes that only
+    Observe let pass. `attempt`: the Binding to make (bind); the body is empty until its outcome is known.
     """
 
     status: int
     body: bytes
-    refused: frozenset[str] = frozenset()
+    refused: tuple[str, ...] = ()
     withheld: int = 0
     attempt: wire.BindingArgs | None = None
 
@@ -49,7 +49,7 @@ def filter(body: bytes, ledger: Ledger, now: float) -> Reply:  # noqa: A001 - th
     decision = ledger.filter(pod, args.node_names or [], now)
     failed, unresolvable = _split(decision)
     answer = wire.filter_result(decision.nodes, failed, unresolvable)
-    return Reply(200, answer, frozenset(decision.refused.values()), decision.withheld)
+    return Reply(200, answer, decision.policies, decision.withheld)
 
 
 def _filter_full(pod: Pod, nodes: wire.NodeList, ledger: Ledger, now: float) -> Reply:
@@ -58,7 +58,7 @@ def _filter_full(pod: Pod, nodes: wire.NodeList, ledger: Ledger, now: float) -> 
     decision = ledger.filter(pod, list(items), now)
     failed, unresolvable = _split(decision)
     answer = wire.filter_result_nodes([items[name] for name in decision.nodes], failed, unresolvable)
-    return Reply(200, answer, frozenset(decision.refused.values()), decision.withheld)
+    return Reply(200, answer, decision.policies, decision.withheld)
 
 
 def _split(decision: Filtered) -> tuple[Mapping[str, str], Mapping[str, str]]:
