@@ -35,7 +35,7 @@ ENTRIES = (
         "Say what installing would change on a cluster; change nothing.",
     ),
     Entry("install", "cli.install:install", "Install CRDs, rights, and a kube-scheduler with the extender."),
-    Entry("uninstall", "cli.install:uninstall", "Remove what install made; leave the cluster as it was."),
+    Entry("uninstall", "cli.uninstall:uninstall", "Remove what install made; leave the cluster as it was."),
     Entry("lab", "lab.commands:app", "Throw-away control planes on this machine."),
     Entry(
         "scenario", "lab.scenario.commands:app", "Run declarative scenarios on a lab cluster, or on your own."
@@ -49,6 +49,7 @@ EXPECTED = (
     ("adapters.api", "Unreachable"),
     ("adapters.kubernetes.client", "KubeconfigError"),
     ("adapters.kubernetes.decode", "DecodeError"),
+    ("cli.kubectl", "KubectlError"),
     ("lab.binaries", "BinariesError"),
     ("lab.cluster", "LabError"),
     ("lab.components", "UnknownComponentError"),

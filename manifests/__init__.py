@@ -1,4 +1,4 @@
-"""What is applied to a cluster, as data that ships with the commands: CRDs, and a kustomize base with overlays."""
+"""What is applied to a cluster, shipped with the commands: CRDs, and a kustomize base with overlays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def crds() -> Iterator[Path]:
 
 @contextmanager
 def overlay(name: str) -> Iterator[Path]:
-    """The kustomization of one of OVERLAYS, its base beside it as kustomize needs it. ValueError for another name."""
+    """The kustomization of one of OVERLAYS, in its tree as kustomize needs it; else ValueError."""
     if name not in OVERLAYS:
         raise ValueError(f"overlay {name!r} is not one of {', '.join(OVERLAYS)}")
     with resources.as_file(resources.files(__name__)) as root:

@@ -81,7 +81,7 @@ def test_only_what_is_honoured_is_in_the_schema() -> None:
 def test_the_files_are_up_to_date() -> None:
     folder = resources.files("manifests") / "crds"
     assert {entry.name: entry.read_text(encoding="utf-8") for entry in folder.iterdir()} == files(), (
-        "run `j10ce dev crds`"
+        "run `j10ce dev generate`"
     )
 
 

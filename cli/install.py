@@ -1,0 +1,117 @@
+"""`j10ce install`: CRDs, rights, and a kube-scheduler with the extender, by server-side apply."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.syntax import Syntax
+
+from cli import plan
+from cli.kubectl import Kubectl, Object, as_list, find
+from cli.preflight import (
+    Check,
+    ContextOption,
+    ImageOption,
+    KubeconfigOption,
+    Level,
+    Output,
+    OutputOption,
+    Overlay,
+    OverlayOption,
+    SchedulerImageOption,
+    assess,
+    gather,
+    show_changes,
+)
+
+
+def install(
+    overlay: OverlayOption = Overlay.SECOND,
+    image: ImageOption = "",
+    scheduler_image: SchedulerImageOption = "",
+    files: Annotated[
+        Path | None,
+        typer.Option(
+            "--files", help="Write the files for control-plane hosts to this folder (default-scheduler)."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Let the API server try it, show what would change, change nothing."),
+    ] = False,
+    force_conflicts: Annotated[
+        bool, typer.Option("--force-conflicts", help="Take over fields that another field manager owns.")
+    ] = False,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Install CRDs, rights, and a kube-scheduler with the extender; again to upgrade.
+
+    Exit code 1 when a check of `j10ce preflight` fails: then nothing has been changed.
+    """
+    if files is not None and overlay is not Overlay.DEFAULT:
+        raise typer.BadParameter(
+            "is for --overlay default-scheduler: the other one needs no files on hosts", param_hint="--files"
+        )
+    kubectl = find(os.environ, kubeconfig, context)
+    facts = gather(kubectl)
+    images = plan.Images(image, scheduler_image or plan.image_of(facts.schedulers))
+    _refuse_unfit(assess(facts, overlay.value, images, datetime.now(UTC)))
+    wanted = plan.objects(kubectl, overlay.value, images)
+    everything = [*plan.definitions(), *wanted]
+    changes = plan.changes(kubectl, everything, force_conflicts=force_conflicts)
+    if not dry_run:
+        apply(kubectl, wanted, force_conflicts=force_conflicts)
+        if files is not None:
+            plan.write_host_files(files, image=image)
+    if output is Output.JSON:
+        document = {"overlay": overlay.value, "dryRun": dry_run, "changes": [c.to_json() for c in changes]}
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        _show(changes, overlay, files, dry_run=dry_run)
+
+
+def apply(kubectl: Kubectl, wanted: list[Object], *, force_conflicts: bool) -> None:
+    """Make it so: the CRDs, and when they are served, the rest."""
+    definitions = plan.definitions()
+    kubectl.apply(definitions, dry_run=False, force_conflicts=force_conflicts)
+    kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", stdin=as_list(definitions))
+    # The namespace first: what is in it cannot be applied before it is there.
+    namespaces = [item for item in wanted if item["kind"] == "Namespace"]
+    kubectl.apply(namespaces, dry_run=False, force_conflicts=force_conflicts)
+    kubectl.apply(wanted, dry_run=False, force_conflicts=force_conflicts)
+
+
+def _refuse_unfit(checks: list[Check]) -> None:
+    failed = [check for check in checks if check.level is Level.FAILED]
+    for check in failed:
+        typer.echo(f"error: {check.name}: {check.message}", err=True)
+    if failed:
+        typer.echo("Nothing was changed.", err=True)
+        raise typer.Exit(1)
+
+
+def _show(changes: list[plan.Change], overlay: Overlay, files: Path | None, *, dry_run: bool) -> None:
+    console = Console()
+    show_changes(changes, console)
+    for change in changes:
+        if change.difference:
+            console.print(f"\n{change.kind} {change.namespace or '-'}/{change.name}")
+            console.print(Syntax(change.difference, "diff", background_color="default"))
+    if dry_run:
+        console.print("\nNothing was changed (--dry-run).")
+    elif overlay is Overlay.SECOND:
+        console.print(f"\nNext: kubectl -n {plan.NAMESPACE} rollout status deployment/j10ce-scheduler")
+        console.print("Pods that shall be scheduled by it say: spec.schedulerName: j10ce-scheduler")
+    else:
+        where = (
+            f"{files}/README.md" if files else "install again with --files FOLDER and read README.md there"
+        )
+        console.print(f"\nNext, on each control-plane host: {where}")

@@ -1,0 +1,325 @@
+"""`j10ce preflight`: whether a cluster is fit for an installation, and what that would change."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+from cli import plan
+from cli.kubectl import Kubectl, KubectlError, Object, find
+
+OLDEST: Final = (1, 33)
+"""Sidecar containers are stable since 1.33; admission policies since 1.30."""
+TESTED: Final = (1, 36)
+LEASES: Final = (("j10ce-system", "j10ce-extender"), ("kube-system", "j10ce-extender"))
+"""Where extenders elect who writes status: as installed here, and by default."""
+NEEDED: Final = (
+    ("create", "customresourcedefinitions.apiextensions.k8s.io"),
+    ("create", "namespaces"),
+    ("create", "clusterroles.rbac.authorization.k8s.io"),
+    ("create", "clusterrolebindings.rbac.authorization.k8s.io"),
+    ("create", "roles.rbac.authorization.k8s.io"),
+    ("create", "rolebindings.rbac.authorization.k8s.io"),
+    ("create", "validatingadmissionpolicies.admissionregistration.k8s.io"),
+    ("create", "validatingadmissionpolicybindings.admissionregistration.k8s.io"),
+    ("create", "serviceaccounts"),
+    ("create", "configmaps"),
+    ("create", "deployments.apps"),
+    ("create", "poddisruptionbudgets.policy"),
+)
+_LEASE_SECONDS: Final = 60.0
+
+
+class Level(Enum):
+    """How a check came out."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding, and what to do about it."""
+
+    name: str
+    level: Level
+    message: str
+
+    def to_json(self) -> dict[str, str]:
+        """For -o json."""
+        return {"name": self.name, "level": self.level.value, "message": self.message}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was read from the cluster."""
+
+    version: str
+    missing_rights: tuple[str, ...] = ()
+    definitions: tuple[Object, ...] = ()
+    namespace: Object | None = None
+    leases: tuple[Object, ...] = ()
+    schedulers: tuple[Object, ...] = ()
+    wanted_definitions: tuple[Object, ...] = field(default_factory=tuple)
+
+
+def gather(kubectl: Kubectl) -> Facts:
+    """Read what the checks need. Raises KubectlError when the cluster cannot be reached."""
+    version = json.loads(kubectl.run("version", "-o", "json"))
+    wanted = plan.definitions()
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plan.NAMESPACE}}
+    leases = [
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"namespace": space, "name": name},
+        }
+        for space, name in LEASES
+    ]
+    everything = kubectl.allowed("*", "*.*")
+    return Facts(
+        version=version["serverVersion"]["gitVersion"],
+        missing_rights=()
+        if everything
+        else tuple(f"{v} {r}" for v, r in NEEDED if not kubectl.allowed(v, r)),
+        definitions=tuple(kubectl.existing(wanted)),
+        namespace=next(iter(kubectl.existing([namespace])), None),
+        leases=tuple(kubectl.existing(leases)),
+        schedulers=tuple(plan.kube_scheduler_pods(kubectl)),
+        wanted_definitions=tuple(wanted),
+    )
+
+
+def assess(facts: Facts, overlay: str, images: plan.Images, now: datetime) -> list[Check]:
+    """The checks, in the order people read them."""
+    return [
+        _version(facts.version),
+        _rights(facts.missing_rights),
+        *_definitions(facts.definitions, facts.wanted_definitions),
+        _namespace(facts.namespace),
+        _extenders(facts.leases, now),
+        _schedulers(facts.schedulers, overlay, images),
+    ]
+
+
+def _version(version: str) -> Check:
+    match = re.match(r"v?(\d+)\.(\d+)", version)
+    if match is None:
+        return Check("version", Level.WARNING, f"the API server's version {version!r} cannot be read")
+    found = int(match[1]), int(match[2])
+    if found < OLDEST:
+        return Check("version", Level.FAILED, f"{version}: needs {_dotted(OLDEST)} or newer")
+    if found != TESTED:
+        return Check("version", Level.WARNING, f"{version}: tested with {_dotted(TESTED)} only")
+    return Check("version", Level.OK, f"{version}, as tested")
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(str(part) for part in version)
+
+
+def _rights(missing: tuple[str, ...]) -> Check:
+    if missing:
+        return Check("rights", Level.FAILED, f"you may not: {', '.join(missing)}")
+    return Check("rights", Level.OK, "you may create all that is needed")
+
+
+def _definitions(found: Iterable[Object], wanted: Iterable[Object]) -> list[Check]:
+    there = {item["metadata"]["name"]: item for item in found}
+    return [_definition(there.get(item["metadata"]["name"]), item) for item in wanted]
+
+
+def _definition(found: Object | None, wanted: Object) -> Check:
+    name = f"crd {wanted['spec']['names']['plural']}"
+    if found is None:
+        return Check(name, Level.OK, "will be created")
+    versions = [version["name"] for version in wanted["spec"]["versions"]]
+    stored = found.get("status", {}).get("storedVersions", [])
+    unknown = sorted(set(stored) - set(versions))
+    if unknown:
+        return Check(
+            name,
+            Level.FAILED,
+            (
+                f"objects are stored as {', '.join(unknown)}, which this version does not know: use a newer"
+                f" j10ce"
+            ),
+        )
+    if _schemas(found) != _schemas(wanted):
+        return Check(
+            name, Level.WARNING, "is there with another schema, from another version; will be changed"
+        )
+    return Check(name, Level.OK, "is there, the same")
+
+
+def _schemas(definition: Mapping[str, Any]) -> dict[str, Any]:
+    return {version["name"]: version["schema"] for version in definition["spec"]["versions"]}
+
+
+def _namespace(namespace: Object | None) -> Check:
+    name = f"namespace {plan.NAMESPACE}"
+    if namespace is None:
+        return Check(name, Level.OK, "will be created")
+    if plan.PART_OF.items() <= namespace["metadata"].get("labels", {}).items():
+        return Check(name, Level.OK, "is there from an earlier installation")
+    return Check(
+        name, Level.WARNING, "is there and not ours; uninstall would remove it with all that is in it"
+    )
+
+
+def running_extenders(leases: Iterable[Object], now: datetime) -> list[str]:
+    """Who leads as an extender now: "holder (Lease namespace/name)"."""
+    found = []
+    for lease in leases:
+        spec = lease.get("spec", {})
+        renewed = datetime.fromisoformat(spec.get("renewTime", "1970-01-01T00:00:00Z"))
+        if spec.get("holderIdentity") and (now - renewed).total_seconds() < _LEASE_SECONDS:
+            metadata = lease["metadata"]
+            found.append(f"{spec['holderIdentity']} (Lease {metadata['namespace']}/{metadata['name']})")
+    return found
+
+
+def _extenders(leases: Iterable[Object], now: datetime) -> Check:
+    running = running_extenders(leases, now)
+    if running:
+        return Check(
+            "extender",
+            Level.WARNING,
+            f"already running: {', '.join(running)}; two that do not share a Lease both write status",
+        )
+    return Check("extender", Level.OK, "none is running")
+
+
+def _schedulers(pods: tuple[Object, ...], overlay: str, images: plan.Images) -> Check:
+    seen = f"{len(pods)} pods of the cluster's own, image {plan.image_of(pods)}" if pods else "none visible"
+    if overlay == "default-scheduler":
+        if pods:
+            return Check(
+                "kube-scheduler", Level.OK, f"{seen}; each needs --config, see the overlay's README.md"
+            )
+        return Check(
+            "kube-scheduler",
+            Level.WARNING,
+            f"{seen} in kube-system: overlay default-scheduler needs control-plane hosts that you run; "
+            "where you do not, use --overlay second-scheduler",
+        )
+    image = images.scheduler or plan.image_of(pods)
+    if not image:
+        return Check(
+            "kube-scheduler",
+            Level.FAILED,
+            f"{seen} in kube-system, so the image is not known: name it with --scheduler-image, "
+            "of the API server's version",
+        )
+    return Check("kube-scheduler", Level.OK, f"{seen}; a second one will run {image}")
+
+
+def show(checks: Iterable[Check], changes: Iterable[plan.Change], console: Console) -> None:
+    """The findings and the plan as tables."""
+    colours = {Level.OK: "green", Level.WARNING: "yellow", Level.FAILED: "red"}
+    table = Table("check", "result", Column("finding", overflow="fold"), box=None)
+    for check in checks:
+        table.add_row(check.name, f"[{colours[check.level]}]{check.level.value}[/]", escape(check.message))
+    console.print(table)
+    show_changes(changes, console)
+
+
+def show_changes(changes: Iterable[plan.Change], console: Console) -> None:
+    """What is created, changed or kept."""
+    folded = [Column(title, overflow="fold") for title in ("kind", "namespace", "name")]
+    table = Table("action", *folded, box=None)
+    for change in changes:
+        table.add_row(change.action, change.kind, change.namespace, change.name)
+    if table.row_count:
+        console.print()
+        console.print(table)
+
+
+class Output(StrEnum):
+    """Output formats."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class Overlay(StrEnum):
+    """Where the extender runs."""
+
+    SECOND = "second-scheduler"
+    DEFAULT = "default-scheduler"
+
+
+KubeconfigOption = Annotated[
+    Path | None, typer.Option("--kubeconfig", help="The kubeconfig; without it, as kubectl finds it.")
+]
+ContextOption = Annotated[str, typer.Option("--context", help="The kubeconfig's context.")]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
+OverlayOption = Annotated[
+    Overlay,
+    typer.Option(
+        "--overlay",
+        help="second-scheduler: beside a kube-scheduler of its own, for pods that name it. "
+        "default-scheduler: beside the cluster's own, on hosts you run.",
+    ),
+]
+ImageOption = Annotated[
+    str, typer.Option("--image", help="The extender's image.", show_default="j10ce-qos:0.1.0")
+]
+SchedulerImageOption = Annotated[
+    str,
+    typer.Option(
+        "--scheduler-image",
+        help="kube-scheduler's image, of the API server's version.",
+        show_default="as the cluster's own",
+    ),
+]
+
+
+def preflight(
+    overlay: OverlayOption = Overlay.SECOND,
+    image: ImageOption = "",
+    scheduler_image: SchedulerImageOption = "",
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say whether a cluster is fit for j10ce-qos, and what installing would change. Changes nothing.
+
+    Exit code 1 when something has to be done first.
+    """
+    kubectl = find(os.environ, kubeconfig, context)
+    facts = gather(kubectl)
+    images = plan.Images(image, scheduler_image or plan.image_of(facts.schedulers))
+    checks = assess(facts, overlay.value, images, datetime.now(UTC))
+    changes, checks = _planned(kubectl, overlay.value, images, checks)
+    if output is Output.JSON:
+        document = {"checks": [c.to_json() for c in checks], "changes": [c.to_json() for c in changes]}
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        show(checks, changes, Console())
+    if any(check.level is Level.FAILED for check in checks):
+        raise typer.Exit(1)
+
+
+def _planned(
+    kubectl: Kubectl, overlay: str, images: plan.Images, checks: list[Check]
+) -> tuple[list[plan.Change], list[Check]]:
+    """What installing would change; a dry run that the API server refuses is a failed check."""
+    wanted = [*plan.definitions(), *plan.objects(kubectl, overlay, images)]
+    try:
+        return plan.changes(kubectl, wanted, force_conflicts=False), checks
+    except KubectlError as error:
+        return [], [*checks, Check("dry run", Level.FAILED, str(error))]
