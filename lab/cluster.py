@@ -317,6 +317,7 @@ def _create(
         log.open("wb") as output,
         subprocess.Popen(argv, env=environment, stdout=output, stderr=output) as child,
     ):
+        (cluster.folder / "kwokctl.pid").write_text(str(child.pid))  # it would go on after us
         try:
             code = child.wait(timeout=seconds + 30)
         except BaseException:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -52,6 +53,8 @@ def spawn(argv: Sequence[str], *, log: Path, pid_file: Path) -> int:
     ]
     pid = os.posix_spawn(argv[0], list(argv), os.environ, file_actions=actions, setsid=True)
     pid_file.write_text(str(pid))
+    while not argv_of(pid) and start_time(pid):  # its arguments appear a moment after the spawn
+        time.sleep(0.001)
     return pid
 
 
@@ -65,17 +68,42 @@ def recorded(pid_file: Path, folder: Path) -> int | None:
     return pid if belongs(pid, folder) else None
 
 
-def end(pids: Sequence[int], folder: Path, sig: signal.Signals, *, seconds: float = 30.0) -> None:
-    """Send a signal to those of the folder and wait until they are gone; TimeoutError names the rest."""
-    ours = [pid for pid in pids if belongs(pid, folder)]
-    for pid in ours:
+def end(pids: Iterable[int], folder: Path, sig: signal.Signals, *, seconds: float = 30.0) -> None:
+    """Send a signal to those of the folder and wait until they are gone; TimeoutError names the rest.
+
+    Gone means that all threads have ended: their files, locks and ports are free again.
+    """
+    with contextlib.ExitStack() as stack:
+        handles = _handles(pids, folder, stack)
+        for handle in handles:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, sig)
+        waiting = select.poll()
+        for handle in handles:
+            waiting.register(handle, select.POLLIN)
+        deadline = time.monotonic() + seconds
+        while handles:
+            ready = waiting.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            if not ready:
+                left = sorted(handles.values())
+                raise TimeoutError(
+                    f"{sig.name} did not end {left} within {seconds:g} s ({argv_of(left[0])[:1]})"
+                )
+            for handle, _ in ready:
+                waiting.unregister(handle)
+                _reap(handles.pop(handle))
+
+
+def _handles(pids: Iterable[int], folder: Path, stack: contextlib.ExitStack) -> dict[int, int]:
+    """A pidfd for each process of the folder, looked at while it is open: no pid used anew is meant."""
+    handles = {}
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, sig)
-    deadline = time.monotonic() + seconds
-    while left := [pid for pid in ours if _runs(pid, folder)]:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{sig.name} did not end {left} within {seconds:g} s ({argv_of(left[0])[:1]})")
-        time.sleep(0.005)
+            handle = os.pidfd_open(pid)
+            stack.callback(os.close, handle)
+            if belongs(pid, folder):
+                handles[handle] = pid
+    return handles
 
 
 def started_from(folder: Path) -> Iterator[int]:
@@ -90,11 +118,6 @@ def of_folder(folder: Path) -> list[int]:
     """All processes of a folder: those with a pid file anywhere in it, and those started from it."""
     found = {pid for file in folder.rglob("*.pid") if (pid := recorded(file, folder)) is not None}
     return sorted(found | set(started_from(folder)))
-
-
-def _runs(pid: int, folder: Path) -> bool:
-    _reap(pid)
-    return belongs(pid, folder)
 
 
 def _reap(pid: int) -> None:
