@@ -90,7 +90,8 @@ def total(
     for amounts in claimed:
         _add(sums, _parsed(amounts))
     if pod_level is not None:
-        sums |= _of_pod_level(pod_level, sums, infeasible)
+        of_spec = _of_containers([*map(_stated, containers)], [*map(_stated, init_containers)], infeasible)
+        sums |= _of_pod_level(pod_level, of_spec, infeasible)
     if overhead:
         _add(sums, _parsed(overhead))
     result = {resource: amount for resource, amount in sums.items() if amount}
@@ -122,23 +123,36 @@ def _of_containers(
     return sums
 
 
-def _of_pod_level(ask: Ask, of_containers: Mapping[str, int], infeasible: bool) -> dict[str, int]:
-    """What overrides the containers' sums: requests, else limits (cpu, memory: if no container asks)."""
-    asked = {
-        resource: amount for resource, amount in _parsed(ask.requests).items() if _is_pod_level(resource)
-    }
-    for resource, amount in _parsed(ask.limits).items():
-        overcommitted = resource in (keys.CPU, keys.MEMORY)
-        if _is_pod_level(resource) and not (overcommitted and resource in of_containers):
-            asked.setdefault(resource, amount)
+def _of_pod_level(ask: Ask, of_spec: Mapping[str, int], infeasible: bool) -> dict[str, int]:
+    """What overrides the containers' sums. `of_spec`: those sums without what the kubelet reported."""
+    asked = {name: amount for name, amount in _parsed(ask.requests).items() if _is_pod_level(name)}
+    limits = {name: amount for name, amount in _parsed(ask.limits).items() if _is_pod_level(name)}
+    if asked or limits:
+        # Hugepages are not overcommitted: what containers ask is both their limit and the pod's.
+        limits |= {n: amount for n, amount in of_spec.items() if _is_hugepages(n) and n not in limits}
+    if limits:
+        for name in (keys.CPU, keys.MEMORY):
+            if name in of_spec:
+                asked.setdefault(name, of_spec[name])
+    asked = limits | asked
     if ask.actuated is None:
         return asked
-    current = _current(ask, infeasible)
-    return {resource: current.get(resource, 0) for resource in asked}
+    current = {} if infeasible else dict(asked)
+    _raise_to(current, _parsed(ask.actuated))
+    _raise_to(current, _parsed(ask.allocated or _NOTHING))
+    return {name: current.get(name, 0) for name in asked}
 
 
 def _is_pod_level(resource: str) -> bool:
-    return resource in (keys.CPU, keys.MEMORY) or resource.startswith(keys.HUGEPAGES_PREFIX)
+    return resource in (keys.CPU, keys.MEMORY) or _is_hugepages(resource)
+
+
+def _is_hugepages(resource: str) -> bool:
+    return resource.startswith(keys.HUGEPAGES_PREFIX)
+
+
+def _stated(ask: Ask) -> Ask:
+    return ask._replace(actuated=None, allocated=None)
 
 
 def _current(ask: Ask, infeasible: bool) -> dict[str, int]:
