@@ -25,7 +25,9 @@ log = logging.getLogger(__name__)
 
 POLICY_INTERVAL: Final = 0.5
 """Seconds between two writes of one policy's status: at most 2 a second."""
-ALL_PER_SECOND: Final = 10
+ALL_RATE: Final = 7
+ALL_BURST: Final = 3
+"""Burst and rate together: at most 10 writes in any second, of all policies."""
 RETRY_SECONDS: Final = 2.0
 
 
@@ -54,7 +56,7 @@ class StatusWriter:
         self._metrics = metrics
         self._owner_wait = owner_wait
         self._clock = clock
-        self._pace = Pace(ALL_PER_SECOND, ALL_PER_SECOND, clock)
+        self._pace = Pace(ALL_RATE, ALL_BURST, clock)
         self._not_before: dict[str, float] = {}
         self._newest: dict[str, tuple[str, Policy]] = {}
 
@@ -90,7 +92,8 @@ class StatusWriter:
                     waiting=waiting[key],
                 )
             )
-        return found
+        # Those that have waited longest first: a busy policy must not starve the others.
+        return sorted(found, key=lambda facts: self._not_before.get(facts.policy.key, 0.0))
 
     def _newest_of(self, key: str) -> Policy:
         """The policy as the watch has it, or as our last write left it while the watch has not shown that."""
