@@ -87,14 +87,16 @@ def _take_off(state: State, before: Flight | None, flight: Flight | None) -> Non
 
 
 def _flight(state: State, ask: Ask, verdict: Verdict, rows: Rows, now: float) -> Flight | None:
-    """What an answer charges. Hold-free nodes are charged only where we shall not see the bind (trap T09)."""
+    """What an answer charges. Hold-free nodes are charged unless bind can refuse (traps T02, T09): else a hold
+    might move to where the pod is about to go, and in Guard nothing would stop it.
+    """
     if verdict.passing is None:
         rows = np.asarray([verdict.row], dtype=np.intp)
         if not verdict.own:
             return Flight(ask.pod, now, [(rows, ask.pod.requests)])
         charge = _beyond_slot(state, ask)
         return Flight(ask.pod, now, [(rows, charge)], [(ask.owner, verdict.row)])
-    if state.binds:
+    if state.binds and state.mode is Mode.STRICT:
         return None
     open_rows = np.unique(rows[verdict.passing])
     return Flight(ask.pod, now, [(_sparing_lower_holds(state, ask, open_rows), ask.pod.requests)])
