@@ -1,0 +1,283 @@
+"""The verbs' port: what is answered when, mutual TLS, keep-alive, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import trustme
+
+from adapters.api import NODES, PODS, POLICIES
+from adapters.memory import MemoryAPI
+from extender.metrics import Metrics
+from extender.readiness import Readiness
+from extender.server import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, VerbsApp, listen, server
+from ledger.decisions import Filtered
+
+POD = {"metadata": {"uid": "u", "name": "web", "namespace": "default"}, "spec": {"containers": []}}
+FILTER = json.dumps({"Pod": POD, "Nodes": None, "NodeNames": ["n1"]}).encode()
+
+
+class Stub:
+    """A ledger that passes all, or fails."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def filter(self, pod: Any, names: Any, now: float) -> Filtered:
+        if self.error:
+            raise self.error
+        return Filtered(list(names))
+
+
+def verbs_app(ledger: Any = None, *, ready: bool = True) -> VerbsApp:
+    readiness = Readiness({}, lambda: 0.0)
+    if ready:
+        readiness.open()
+    return VerbsApp(ledger or Stub(), None, readiness, Metrics(), lambda: 0.0)
+
+
+async def ask(app: VerbsApp, path: str, *parts: bytes, method: str = "POST") -> tuple[int, Any]:
+    """One request, its body in parts."""
+    messages = [
+        {"type": "http.request", "body": part, "more_body": i < len(parts) - 1}
+        for i, part in enumerate(parts)
+    ]
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop(0)
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app({"type": "http", "path": path, "method": method}, receive, send)
+    headers = dict(sent[0]["headers"])
+    assert int(headers[b"content-length"]) == len(sent[1]["body"]), "Go reads exactly this much"
+    return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+async def test_a_body_in_parts_is_one_body():
+    status, answer = await ask(verbs_app(), "/filter", FILTER[:10], FILTER[10:200], FILTER[200:])
+    assert (status, answer["NodeNames"]) == (200, ["n1"])
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [("/nonsense", "POST", 404), ("/filter", "GET", 405), ("/", "POST", 404), ("/filter/", "POST", 404)],
+)
+async def test_nothing_but_posted_verbs(path, method, status):
+    assert (await ask(verbs_app(), path, FILTER, method=method))[0] == status
+
+
+@pytest.mark.parametrize("path", ["/filter", "/prioritize", "/preempt", "/bind"])
+async def test_t05_every_verb_refuses_until_every_list_has_synced(path):
+    status, answer = await ask(verbs_app(ready=False), path, FILTER)
+    assert status == 503
+    assert "not ready" in answer["Error"]
+
+
+async def test_a_bug_costs_one_attempt_not_the_process():
+    status, answer = await ask(verbs_app(Stub(RuntimeError("a bug"))), "/filter", FILTER)
+    assert (status, answer["Error"]) == (500, "RuntimeError: a bug")
+
+
+async def test_a_body_without_end_is_cut_off():
+    part = b"x" * (MAX_BODY_BYTES // 4)
+    status, _ = await ask(verbs_app(), "/filter", *([part] * 6))
+    assert status == 413
+
+
+def test_keep_alive_outlasts_gos_idle_connections():
+    assert KEEP_ALIVE_SECONDS >= 120
+    config = server(verbs_app()).config
+    assert config.timeout_keep_alive == KEEP_ALIVE_SECONDS
+    assert config.http == "httptools"
+    assert not config.access_log
+
+
+def test_t13_one_worker():
+    assert server(verbs_app()).config.workers == 1
+
+
+def test_an_address_in_use_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(OSError, match=f"cannot listen on {address}"):
+            listen(address)
+
+
+# --- mutual TLS ---
+
+
+class Certificates:
+    """An authority, the extender's certificate, a client's, and a stranger's from another authority."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority, self.stranger = trustme.CA(), trustme.CA()
+        own = self.authority.issue_cert("127.0.0.1")
+        self.files = {
+            "cert_file": folder / "cert.pem",
+            "key_file": folder / "key.pem",
+            "client_ca_file": folder / "ca.pem",
+        }
+        own.cert_chain_pems[0].write_to_path(self.files["cert_file"])
+        own.private_key_pem.write_to_path(self.files["key_file"])
+        self.authority.cert_pem.write_to_path(self.files["client_ca_file"])
+
+    def client(self, issuer: trustme.CA | None) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        self.authority.configure_trust(context)
+        if issuer is not None:
+            issuer.issue_cert("kube-scheduler").configure_cert(context)
+        return context
+
+
+@pytest.fixture
+def certificates(tmp_path) -> Certificates:
+    return Certificates(tmp_path)
+
+
+async def test_only_clients_of_the_authority_may_call_the_verbs(running, certificates):
+    async with running(MemoryAPI(), tls=certificates.files) as program:
+        url = f"https://{program.config.verbs_address}/filter"
+        async with httpx.AsyncClient(verify=certificates.client(certificates.authority)) as known:
+            assert (await known.post(url, content=FILTER)).status_code == 200
+        for issuer in (None, certificates.stranger):
+            async with httpx.AsyncClient(verify=certificates.client(issuer)) as unknown:
+                with pytest.raises(httpx.TransportError):
+                    await unknown.post(url, content=FILTER)
+        async with httpx.AsyncClient() as plain:
+            with pytest.raises(httpx.TransportError):
+                await plain.post(url.replace("https", "http"), content=FILTER)
+
+
+# --- the two ports together ---
+
+
+async def test_verbs_and_the_rest_are_on_two_ports(running, make_node):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1"))
+    async with running(api) as program, httpx.AsyncClient() as client:
+        verbs, others = (f"http://{a}" for a in (program.config.verbs_address, program.config.address))
+        answer = await client.post(f"{verbs}/filter", content=FILTER)
+        assert answer.json()["NodeNames"] == ["n1"]
+        assert (await client.post(f"{others}/filter", content=FILTER)).status_code == 404
+        assert (await client.get(f"{verbs}/metrics")).status_code == 404
+        assert (await client.get(f"{others}/readyz")).json() == {"status": "ok"}
+
+
+async def test_a_bind_under_way_is_finished_when_it_stops(running, make_node, make_pod, eventually):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1"))
+    pod = api.put(PODS, make_pod("web"))
+    async with httpx.AsyncClient() as client:
+        async with running(api) as program:
+            await eventually(lambda: program.ledger.known(pod["metadata"]["uid"]))
+            gate = api.hang("bind")
+            body = {
+                "PodName": "web",
+                "PodNamespace": "default",
+                "PodUID": pod["metadata"]["uid"],
+                "Node": "n1",
+            }
+            request = asyncio.create_task(
+                client.post(f"http://{program.config.verbs_address}/bind", json=body, timeout=30)
+            )
+            await eventually(lambda: any(verb == "bind" for verb, _, _ in api.calls))
+            asyncio.get_running_loop().call_later(0.05, gate.set)
+        answer = await request
+    assert answer.json() == {"Error": ""}
+    assert api.get_object(PODS, "default", "web")["spec"]["nodeName"] == "n1"
+
+
+async def test_t05_a_stale_watch_makes_the_verbs_refuse_until_it_is_back(running, make_node, eventually):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1"))
+    async with running(api, stale_seconds=0.3) as program, httpx.AsyncClient() as client:
+        url = f"http://{program.config.verbs_address}/filter"
+        await eventually(lambda: program.readiness.problem())
+        refused = await client.post(url, content=FILTER)
+        assert refused.status_code == 503
+        assert "no contact with the API server" in refused.json()["Error"]
+        api.bookmark()
+        await eventually(lambda: not program.readiness.problem())
+        assert (await client.post(url, content=FILTER)).status_code == 200
+
+
+async def test_policies_reach_the_ledger_and_the_answer(running, make_node, make_policy, eventually):
+    api = MemoryAPI()
+    for name in ("n1", "n2"):
+        api.put(NODES, make_node(name, cpu="4"))
+    api.put(POLICIES, make_policy(count=4, cpu="2"))
+    async with running(api) as program, httpx.AsyncClient() as client:
+        url = f"http://{program.config.verbs_address}/filter"
+        body = {"Pod": POD | {"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}}
+        refused = (await client.post(url, json=body | {"NodeNames": ["n1", "n2"]})).json()
+        message = "holds of default/checkout are in the way"
+        assert refused["FailedAndUnresolvableNodes"] == {"n1": message, "n2": message}
+        owner = {"metadata": POD["metadata"] | {"labels": {"app": "checkout"}}, "spec": body["Pod"]["spec"]}
+        passed = (await client.post(url, json={"Pod": owner, "NodeNames": ["n1", "n2"]})).json()
+        assert len(passed["NodeNames"]) == 1
+        status = lambda: api.get_object(POLICIES, "default", "checkout").get("status")  # noqa: E731
+        await eventually(status)
+        assert status()["slots"] == {"desired": 4, "filled": 0, "held": 4, "unplaced": 0}
+
+
+# --- the process ---
+
+
+def test_sigterm_ends_the_process_with_success(tmp_path):
+    """Without an API server it is not ready, but it lives, says so, and stops when told."""
+    with socket.create_server(("127.0.0.1", 0)) as dead:
+        server_url = f"https://127.0.0.1:{dead.getsockname()[1]}"
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [
+                    {"name": "c", "cluster": {"server": server_url, "insecure-skip-tls-verify": True}}
+                ],
+                "users": [{"name": "u", "user": {"token": "none"}}],
+            }
+        )
+    )
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        ports = one.getsockname()[1], two.getsockname()[1]
+    program = Path(sysconfig.get_path("scripts")) / "j10ce-extender"
+    argv = [sys.executable, program, "--kubeconfig", kubeconfig]
+    argv += ["--verbs-address", f"127.0.0.1:{ports[0]}", "--address", f"127.0.0.1:{ports[1]}"]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "serving" in line:
+                break
+        assert get(f"http://127.0.0.1:{ports[1]}/healthz") == (200, {"status": "ok"})
+        status, answer = get(f"http://127.0.0.1:{ports[1]}/readyz")
+        assert status == 503
+        assert answer["status"].startswith("not listed yet: ")
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+    assert process.returncode == 0, rest
+
+
+def get(url: str) -> tuple[int, Any]:
+    """GET, tried until the server accepts connections."""
+    transport = httpx.HTTPTransport(retries=20)
+    with httpx.Client(transport=transport) as client:
+        answer = client.get(url)
+        return answer.status_code, answer.json()
