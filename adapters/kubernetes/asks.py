@@ -7,7 +7,6 @@ from functools import lru_cache
 
 from adapters.kubernetes.wire import (
     Amounts,
-    Condition,
     Container,
     ContainerStatus,
     DecodeError,
@@ -39,7 +38,7 @@ def request_of(
             pod_level=_pod_level(spec.resources, status),
             overhead=spec.overhead or _NOTHING,
             claimed=[c.resources or _NOTHING for c in status.node_allocatable_resource_claim_statuses or ()],
-            infeasible=_infeasible(status.resize, status.conditions),
+            infeasible=_infeasible(status) if reported or status.resources else False,
         )
     except QuantityError as error:
         raise DecodeError(
@@ -100,5 +99,5 @@ def _actuated(resources: Resources | None) -> Amounts | None:
     return None if resources is None else resources.requests or _NOTHING
 
 
-def _infeasible(resize: str, conditions: Sequence[Condition] | None) -> bool:
-    return is_infeasible(resize, [(c.type, c.reason) for c in conditions or ()])
+def _infeasible(status: PodStatus) -> bool:
+    return is_infeasible(status.resize, [(c.type, c.reason) for c in status.conditions or ()])

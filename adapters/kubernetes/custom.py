@@ -65,7 +65,9 @@ def _validated(model: type[M], raw: bytes) -> M:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(step) for step in first["loc"]) or "object"
-        raise DecodeError(kind, key_of(metadata), field, first["input"], first["msg"]) from None
+        raise DecodeError(
+            kind, key_of(metadata), field, first["input"], first["msg"].removeprefix("Value error, ")
+        ) from None
 
 
 def _selector(selector: LabelSelector) -> Selector:

@@ -132,7 +132,7 @@ def _seconds(meta: Metadata, field: str, text: str | None) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError as error:
-        raise DecodeError("object", key_of(meta), field, text, str(error)) from None
+        raise DecodeError("Pod", key_of(meta), field, text, str(error)) from None
 
 
 def _controller(meta: Metadata) -> OwnerReference | None:

@@ -336,7 +336,10 @@ def _value_at(tree: Any, path: str) -> object:
             return _shortened(tree)
         tree = tree[name]
         if index:
-            return _shortened(tree)
+            place = index.rstrip("]")
+            if not place.isdecimal() or not isinstance(tree, list):
+                return _shortened(tree)
+            tree = tree[int(place)]
     return _shortened(tree)
 
 

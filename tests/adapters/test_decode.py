@@ -1,0 +1,392 @@
+import json
+
+import pytest
+
+from adapters.api import DEPLOYMENTS, STATEFUL_SETS
+from adapters.kubernetes import decode
+from adapters.kubernetes.decode import DecodeError
+from qos.objects import (
+    NodePredicate,
+    NodeSelectorTerm,
+    OwnerReference,
+    PlacementMode,
+    Requirement,
+    Selector,
+    Taint,
+    Toleration,
+)
+from qos.policy import ScaleTarget, Surge
+
+GI = 2**30
+CREATED, CREATED_SECONDS = "2026-11-21T14:23:39Z", 1795271019.0
+
+
+def encode(obj):
+    return json.dumps(obj).encode()
+
+
+def pod_object(spec=None, status=None, **metadata):
+    resources = {"requests": {"cpu": "500m", "memory": "1Gi"}}
+    return {
+        "metadata": {"name": "web-1", "namespace": "shop", "uid": "u1", "creationTimestamp": CREATED}
+        | metadata,
+        "spec": {"containers": [{"name": "app", "image": "x", "resources": resources}]} | (spec or {}),
+        "status": status or {},
+    }
+
+
+def decoded(spec=None, status=None, **metadata):
+    return decode.pod(encode(pod_object(spec, status, **metadata)))
+
+
+def test_a_pod_with_little_in_it():
+    pod = decoded()
+    assert (pod.key, pod.uid, pod.phase, pod.scheduler_name) == (
+        "shop/web-1",
+        "u1",
+        "Pending",
+        "default-scheduler",
+    )
+    assert pod.requests == {"cpu": 500, "memory": GI, "pods": 1}
+    assert pod.created == CREATED_SECONDS
+    assert (pod.node_name, pod.priority, pod.labels, pod.controller) == ("", 0, {}, None)
+    assert (pod.deleting, pod.mirror, pod.bound_by, pod.scheduled) == (False, False, "", 0.0)
+
+
+def test_a_pod_with_everything():
+    owners = [
+        {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u8"},
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u9", "controller": True},
+    ]
+    pod = decoded(
+        {"nodeName": "n1", "priority": 7, "schedulerName": "other"},
+        {
+            "phase": "Running",
+            "nominatedNodeName": "n2",
+            "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": CREATED}],
+        },
+        labels={"app": "web"},
+        annotations={"j10ce.io/bound-by": "extender-1", "noise": "x", "kubernetes.io/config.mirror": ""},
+        ownerReferences=owners,
+        deletionTimestamp=CREATED,
+    )
+    assert (pod.node_name, pod.nominated_node_name, pod.priority, pod.scheduler_name) == (
+        "n1",
+        "n2",
+        7,
+        "other",
+    )
+    assert pod.controller == OwnerReference("ReplicaSet", "web", "u9")
+    assert (pod.labels, pod.bound_by, pod.mirror, pod.deleting) == ({"app": "web"}, "extender-1", True, True)
+    assert (pod.phase, pod.scheduled, pod.unschedulable_since) == ("Running", CREATED_SECONDS, 0.0)
+
+
+@pytest.mark.parametrize(("reason", "since"), [("Unschedulable", CREATED_SECONDS), ("SchedulingGated", 0.0)])
+def test_unschedulable_since(reason, since):
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "lastTransitionTime": CREATED}
+    pod = decoded(status={"conditions": [condition]})
+    assert (pod.unschedulable_since, pod.scheduled) == (since, 0.0)
+
+
+def test_what_go_sends_as_null():
+    pod = decoded(
+        {"containers": None, "initContainers": None, "overhead": None, "priority": None},
+        {"conditions": None, "containerStatuses": None},
+        labels=None,
+        annotations=None,
+        ownerReferences=None,
+        creationTimestamp=None,
+    )
+    assert (pod.requests, pod.created) == ({"pods": 1}, 0.0)
+
+
+def test_a_resize_in_place_counts():
+    statuses = [
+        {"name": "app", "resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "1"}},
+    ]
+    infeasible = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+    assert decoded(status={"containerStatuses": statuses}).requests["cpu"] == 2000
+    bigger = {"containers": [{"name": "app", "resources": {"requests": {"cpu": "8"}}}]}
+    assert decoded(bigger, {"containerStatuses": statuses}).requests["cpu"] == 8000
+    assert decoded(bigger, {"containerStatuses": statuses, "conditions": infeasible}).requests["cpu"] == 2000
+
+
+def test_pods_that_are_alike_share_their_mappings():
+    one = decoded(labels={"app": "web"})
+    two = decoded(labels={"app": "web"}, name="web-2", uid="u2")
+    assert one.requests is two.requests
+    assert one.labels is two.labels
+    assert one.namespace is two.namespace
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"{", "Pod (unreadable): JSON"),
+        (encode([]), "Pod (unnamed): object"),
+        (encode(pod_object(priority=1, name=5)), "Pod shop/5: metadata.name: 5"),
+        (encode(pod_object({"priority": "high"})), "Pod shop/web-1: spec.priority: 'high'"),
+        (encode(pod_object(creationTimestamp="noon")), "Pod shop/web-1: metadata.creationTimestamp: 'noon'"),
+        (
+            encode(pod_object({"containers": [{"name": "a", "resources": {"requests": {"cpu": "fast"}}}]})),
+            "Pod shop/web-1: resources of cpu: 'fast'",
+        ),
+        (encode(pod_object({"containers": [{"name": 7}]})), "Pod shop/web-1: spec.containers[0].name: 7"),
+    ],
+)
+def test_a_bad_pod_is_named_with_field_and_value(raw, message):
+    with pytest.raises(DecodeError) as caught:
+        decode.pod(raw)
+    assert str(caught.value).startswith(message)
+
+
+def node_object(**status):
+    return {
+        "metadata": {"name": "n1", "uid": "u1", "labels": {"zone": "a"}},
+        "spec": {"taints": [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]},
+        "status": {"allocatable": {"cpu": "3920m", "memory": "64Gi", "pods": "110", "hugepages-2Mi": "0"}}
+        | status,
+    }
+
+
+def test_a_node():
+    ready = [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": "True"}]
+    node = decode.node(encode(node_object(conditions=ready)))
+    assert node.allocatable == {"cpu": 3920, "memory": 64 * GI, "pods": 110, "hugepages-2Mi": 0}
+    assert (node.name, node.labels, node.ready, node.unschedulable) == ("n1", {"zone": "a"}, True, False)
+    assert node.taints == (Taint("dedicated", "db", "NoSchedule"),)
+
+
+@pytest.mark.parametrize("conditions", [None, [], [{"type": "Ready", "status": "Unknown"}]])
+def test_a_node_is_not_ready_until_it_says_so(conditions):
+    assert not decode.node(encode(node_object(conditions=conditions))).ready
+
+
+def test_an_empty_node():
+    node = decode.node(encode({"metadata": {"name": "n1"}}))
+    assert (node.allocatable, node.ready) == ({}, False)
+
+
+def test_a_bad_amount_of_a_node_is_named():
+    with pytest.raises(DecodeError, match=r"Node n1: status\.allocatable\.cpu: 'many'"):
+        decode.node(encode(node_object(allocatable={"cpu": "many"})))
+
+
+def test_a_priority_class():
+    raw = encode({"metadata": {"name": "high"}, "value": 1000, "globalDefault": True})
+    assert decode.priority_class(raw) == ("high", 1000, True)
+    assert decode.priority_class(encode({"metadata": {"name": "low"}, "value": -5})) == ("low", -5, False)
+
+
+def test_metadata_of_anything():
+    meta = decode.metadata(
+        encode({"kind": "X", "metadata": {"name": "a", "uid": "u", "resourceVersion": "9"}})
+    )
+    assert (meta.name, meta.namespace, meta.uid, meta.resource_version) == ("a", "", "u", "9")
+
+
+# --- templates ---
+
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def workload_object(replicas=3, labels=None, **spec):
+    template = {
+        "metadata": {"labels": labels or {"app": "web"}, "creationTimestamp": None},
+        "spec": {"containers": [{"name": "app", "resources": {"limits": {"cpu": "2"}}}]} | spec,
+    }
+    return {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"replicas": replicas, "template": template},
+    }
+
+
+def test_a_workload():
+    workload = decode.workload(DEPLOYMENTS, encode(workload_object(nodeSelector={"disk": "ssd"})))
+    assert (workload.namespace, workload.kind, workload.name, workload.replicas) == (
+        "shop",
+        "Deployment",
+        "web",
+        3,
+    )
+    assert workload.requests == {"cpu": 2000, "pods": 1}
+    assert workload.where == NodePredicate(node_selector=(("disk", "ssd"),))
+    assert (workload.one_per_node, workload.selected) == (False, {"app": "web"})
+
+
+def test_replicas_that_are_not_stated_are_one():
+    assert decode.workload(STATEFUL_SETS, encode(workload_object(replicas=None))).replicas == 1
+
+
+def test_required_node_affinity_and_tolerations():
+    terms = [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]},
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+        {},
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    tolerations = [{"key": "a"}, {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}]
+    raw = encode(workload_object(affinity={"nodeAffinity": required}, tolerations=tolerations))
+    assert decode.workload(DEPLOYMENTS, raw).where == NodePredicate(
+        affinity=(
+            NodeSelectorTerm(labels=(Requirement("zone", "In", ("a", "b")),)),
+            NodeSelectorTerm(fields=(Requirement("metadata.name", "In", ("n1",)),)),
+        ),
+        tolerations=(Toleration("a", "Equal"), Toleration("", "Exists", "", "NoExecute")),
+    )
+
+
+def test_an_affinity_of_empty_terms_matches_no_node():
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}
+    raw = encode(workload_object(affinity={"nodeAffinity": required}))
+    assert decode.workload(DEPLOYMENTS, raw).where.affinity == ()
+
+
+SELF = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}
+
+
+@pytest.mark.parametrize(
+    ("term", "expected"),
+    [
+        (SELF, True),
+        (SELF | {"matchLabelKeys": ["pod-template-hash"]}, True),
+        (SELF | {"namespaceSelector": {}}, True),
+        (SELF | {"namespaces": ["shop"]}, True),
+        (SELF | {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}, True),
+        (SELF | {"labelSelector": {}}, True),
+        (SELF | {"labelSelector": {"matchLabels": {"app": "db"}}}, False),
+        (SELF | {"labelSelector": None}, False),
+        (SELF | {"topologyKey": "zone"}, False),
+        (SELF | {"namespaces": ["other"]}, False),
+        (SELF | {"mismatchLabelKeys": ["app"]}, False),
+    ],
+)
+def test_one_per_node_by_anti_affinity(term, expected):
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    assert decode.workload(DEPLOYMENTS, encode(workload_object(affinity=affinity))).one_per_node is expected
+
+
+def test_preferred_anti_affinity_is_no_matter():
+    preferred = [{"weight": 1, "podAffinityTerm": SELF}]
+    affinity = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    assert not decode.workload(DEPLOYMENTS, encode(workload_object(affinity=affinity))).one_per_node
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"containers": [{"name": "a", "ports": [{"containerPort": 80, "hostPort": 8080}]}]}, True),
+        ({"containers": [{"name": "a", "ports": [{"containerPort": 80}]}]}, False),
+        ({"containers": [{"name": "a", "ports": [{"containerPort": 80}]}], "hostNetwork": True}, True),
+        ({"containers": [{"name": "a"}], "hostNetwork": True}, False),
+    ],
+)
+def test_one_per_node_by_a_port_of_the_host(spec, expected):
+    assert decode.workload(DEPLOYMENTS, encode(workload_object(**spec))).one_per_node is expected
+
+
+def test_a_daemon_set_tolerates_what_its_controller_adds():
+    obj = workload_object(nodeSelector={"os": "linux"}, tolerations=[{"key": "gpu", "operator": "Exists"}])
+    obj["metadata"]["uid"] = "u7"
+    daemon_set = decode.daemon_set(encode(obj))
+    assert (daemon_set.uid, daemon_set.key) == ("u7", "shop/web")
+    assert daemon_set.requests == {"cpu": 2000, "pods": 1}
+    tolerated = {(t.key, t.operator, t.effect) for t in daemon_set.where.tolerations}
+    assert ("gpu", "Exists", "") in tolerated
+    assert ("node.kubernetes.io/unschedulable", "Exists", "NoSchedule") in tolerated
+    assert ("node.kubernetes.io/not-ready", "Exists", "NoExecute") in tolerated
+    assert not any(key.endswith("network-unavailable") for key, _, _ in tolerated)
+    on_host = decode.daemon_set(encode(workload_object(hostNetwork=True)))
+    assert "node.kubernetes.io/network-unavailable" in {t.key for t in on_host.where.tolerations}
+
+
+# --- our own resources ---
+
+
+def policy_object(slots=None, **spec):
+    return {
+        "apiVersion": "j10ce.io/v1alpha1",
+        "kind": "MinimalReservationPolicy",
+        "metadata": {
+            "name": "checkout",
+            "namespace": "shop",
+            "uid": "u1",
+            "generation": 3,
+            "resourceVersion": "42",
+            "creationTimestamp": CREATED,
+            "managedFields": [],
+        },
+        "spec": {
+            "selector": {"matchLabels": {"app": "checkout"}},
+            "floor": {"resources": {"cpu": "2", "memory": "4Gi"}},
+            "slots": slots or {"count": 20},
+        }
+        | spec,
+    }
+
+
+def test_a_policy_with_a_count():
+    placement = {
+        "mode": "Pinned",
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}, {"operator": "Exists"}],
+        "maxSlotsPerNode": 4,
+    }
+    raw = encode(policy_object(priorityClassName="high", suspend=True, profileName="lc", placement=placement))
+    policy = decode.policy(raw)
+    assert (policy.key, policy.uid, policy.generation, policy.resource_version) == (
+        "shop/checkout",
+        "u1",
+        3,
+        "42",
+    )
+    assert policy.created == CREATED_SECONDS
+    assert policy.selector == Selector((Requirement("app", "In", ("checkout",)),))
+    assert policy.floor == {"cpu": 2000, "memory": 4 * GI}
+    assert (policy.priority_class_name, policy.profile_name, policy.suspend) == ("high", "lc", True)
+    assert (policy.count, policy.scale_target, policy.surge) == (20, None, Surge(0))
+    assert (policy.mode, policy.max_slots_per_node) == (PlacementMode.PINNED, 4)
+    assert policy.inherit_from_workload is False
+    assert policy.where == NodePredicate(
+        node_selector=(("disk", "ssd"),),
+        tolerations=(Toleration("dedicated", "Equal", "db", "NoSchedule"), Toleration("", "Exists")),
+    )
+
+
+@pytest.mark.parametrize(("surge", "extra"), [("25%", 3), (2, 2), ("0%", 0)])
+def test_a_policy_with_a_scale_target(surge, extra):
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "checkout"}
+    policy = decode.policy(encode(policy_object({"scaleTargetRef": target, "surge": surge})))
+    assert policy.scale_target == ScaleTarget("apps/v1", "Deployment", "checkout")
+    assert (policy.count, policy.inherit_from_workload) == (None, True)
+    assert policy.surge.of(10) == extra
+
+
+def test_a_status_is_kept_as_it_was_written_and_cannot_make_a_policy_unreadable():
+    obj = policy_object() | {"status": {"slots": {"desired": "many"}, "fromAnotherVersion": 1}}
+    assert decode.policy(encode(obj)).status == obj["status"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"slots": {"count": -1}}, "MinimalReservationPolicy shop/checkout: spec.slots.count: -1"),
+        (
+            {"floor": {"resources": {"cpu": "0"}}},
+            "MinimalReservationPolicy shop/checkout: spec.floor: {'resources': {'cpu': '0'}}: resources: cpu",
+        ),
+        ({"mode": "Floating"}, "MinimalReservationPolicy shop/checkout: spec.mode: 'Floating'"),
+    ],
+)
+def test_a_bad_policy_is_named_with_field_and_value(spec, message):
+    with pytest.raises(DecodeError) as caught:
+        decode.policy(encode(policy_object(**spec)))
+    assert str(caught.value).startswith(message)
+
+
+def test_a_profile():
+    obj = {"metadata": {"name": "lc"}, "spec": {"class": "LSR", "priorityClassName": "high"}}
+    profile = decode.profile(encode(obj))
+    assert (profile.name, profile.class_name, profile.priority_class_name) == ("lc", "LSR", "high")
+    with pytest.raises(DecodeError, match=r"QoSProfile lc: spec.class: 'FAST'"):
+        decode.profile(encode({"metadata": {"name": "lc"}, "spec": {"class": "FAST"}}))
