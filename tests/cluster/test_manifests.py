@@ -1,0 +1,419 @@
+"""The manifests in a real API server: what the extender may do, what it may not, who may use a profile."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from kubernetes import config
+from kubernetes.client import (
+    ApiException,
+    AuthorizationV1Api,
+    CustomObjectsApi,
+    V1ResourceAttributes,
+    V1SubjectAccessReview,
+    V1SubjectAccessReviewSpec,
+)
+
+import manifests
+
+pytestmark = pytest.mark.cluster
+
+ACCOUNT = "system:serviceaccount:j10ce-system:j10ce-extender"
+Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def kubectl(cluster: Any) -> Kubectl:
+    search = os.pathsep.join([os.environ.get("J10CE_BIN", ""), os.environ["PATH"]])
+    binary = shutil.which("kubectl", path=search)
+    assert binary is not None
+
+    def run(*arguments: str, document: Any = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+        result = subprocess.run(
+            [binary, "--kubeconfig", str(cluster.kubeconfig), *arguments],
+            input=None if document is None else json.dumps(document),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert not check or result.returncode == 0, result.stderr
+        return result
+
+    return run
+
+
+@pytest.fixture(scope="module", params=manifests.OVERLAYS)
+def installed(request: pytest.FixtureRequest, kubectl: Kubectl) -> Iterator[str]:
+    """The CRDs and one overlay, by server-side apply, as README.md says."""
+    with manifests.crds() as folder:
+        kubectl("apply", "--server-side", "--field-manager", "j10ce", "--force-conflicts", "-f", str(folder))
+    with manifests.overlay(request.param) as folder:
+        made = kubectl("kustomize", str(folder)).stdout
+        kubectl("apply", "--server-side", "--field-manager", "j10ce", "-k", str(folder))
+        yield request.param
+        assert made
+        kubectl("delete", "--ignore-not-found", "-k", str(folder))
+
+
+@pytest.fixture(scope="module")
+def namespace(kubectl: Kubectl) -> Iterator[str]:
+    name = f"manifests-{uuid.uuid4().hex[:8]}"
+    kubectl("create", "namespace", name)
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")
+
+
+NEEDED = [
+    *[(verb, resource) for verb in ("get", "list", "watch") for resource in ("pods", "nodes")],
+    *[
+        (verb, f"{resource}.apps")
+        for verb in ("list", "watch")
+        for resource in ("deployments", "statefulsets", "replicasets", "daemonsets")
+    ],
+    *[
+        (verb, resource)
+        for verb in ("list", "watch")
+        for resource in (
+            "priorityclasses.scheduling.k8s.io",
+            "minimalreservationpolicies.j10ce.io",
+            "qosprofiles.j10ce.io",
+        )
+    ],
+    ("get", "minimalreservationpolicies.j10ce.io"),
+    ("create", "pods/binding"),
+    ("patch", "pods"),
+    ("patch", "nodes"),
+    ("patch", "minimalreservationpolicies.j10ce.io/status"),
+    ("create", "events.events.k8s.io"),
+]
+LEASE_NEEDED = [
+    ("create", "leases.coordination.k8s.io"),
+    ("get", "leases.coordination.k8s.io/j10ce-extender"),
+    ("update", "leases.coordination.k8s.io/j10ce-extender"),
+]
+# In both overlays; the second scheduler's account has kube-scheduler's own rights besides.
+FORBIDDEN = [
+    ("create", "pods"),
+    ("update", "pods"),
+    ("patch", "nodes/status"),
+    ("update", "nodes"),
+    ("delete", "nodes"),
+    ("create", "nodes"),
+    ("get", "secrets"),
+    ("list", "secrets"),
+    ("create", "pods/exec"),
+    ("create", "pods/eviction"),
+    ("create", "serviceaccounts/token"),
+    ("patch", "deployments.apps"),
+    ("patch", "minimalreservationpolicies.j10ce.io"),
+    ("create", "minimalreservationpolicies.j10ce.io"),
+    ("delete", "minimalreservationpolicies.j10ce.io"),
+    ("create", "qosprofiles.j10ce.io"),
+    ("patch", "qosprofiles.j10ce.io"),
+    ("use", "qosprofiles.j10ce.io"),
+    ("create", "clusterroles.rbac.authorization.k8s.io"),
+    ("bind", "clusterroles.rbac.authorization.k8s.io"),
+    ("escalate", "clusterroles.rbac.authorization.k8s.io"),
+    ("impersonate", "users"),
+    ("patch", "validatingadmissionpolicies.admissionregistration.k8s.io"),
+    ("delete", "leases.coordination.k8s.io"),
+]
+SECOND_SCHEDULER_ONLY = [("delete", "pods"), ("patch", "pods/status")]
+
+
+@pytest.fixture(scope="module")
+def may(cluster: Any, kubectl: Kubectl) -> Iterator[Callable[..., bool]]:
+    """What `kubectl auth can-i VERB RESOURCE --as=USER` asks, without a process each time."""
+    groups = ["system:serviceaccounts", "system:authenticated"]
+    with config.new_client_from_config(str(cluster.kubeconfig)) as client:
+        reviews = AuthorizationV1Api(client)
+
+        def ask(user: str, verb: str, resource: str, namespace: str = "") -> bool:
+            plural, _, rest = resource.partition("/")
+            name, _, group = plural.partition(".")
+            part = {"subresource": rest} if rest in SUBRESOURCES else {"name": rest}
+            attributes = V1ResourceAttributes(
+                verb=verb, group=group, resource=name, namespace=namespace, **part
+            )
+            spec = V1SubjectAccessReviewSpec(user=user, groups=groups, resource_attributes=attributes)
+            return bool(reviews.create_subject_access_review(V1SubjectAccessReview(spec=spec)).status.allowed)
+
+        yield ask
+
+
+SUBRESOURCES = ("binding", "status", "exec", "eviction", "token")
+
+
+@pytest.mark.parametrize("user", [ACCOUNT, "j10ce-extender"])
+def test_the_extender_may_do_what_it_needs(installed: str, user: str, may: Callable[..., bool]) -> None:
+    cannot = [need for need in NEEDED if not may(user, *need)]
+    cannot += [need for need in LEASE_NEEDED if not may(user, *need, "j10ce-system")]
+    assert cannot == []
+
+
+def test_the_extender_may_do_no_more(installed: str, may: Callable[..., bool]) -> None:
+    forbidden = FORBIDDEN + (SECOND_SCHEDULER_ONLY if installed == "default-scheduler" else [])
+    can = [action for action in forbidden if may(ACCOUNT, *action)]
+    leases = ("leases.coordination.k8s.io/kube-controller-manager", "leases.coordination.k8s.io/other")
+    can += [("update", lease) for lease in leases if may(ACCOUNT, "update", lease, "kube-system")]
+    assert can == []
+
+
+def test_kubectl_says_the_same(installed: str, kubectl: Kubectl) -> None:
+    for verb, resource, answer in (
+        ("create", "pods/binding", "yes"),
+        ("patch", "minimalreservationpolicies.j10ce.io/status", "yes"),
+        ("list", "secrets", "no"),
+        ("patch", "minimalreservationpolicies.j10ce.io", "no"),
+    ):
+        name, _, part = resource.partition("/")
+        arguments = [name, f"--subresource={part}"] if part else [name]
+        said = kubectl("auth", "can-i", verb, *arguments, "-A", f"--as={ACCOUNT}", check=False)
+        assert said.stdout.strip() == answer, f"{verb} {resource}"
+
+
+def test_a_second_scheduler_may_lead(installed: str, may: Callable[..., bool]) -> None:
+    lease = "leases.coordination.k8s.io/j10ce-scheduler"
+    expected = installed == "second-scheduler"
+    assert may(ACCOUNT, "update", lease, "j10ce-system") is expected
+    assert may(ACCOUNT, "delete", "pods") is expected
+    assert may(ACCOUNT, "list", "persistentvolumes") is expected
+
+
+@pytest.fixture
+def pod(kubectl: Kubectl, namespace: str) -> Iterator[str]:
+    name = f"pod-{uuid.uuid4().hex[:8]}"
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {"app": "checkout"},
+            "annotations": {"example.com/theirs": "1"},
+            "finalizers": ["example.com/stay"],
+        },
+        "spec": {
+            "schedulerName": "nobody",
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "c", "image": "c"}],
+        },
+    }
+    kubectl("create", "-n", namespace, "-f", "-", document=document)
+    yield name
+    kubectl("patch", "pod", name, "-n", namespace, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+    kubectl("delete", "pod", name, "-n", namespace, "--grace-period=0", "--force")
+
+
+@pytest.fixture
+def node(kubectl: Kubectl) -> Iterator[str]:
+    name = f"node-{uuid.uuid4().hex[:8]}"
+    document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"pool": "a"}}}
+    kubectl("create", "-f", "-", document=document)
+    yield name
+    kubectl("delete", "node", name)
+
+
+def patch_as_extender(kubectl: Kubectl, resource: str, name: str, change: Any, *more: str) -> str:
+    """ "" when it went through, else what was said. Asked again while the policies are not yet in force."""
+    done = kubectl(
+        "patch",
+        resource,
+        name,
+        "--type=merge",
+        "-p",
+        json.dumps(change),
+        f"--as={ACCOUNT}",
+        *more,
+        check=False,
+    )
+    return done.stderr if done.returncode else ""
+
+
+def eventually_allowed(attempt: Callable[[], str]) -> None:
+    """Until the API server has seen the new right."""
+    deadline = time.monotonic() + 60
+    while said := attempt():
+        assert time.monotonic() < deadline, said
+        time.sleep(0.1)
+
+
+def eventually_refused(attempt: Callable[[], str]) -> str:
+    """What it says once it refuses: a policy is in force some moments after it was applied."""
+    deadline = time.monotonic() + 60
+    while not (said := attempt()):
+        assert time.monotonic() < deadline, "never refused"
+        time.sleep(0.2)
+    return said
+
+
+def test_on_pods_it_may_change_the_wake_annotation_only(
+    installed: str, kubectl: Kubectl, namespace: str, pod: str
+) -> None:
+    scope = ("-n", namespace, "--dry-run=server")
+    for change in (
+        {"metadata": {"annotations": {"example.com/mine": "1"}}},
+        {"metadata": {"annotations": {"example.com/theirs": "2"}}},
+        {"metadata": {"annotations": {"example.com/theirs": None}}},
+        {"metadata": {"annotations": {"j10ce.io/wake": "1", "j10ce.io/policy": "a/b"}}},
+        {"metadata": {"labels": {"app": "other"}}},
+        {"metadata": {"finalizers": None}},
+        {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}]}},
+        {"spec": {"activeDeadlineSeconds": 1}},
+        {"spec": {"containers": [{"name": "c", "image": "another"}]}},
+    ):
+        said = eventually_refused(
+            lambda change=change: patch_as_extender(kubectl, "pod", pod, change, *scope)
+        )
+        assert "j10ce-extender-annotations" in said, f"{change}: {said}"
+    wake = {"metadata": {"annotations": {"j10ce.io/wake": "12.5"}}}
+    assert patch_as_extender(kubectl, "pod", pod, wake, "-n", namespace) == ""
+    assert patch_as_extender(kubectl, "pod", pod, wake | {"spec": {}}, "-n", namespace) == ""
+
+
+def test_on_nodes_it_may_change_the_scale_down_annotations_only(
+    installed: str, kubectl: Kubectl, node: str
+) -> None:
+    for change in (
+        {"metadata": {"annotations": {"j10ce.io/wake": "1"}}},
+        {"metadata": {"labels": {"pool": "b"}}},
+        {"spec": {"unschedulable": True}},
+        {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
+    ):
+        said = eventually_refused(
+            lambda change=change: patch_as_extender(kubectl, "node", node, change, "--dry-run=server")
+        )
+        assert "j10ce-extender-annotations" in said, f"{change}: {said}"
+    keys = ("j10ce.io/held", "cluster-autoscaler.kubernetes.io/scale-down-disabled")
+    for value in ("true", None):
+        mark = {"metadata": {"annotations": dict.fromkeys(keys, value)}}
+        assert patch_as_extender(kubectl, "node", node, mark) == ""
+
+
+def test_a_binding_carries_our_annotations_only(
+    installed: str, kubectl: Kubectl, namespace: str, pod: str, node: str
+) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/binding"
+
+    def bind(metadata: dict[str, Any], *more: str) -> str:
+        document = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod, "namespace": namespace} | metadata,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        raw = path + ("?dryRun=All" if more else "")
+        done = kubectl("create", "--raw", raw, "-f", "-", f"--as={ACCOUNT}", document=document, check=False)
+        return done.stderr if done.returncode else ""
+
+    for metadata in (
+        {"annotations": {"example.com/other": "1"}},
+        {"annotations": {"j10ce.io/bound-by": "e1", "example.com/other": "1"}},
+        {"labels": {"app": "other"}},
+    ):
+        said = eventually_refused(lambda metadata=metadata: bind(metadata, "dry run"))
+        assert "may carry only the annotations" in said, said
+    assert bind({"annotations": {"j10ce.io/bound-by": "e1", "j10ce.io/policy": "a/b"}}) == ""
+    bound = json.loads(kubectl("get", "pod", pod, "-n", namespace, "-o", "json").stdout)
+    assert bound["spec"]["nodeName"] == node
+    assert bound["metadata"]["annotations"]["j10ce.io/policy"] == "a/b"
+
+
+COUNTS = {"filled": 0, "held": 0, "unplaced": 0}
+POLICY = {
+    "apiVersion": "j10ce.io/v1alpha1",
+    "kind": "MinimalReservationPolicy",
+    "spec": {
+        "selector": {"matchLabels": {"app": "checkout"}},
+        "floor": {"resources": {"cpu": "1"}},
+        "slots": {"count": 1},
+    },
+}
+
+
+def test_of_a_policy_it_may_write_the_status_only(
+    installed: str, cluster: Any, kubectl: Kubectl, namespace: str
+) -> None:
+    name = f"reported-{installed}"
+    kubectl("create", "-n", namespace, "-f", "-", document=POLICY | {"metadata": {"name": name}})
+    scope = ("-n", namespace)
+    said = patch_as_extender(kubectl, "mrp", name, {"spec": {"suspend": True}}, *scope)
+    assert "forbidden" in said
+    assert write_status(cluster, namespace, name, {"observedGeneration": 1, "slots": {"desired": 1}}) == ""
+    said = eventually_refused(lambda: write_status(cluster, namespace, name, {"observedGeneration": 99}))
+    assert "status.observedGeneration" in said
+    stored = json.loads(kubectl("get", "mrp", name, "-n", namespace, "-o", "json").stdout)
+    assert stored["status"] == {"observedGeneration": 1, "slots": {"desired": 1, **COUNTS}}
+
+
+def write_status(cluster: Any, namespace: str, name: str, status: dict[str, Any]) -> str:
+    """As the extender does it: a merge patch, and no read before it, as kubectl would."""
+    client = config.new_client_from_config(str(cluster.kubeconfig))
+    client.set_default_header("Impersonate-User", ACCOUNT)
+    with client:
+        try:
+            CustomObjectsApi(client).patch_namespaced_custom_object_status(
+                "j10ce.io", "v1alpha1", namespace, "minimalreservationpolicies", name, {"status": status}
+            )
+        except ApiException as error:
+            return str(error.body)
+    return ""
+
+
+def test_a_profile_needs_the_verb_use(installed: str, kubectl: Kubectl, namespace: str) -> None:
+    user = f"author-{installed}"
+    kubectl(
+        "create", "rolebinding", user, "--clusterrole=j10ce-policy-editor", f"--user={user}", "-n", namespace
+    )
+    number = iter(range(1_000_000))
+
+    def create(profile: str | None) -> str:
+        spec = dict(POLICY["spec"]) | ({"profileName": profile} if profile else {})
+        document = POLICY | {"metadata": {"name": f"{user}-{next(number)}"}, "spec": spec}
+        done = kubectl("create", "-n", namespace, "-f", "-", f"--as={user}", document=document, check=False)
+        return done.stderr if done.returncode else ""
+
+    def patch(name: str, change: dict[str, Any]) -> str:
+        arguments = ("--type=merge", "-p", json.dumps(change), f"--as={user}")
+        done = kubectl("patch", "mrp", name, "-n", namespace, *arguments, check=False)
+        return done.stderr if done.returncode else ""
+
+    said = eventually_refused(lambda: create("gold"))
+    assert f"spec.profileName: {user} may not use qosprofile gold" in said
+    assert create(None) == "", "a policy without a profile needs no such right"
+    plain = f"{user}-{next(number) - 1}"
+    assert "may not use qosprofile gold" in patch(plain, {"spec": {"profileName": "gold"}})
+    with use_of_gold(kubectl, user):
+        eventually_allowed(lambda: create("gold"))
+        golden = f"{user}-{next(number) - 1}"
+        assert "may not use qosprofile silver" in create("silver")
+    said = eventually_refused(lambda: patch(golden, {"spec": {"slots": {"count": next(number)}}}))
+    assert "may not use qosprofile gold" in said
+    assert patch(golden, {"metadata": {"labels": {"a": "b"}}}) == "", "only what is asked for counts"
+
+
+@contextmanager
+def use_of_gold(kubectl: Kubectl, user: str) -> Iterator[None]:
+    """Verb use on profile gold, for one user."""
+    role = f"user-of-gold-{uuid.uuid4().hex[:6]}"
+    rule = {
+        "apiGroups": ["j10ce.io"],
+        "resources": ["qosprofiles"],
+        "resourceNames": ["gold"],
+        "verbs": ["use"],
+    }
+    rights = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": role}}
+    kubectl("create", "-f", "-", document=rights | {"rules": [rule]})
+    kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", f"--user={user}")
+    yield
+    kubectl("delete", "clusterrolebinding", role)
+    kubectl("delete", "clusterrole", role)
