@@ -1,0 +1,248 @@
+"""What the API server shows reaches the ledger, whatever happens to connections and objects."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.api import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    EVENTS,
+    NODES,
+    PODS,
+    POLICIES,
+    PRIORITY_CLASSES,
+    PROFILES,
+)
+from adapters.memory import MemoryAPI
+from qos import keys
+from qos.objects import Demand
+from qos.resolve import Problem
+
+
+def deployment(replicas: int, cpu: str = "1") -> dict:
+    template = {
+        "metadata": {"labels": {"app": "checkout"}},
+        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]},
+    }
+    return {
+        "metadata": {"namespace": "default", "name": "checkout"},
+        "spec": {"replicas": replicas, "template": template},
+    }
+
+
+def scaled(make_policy, **spec):
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "checkout"}
+    return make_policy(slots={"scaleTargetRef": target}, **spec)
+
+
+def desired(program) -> int | str:
+    one = program.catalog.resolved.get("default/checkout")
+    if isinstance(one, Demand):
+        return one.desired
+    return one.reason if isinstance(one, Problem) else "unknown"
+
+
+async def test_a_policy_follows_what_it_refers_to(running, make_node, make_policy, eventually):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1", cpu="64"))
+    api.put(POLICIES, scaled(make_policy, profileName="gold"))
+    async with running(api) as program:
+        assert desired(program) == "ProfileNotFound"
+        profile = {"metadata": {"name": "gold"}, "spec": {"class": "LS", "priorityClassName": "high"}}
+        api.put(PROFILES, profile)
+        await eventually(lambda: desired(program) == "WorkloadNotFound")
+        api.put(DEPLOYMENTS, deployment(3))
+        await eventually(lambda: desired(program) == "PriorityClassNotFound")
+        api.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+        await eventually(lambda: desired(program) == 3)
+        assert program.catalog.resolved["default/checkout"].priority == 1000
+        api.put(DEPLOYMENTS, deployment(5, cpu="3"))
+        await eventually(lambda: desired(program) == 5)
+        await eventually(lambda: program.ledger.report()["default/checkout"].held == 5)
+        assert program.catalog.resolved["default/checkout"].vector["cpu"] == 3000
+        api.remove(DEPLOYMENTS, "default", "checkout")
+        await eventually(lambda: desired(program) == "WorkloadNotFound")
+        assert not program.ledger.held_nodes()
+        api.remove(POLICIES, "default", "checkout")
+        await eventually(lambda: desired(program) == "unknown")
+        assert "default/checkout" not in program.ledger.report()
+
+
+async def test_the_lowest_global_default_counts_as_upstream_has_it(running, make_policy, eventually):
+    api = MemoryAPI()
+    for name, value in (("a", 500), ("b", 300)):
+        api.put(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value, "globalDefault": True})
+    api.put(POLICIES, make_policy())
+    async with running(api) as program:
+        assert program.catalog.resolved["default/checkout"].priority == 300
+        api.remove(PRIORITY_CLASSES, "", "b")
+        await eventually(lambda: program.catalog.resolved["default/checkout"].priority == 500)
+
+
+async def test_a_write_of_status_alone_resolves_nothing(running, make_node, make_policy, eventually):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy())
+    async with running(api) as program:
+        before = program.catalog.resolved["default/checkout"]
+        await eventually(lambda: api.get_object(POLICIES, "default", "checkout").get("status"))
+        await eventually(lambda: program.catalog.policies["default/checkout"].status)
+        assert program.catalog.resolved["default/checkout"] is before
+
+
+async def test_t15_daemon_sets_are_expected_on_new_nodes(running, make_node, make_policy, eventually):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1", cpu="4"))
+    api.put(POLICIES, make_policy(count=2, cpu="2"))
+    body = deployment(0)
+    body["metadata"] = {"namespace": "default", "name": "agent"}
+    api.put(DAEMON_SETS, body)
+    async with running(api) as program:
+        assert program.ledger.report()["default/checkout"].held == 1
+        api.remove(DAEMON_SETS, "default", "agent")
+        await eventually(lambda: program.ledger.report()["default/checkout"].held == 2)
+
+
+def bad(resource, make_node, make_pod, make_policy):
+    if resource is NODES:
+        node = make_node("bad")
+        node["status"]["allocatable"]["cpu"] = "many"
+        return node
+    if resource is PODS:
+        return make_pod("bad", cpu="many")
+    policy = make_policy("bad")
+    policy["spec"]["floor"] = {"resources": {"cpu": "-1"}}
+    return policy
+
+
+@pytest.mark.parametrize("resource", [NODES, PODS, POLICIES])
+async def test_a_bad_object_is_told_and_skipped(
+    running, resource, make_node, make_pod, make_policy, eventually
+):
+    api = MemoryAPI()
+    api.put(resource, bad(resource, make_node, make_pod, make_policy))
+    api.put(NODES, make_node("n1"))
+    async with running(api) as program:
+        api.put(resource, bad(resource, make_node, make_pod, make_policy))
+        api.put(NODES, make_node("n2"))
+        await eventually(lambda: {"n1", "n2"} <= set(program.view.nodes))
+        assert not program.readiness.problem()
+        await eventually(lambda: api.objects(EVENTS))
+        event = api.objects(EVENTS)[0]
+        assert event["reason"] == "Unreadable"
+        assert event["regarding"]["name"] == "bad"
+        skipped = f'j10ce_objects_skipped_total{{resource="{resource.plural}"}} 2.0'
+        assert skipped.encode() in program.metrics.exposition()
+
+
+async def test_a_bad_change_keeps_the_last_good_state(running, make_node, make_policy, eventually):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=2))
+    async with running(api) as program:
+        broken = make_policy(count=2)
+        broken["spec"]["floor"] = {"resources": {"cpu": "nonsense"}}
+        api.put(POLICIES, broken)
+        await eventually(lambda: api.objects(EVENTS))
+        assert program.ledger.report()["default/checkout"].held == 2
+
+
+async def test_t05_a_restart_rebuilds_from_pods_and_policies_alone(
+    running, make_node, make_pod, make_policy, eventually
+):
+    api = MemoryAPI()
+    for name in ("n1", "n2"):
+        api.put(NODES, make_node(name, cpu="4"))
+    api.put(POLICIES, make_policy(count=3, cpu="2"))
+    api.put(PODS, make_pod("owner", cpu="2", app="checkout", node="n1"))
+    reports = []
+    for _ in range(2):
+        async with running(api) as program:
+            reports.append(program.ledger.report())
+            slots = reports[-1]["default/checkout"]
+            assert (slots.filled, slots.held) == (1, 2)
+            await eventually(lambda: api.get_object(POLICIES, "default", "checkout").get("status"))
+            policy = api.get_object(POLICIES, "default", "checkout")
+            policy["status"] = {"slots": {"filled": 99}}
+            api.put(POLICIES, policy)  # status is derived, never the truth
+    assert reports[0] == reports[1]
+
+
+async def test_dropped_connections_lose_nothing(running, make_node, make_pod, eventually):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1"))
+    async with running(api) as program:
+        api.cut()
+        for number in range(3):
+            api.put(PODS, make_pod(f"p{number}", node="n1"))
+        api.remove(PODS, "default", "p1")
+        await eventually(lambda: program.ledger.gauges()["claims"] == 2, seconds=20)
+
+
+async def test_410_gone_lists_again_and_forgets_what_is_gone(running, make_node, make_pod, eventually):
+    api = MemoryAPI()
+    for name in ("n1", "n2"):
+        api.put(NODES, make_node(name))
+    api.put(PODS, make_pod("old", node="n1"))
+    async with running(api) as program:
+        assert program.ledger.gauges()["claims"] == 1
+        api.remove(PODS, "default", "old")
+        api.remove(NODES, "", "n2")
+        api.put(PODS, make_pod("new", node="n1"))
+        api.expire()
+        await eventually(lambda: set(program.view.nodes) == {"n1"}, seconds=20)
+        await eventually(lambda: program.ledger.gauges()["pods"] == 1, seconds=20)
+        assert not program.readiness.problem()
+
+
+async def test_t05_a_slow_list_keeps_it_unready(running, make_node, eventually):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1"))
+    gate = api.hang("list_page", resource=NODES)
+    async with running(api, ready=False) as program:
+        await eventually(lambda: program.reflectors["pods"].synced.is_set())
+        assert program.readiness.problem() == "not listed yet: nodes"
+        gate.set()
+        await eventually(lambda: not program.readiness.problem())
+
+
+async def test_a_server_that_is_away_at_first_is_waited_for(running, eventually):
+    api = MemoryAPI()
+    api.fail("list_page", times=12)
+    async with running(api, ready=False) as program:
+        await eventually(lambda: not program.readiness.problem(), seconds=30)
+
+
+async def test_t13_of_two_only_the_leader_writes_and_the_other_takes_over(
+    running, make_node, make_policy, eventually
+):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy())
+    async with running(api, identity="one") as first:
+        await eventually(lambda: first.elector.is_leader)
+        async with running(api, identity="two") as second:
+            await eventually(lambda: api.get_object(POLICIES, "default", "checkout").get("status"))
+            assert not second.elector.is_leader
+            assert b'j10ce_status_writes_total{outcome="written"}' not in second.metrics.exposition()
+            assert not second.readiness.problem(), "it answers verbs all the same"
+
+
+async def test_t15_pods_that_bypass_degrade_the_policy(running, make_node, make_pod, make_policy, eventually):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1", cpu="4"))
+    api.put(POLICIES, make_policy(count=2, cpu="2"))
+
+    def condition(kind):
+        found = (api.get_object(POLICIES, "default", "checkout").get("status") or {}).get("conditions", [])
+        return next(((one["status"], one["reason"]) for one in found if one["type"] == kind), None)
+
+    async with running(api) as program:
+        await eventually(lambda: condition(keys.HELD) == ("True", "EverySlotHeld"))
+        api.put(PODS, make_pod("intruder", cpu="3", node="n1", scheduler="other"))
+        await eventually(lambda: condition(keys.HELD) == ("False", "SlotsUnplaced"))
+        await eventually(lambda: condition(keys.GUARDED) == ("False", "PodsBypass"))
+        slots = api.get_object(POLICIES, "default", "checkout")["status"]["slots"]
+        assert slots == {"desired": 2, "filled": 0, "held": 0, "unplaced": 2}
+        assert program.ledger.gauges()["overcommitted_nodes"] == 0
