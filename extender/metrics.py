@@ -38,7 +38,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._duration = {f"/{verb}": self._histogram(verb) for verb in VERBS}
         self._failures = self._counter(
-            "verb_answers", "Answers to kube-scheduler by verb and HTTP status.", "verb", "status"
+            "verb_failures", "Answers other than 200, by verb and status.", "verb", "status"
         )
         self._crashes = self._counter("verb_crashes", "Verbs that met a bug of ours; each has a log line.")
         self._refusals = self._counter(
