@@ -15,13 +15,17 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from adapters.api import PODS, Conflict, Gone, NotFound, Page, Resource, Unreachable, WatchEvent
+from adapters.api import PODS, ClusterAPI, Conflict, Gone, NotFound, Page, Resource, Unreachable, WatchEvent
+from adapters.faults import Fault
+from adapters.writes import merge_patch, require_bindable, require_version
 
 _Key = tuple[Resource, str, str]
+_HISTORY: Final = 100_000
+"""Events kept for watches that resume; older ones are Gone, as after etcd's compaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +37,6 @@ class Binding:
     uid: str
     node: str
     annotations: Mapping[str, str]
-
-
-@dataclass(slots=True)
-class _Fault:
-    verb: str
-    resource: Resource | None
-    error: Exception | None
-    times: int
-    applied: bool
-    gate: asyncio.Event | None
-
-    def concerns(self, verb: str, resource: Resource) -> bool:
-        return self.times > 0 and self.verb == verb and self.resource in (None, resource)
 
 
 @dataclass(slots=True)
@@ -76,7 +67,7 @@ class MemoryAPI:
         self._objects: dict[_Key, bytes] = {}
         self._history: list[tuple[int, Resource, WatchEvent]] = []
         self._watchers: list[_Watcher] = []
-        self._faults: list[_Fault] = []
+        self._faults: list[Fault] = []
         self._snapshots: dict[str, tuple[str, list[bytes]]] = {}
 
     # --- the world, as a test or a simulation changes it ---
@@ -108,6 +99,10 @@ class MemoryAPI:
         """All objects of a kind."""
         return [orjson.loads(raw) for key, raw in self._objects.items() if key[0] == resource]
 
+    def watchers(self, resource: Resource) -> int:
+        """The number of open watches of a kind."""
+        return sum(watcher.resource == resource for watcher in self._watchers)
+
     # --- faults ---
 
     def fail(
@@ -118,19 +113,21 @@ class MemoryAPI:
         resource: Resource | None = None,
         times: int = 1,
         applied: bool = False,
+        after: int = 0,
     ) -> None:
-        """Make the next `times` calls of a verb raise `error` (Unreachable unless given).
+        """Make the next `times` calls of a verb raise `error` (Unreachable unless given); `after` pass first.
 
         `applied`: the write takes effect all the same: the outcome that a caller must not guess.
         """
-        self._faults.append(
-            _Fault(verb, resource, error or Unreachable("cut by the test"), times, applied, None)
-        )
+        error = error or Unreachable("cut by the test")
+        self._faults.append(Fault(verb, resource, error, times, applied, None, after))
 
-    def hang(self, verb: str, *, resource: Resource | None = None, times: int = 1) -> asyncio.Event:
-        """Make the next calls of a verb wait until the event that is returned is set."""
+    def hang(
+        self, verb: str, *, resource: Resource | None = None, times: int = 1, after: int = 0
+    ) -> asyncio.Event:
+        """Make the next calls of a verb wait until the event that is returned is set; `after` pass first."""
         gate = asyncio.Event()
-        self._faults.append(_Fault(verb, resource, None, times, False, gate))
+        self._faults.append(Fault(verb, resource, None, times, False, gate, after))
         return gate
 
     def cut(self, resource: Resource | None = None) -> None:
@@ -223,7 +220,7 @@ class MemoryAPI:
 
         def write() -> bytes:
             before = self._existing(resource, namespace, name)
-            _require_version(before, body)
+            require_version(before, body)
             return orjson.dumps(self._store(resource, copy.deepcopy(dict(body)), before))
 
         return await self._write("replace", resource, name, write)
@@ -235,7 +232,7 @@ class MemoryAPI:
 
         def write() -> bytes:
             before = self._existing(resource, namespace, name)
-            _require_version(before, body)
+            require_version(before, body)
             change = {"status": body.get("status", {})} if subresource == "status" else dict(body)
             return orjson.dumps(self._store(resource, merge_patch(before, change), before))
 
@@ -248,7 +245,7 @@ class MemoryAPI:
 
         def write() -> bytes:
             before = self._existing(PODS, namespace, name)
-            _require_bindable(before, uid)
+            require_bindable(before, uid)
             self._store(PODS, self._bound(before, node, annotations), before)
             self.bindings.append(Binding(namespace, name, uid, node, dict(annotations)))
             return b""
@@ -257,13 +254,12 @@ class MemoryAPI:
 
     # --- inside ---
 
-    async def _reach(self, verb: str, resource: Resource, name: str) -> _Fault | None:
+    async def _reach(self, verb: str, resource: Resource, name: str) -> Fault | None:
         """Record the call and meet its fault: wait, raise, or return one that raises after the write."""
         self.calls.append((verb, resource, name))
-        fault = next((f for f in self._faults if f.concerns(verb, resource)), None)
+        fault = next((f for f in self._faults if f.strikes(verb, resource)), None)
         if fault is None:
             return None
-        fault.times -= 1
         if fault.gate is not None:
             await fault.gate.wait()
             return None
@@ -311,6 +307,9 @@ class MemoryAPI:
 
     def _publish(self, resource: Resource, event: WatchEvent) -> None:
         self._history.append((self._version, resource, event))
+        if len(self._history) > _HISTORY:
+            self._oldest = self._history[_HISTORY // 2][0]
+            del self._history[: _HISTORY // 2 + 1]
         for watcher in self._watchers:
             if watcher.resource == resource:
                 watcher.push(event)
@@ -348,44 +347,14 @@ async def _drain(watcher: _Watcher) -> AsyncIterator[WatchEvent]:
         await watcher.awake.wait()
 
 
-def merge_patch(target: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """RFC 7396: None removes, mappings merge, everything else replaces."""
-    merged = dict(target)
-    for key, value in change.items():
-        if value is None:
-            merged.pop(key, None)
-        elif isinstance(value, Mapping):
-            below = merged.get(key)
-            merged[key] = merge_patch(below if isinstance(below, Mapping) else {}, value)
-        else:
-            merged[key] = value
-    return merged
-
-
 def timestamp(seconds: float) -> str:
     """RFC 3339 with whole seconds, as the API server writes metav1.Time."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _require_version(before: Mapping[str, Any], body: Mapping[str, Any]) -> None:
-    wanted = body.get("metadata", {}).get("resourceVersion", "")
-    if wanted and wanted != before["metadata"]["resourceVersion"]:
-        raise Conflict(
-            409, "Conflict", "the object has been modified; apply your changes to the latest version"
-        )
-
-
-def _require_bindable(pod: Mapping[str, Any], uid: str) -> None:
-    name = pod["metadata"]["name"]
-    if pod["metadata"]["uid"] != uid:
-        raise Conflict(
-            409, "Conflict", f"Precondition failed: UID in precondition: {uid}, pod {name!r} has another"
-        )
-    if pod.get("spec", {}).get("nodeName"):
-        raise Conflict(409, "Conflict", f"pod {name} is already assigned to node {pod['spec']['nodeName']!r}")
-    if pod["metadata"].get("deletionTimestamp"):
-        raise Conflict(409, "Conflict", f"pod {name} is being deleted, cannot be assigned to a host")
-
-
 def _gone() -> Gone:
     return Gone(410, "Expired", "too old resource version")
+
+
+if TYPE_CHECKING:
+    _plays_the_interface: ClusterAPI = MemoryAPI()

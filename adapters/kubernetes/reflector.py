@@ -10,14 +10,14 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from adapters.api import APIError, ClusterAPI, Gone, Resource, Unreachable, WatchEvent
-from adapters.kubernetes.wire import DecodeError, Metadata, Object, key_of, read
+from adapters.kubernetes.wire import DecodeError, Object, key_of, read
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Backoff:
     """Growing pauses with jitter: `first` seconds, doubling up to `most`, each times 0.5 to 1.5."""
 
     first: float = 0.2
-    most: float = 20.0
+    most: float = 5.0
     failures: int = 0
 
     def pause(self, jitter: float) -> float:
@@ -74,28 +74,17 @@ class Backoff:
         self.failures = 0
 
 
-def by_uid(metadata: Metadata) -> str:
-    """The key of most objects."""
-    return metadata.uid
-
-
-def by_name(metadata: Metadata) -> str:
-    """The key of what others refer to by name: nodes, PriorityClasses; namespace/name where there is one."""
-    return key_of(metadata)
-
-
 class Reflector:
     """One resource, listed and watched until run() is cancelled.
 
-    `on_set(raw)` takes an object that is new or changed and returns the key it keeps it under, or None when
-    it does not keep it; a DecodeError from it is logged and counted in `rejected`, and the last good state
-    stays.
-    `on_remove(key)` says that it is gone; `key` derives the same key from the metadata of a deleted object.
-    Both callbacks run on the loop, never concurrently, and must not block.
-    A relist calls on_set for everything and then on_remove for what is no longer there.
+    `on_set(raw)` takes an object that is new or changed and returns the key it keeps it under: its UID, or
+    its name (namespace/name where there is a namespace), or None when it does not keep it. A DecodeError from
+    it is logged and counted in `rejected`, and the last good state stays. `on_remove(key)`: it is gone.
+    Both run on the loop, never concurrently, and must not block. A relist calls on_set for everything and
+    then on_remove for what is no longer there.
 
     `synced` is set after the first complete list. `last_contact` is when the server last said anything, by
-    `clock`.
+    `clock`. `relists` counts the lists begun.
     """
 
     def __init__(
@@ -105,7 +94,6 @@ class Reflector:
         on_set: Callable[[bytes], str | None],
         on_remove: Callable[[str], None],
         *,
-        key: Callable[[Metadata], str] = by_uid,
         page_size: int = 500,
         stale_after: float = 120.0,
         clock: Callable[[], float] = time.monotonic,
@@ -120,7 +108,6 @@ class Reflector:
         self._api = api
         self._on_set = on_set
         self._on_remove = on_remove
-        self._key = key
         self._page_size = page_size
         self._stale_after = stale_after
         self._clock = clock
@@ -185,23 +172,26 @@ class Reflector:
     async def _watch(self) -> None:
         """Follow one stream until the server closes it; raises when it is cut, too old, or closed at once."""
         opened, events = self._clock(), 0
+        stream = self._api.watch(self.resource, resource_version=self._version)
         try:
-            async for event in self._api.watch(self.resource, resource_version=self._version):
+            async for event in stream:
                 self.last_contact = self._turn.resumed()
                 self._apply(event)
                 events += 1
                 await self._turn.breathe()
         finally:
+            await _close(stream)
             self._remember_version()
             if events:
                 self._backoff.reset()
-        if not events and self._clock() - opened < _SHORTEST_WATCH_SECONDS:
+        self.last_contact = self._clock()
+        if not events and self.last_contact - opened < _SHORTEST_WATCH_SECONDS:
             raise Unreachable("the server closed the watch at once")
 
     def _apply(self, event: WatchEvent) -> None:
         if event.type == "DELETED":
-            key = self._key(read(_OBJECT, self.resource.kind, event.object).metadata)
-            if key in self._known:
+            key = self._known_as(event.object)
+            if key is not None:
                 self._known.discard(key)
                 self._on_remove(key)
         elif event.type != "BOOKMARK":
@@ -215,14 +205,23 @@ class Reflector:
         except DecodeError as error:
             self.rejected += 1
             logger.error("object=%s rejected=%r", self.resource.plural, str(error))
-            key = self._key(read(_OBJECT, self.resource.kind, raw).metadata)
-            return key if key in self._known else None
+            return self._known_as(raw)
         if key is not None:
             self._known.add(key)
         return key
+
+    def _known_as(self, raw: bytes) -> str | None:
+        metadata = read(_OBJECT, self.resource.kind, raw).metadata
+        return next((key for key in (metadata.uid, key_of(metadata)) if key in self._known), None)
 
     def _remember_version(self) -> None:
         """Where to resume: read once a stream, not once an event."""
         if self._last_event:
             self._version = read(_OBJECT, self.resource.kind, self._last_event).metadata.resource_version
             self._last_event = b""
+
+
+async def _close(stream: AsyncIterator[WatchEvent]) -> None:
+    """Give the connection back now, not when the garbage collector comes by."""
+    if isinstance(stream, AsyncGenerator):
+        await stream.aclose()
