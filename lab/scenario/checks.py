@@ -61,6 +61,8 @@ class PolicyCheck(Model):
     conditions: list[ConditionCheck] | None = None
     held_on: str | None = None
     """All holds are on nodes whose name begins so."""
+    held_where_remembered: bool | None = None
+    """Whether the nodes with holds are those that a remember step saw; false: at least one is another."""
     not_held_on: str | None = None
     """No hold is on a node whose name begins so."""
 

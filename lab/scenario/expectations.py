@@ -79,7 +79,7 @@ def _answers(check: Check, facts: Facts) -> Iterator[Answer]:
     if check.pods:
         yield from _pods(check.pods, seen)
     if check.policy:
-        yield from _policy(check.policy, seen.policies.get(check.policy.name, {}))
+        yield from _policy(check.policy, seen)
     if check.event:
         event = check.event
         about = event.about or ""
@@ -116,7 +116,8 @@ def _pods(check: PodsCheck, seen: Observation) -> Iterator[Answer]:
         yield Answer(not astray, text)
 
 
-def _policy(check: PolicyCheck, status: Mapping[str, Any]) -> Iterator[Answer]:
+def _policy(check: PolicyCheck, seen: Observation) -> Iterator[Answer]:
+    status = seen.policies.get(check.name, {})
     slots = status.get("slots")
     if slots is None:
         yield Answer(False, f"policy {check.name} has no status")
@@ -129,10 +130,21 @@ def _policy(check: PolicyCheck, status: Mapping[str, Any]) -> Iterator[Answer]:
         yield _unplaced(entry, status.get("unplaced") or [])
     for condition in check.conditions or ():
         yield _condition(condition, status.get("conditions") or [])
-    nodes = [hold["nodeName"] for hold in status.get("holds") or []]
+    yield from _where(check, seen)
+
+
+def _where(check: PolicyCheck, seen: Observation) -> Iterator[Answer]:
+    nodes = sorted(seen.held_on(check.name))
     if check.held_on is not None:
         astray = [node for node in nodes if not node.startswith(check.held_on)]
         yield Answer(not astray, f"held on {', '.join(nodes) or 'no node'}")
+    if check.held_where_remembered is not None:
+        before = seen.remembered.get(check.name, set())
+        same = set(nodes) == before
+        yield Answer(
+            same == check.held_where_remembered,
+            f"held on {', '.join(nodes)}, before on {', '.join(sorted(before))}",
+        )
     if check.not_held_on is not None:
         inside = [node for node in nodes if node.startswith(check.not_held_on)]
         yield Answer(not inside, f"held on {', '.join(nodes) or 'no node'}")

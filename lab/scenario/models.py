@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -25,8 +25,10 @@ class Extender(Model):
     """How much of the cluster all holds together may take. The product's default is 40."""
     binds: bool = True
     """Whether kube-scheduler binds through it; false where schedulerConfig has no bindVerb."""
-    args: list[str] = Field(default_factory=list)
-    """More flags of j10ce-extender."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """More fields of its configuration file (docs/extender.md); schedulerNames follow from
+    schedulerConfig.
+    """
 
 
 class Cluster(Model):
@@ -183,4 +185,6 @@ def _step_references(
     for nodes in (step.remove_nodes, step.cordon, step.uncordon, step.taint):
         if nodes is not None:
             yield "nodes", nodes.group, groups
-    yield from (("policy", name, policies) for name in step.apply_policies or ())
+    yield from (
+        ("policy", name, policies) for name in [*(step.apply_policies or ()), *filter(None, [step.remember])]
+    )

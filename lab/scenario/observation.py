@@ -101,6 +101,7 @@ class Observation:
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
     events: dict[str, EventRecord] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
+    remembered: dict[str, set[str]] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def see(self, resource: Resource, raw: bytes, at: float, *, deleted: bool) -> None:
@@ -119,6 +120,14 @@ class Observation:
             if thing["metadata"]["namespace"] == self.namespace:
                 self.policies[thing["metadata"]["name"]] = {} if deleted else thing.get("status") or {}
         self.changed.set()
+
+    def held_on(self, policy: str) -> set[str]:
+        """Nodes on which a policy's status shows holds."""
+        return {hold["nodeName"] for hold in self.policies.get(policy, {}).get("holds") or ()}
+
+    def remember(self, policy: str) -> None:
+        """Keep in mind where a policy's slots are held now."""
+        self.remembered[policy] = self.held_on(policy)
 
     def workload(self, name: str) -> list[PodRecord]:
         """Every pod there ever was of a workload, the oldest first."""

@@ -21,7 +21,7 @@ from lab.scenario.observation import Observation
 from lab.scenario.progress import Progress
 from lab.scenario.results import Outcome, RunResult, ScenarioResult, bound_requests, compare, workload_result
 from lab.scenario.steps import Step, Wait
-from lab.scenario.targets import Target, TargetError
+from lab.scenario.targets import Target, TargetError, schedulers_of
 from lab.situation import Situation
 from qos.objects import NodePredicate, Toleration
 
@@ -52,8 +52,7 @@ async def run_scenario(
 def _schedulers(scenario: Scenario, file: Path) -> frozenset[str]:
     """Names under which pods are scheduled through the extender."""
     document = scheduler_config.load(file.parent / scenario.cluster.scheduler_config)
-    profiles = document.get("profiles") or [{}]
-    return frozenset(profile.get("schedulerName", "default-scheduler") for profile in profiles)
+    return schedulers_of(document)
 
 
 @dataclass(slots=True)
@@ -176,6 +175,8 @@ class _Run:
             self.outcomes += [await self._judge(check) for check in step.expect]
         elif step.wait is not None:
             return await self._wait(step.wait, step.says or f"step {number + 1}")
+        elif step.remember is not None:
+            self._observation.remember(step.remember)
         elif step.apply_policies is not None:
             wanted = [p for p in self.scenario.policies if p.called in step.apply_policies]
             await self._actions.apply_policies(p for p in wanted if self._exists(p.called))

@@ -165,7 +165,7 @@ class Wait(Model):
 
 _ACTIONS = (
     "create", "scale", "delete", "churn", "kill", "start", "add_nodes", "remove_nodes", "cordon", "uncordon",
-    "taint", "patch", "fail", "bind", "wait", "pause", "expect", "apply_policies",
+    "taint", "patch", "fail", "bind", "wait", "pause", "expect", "remember", "apply_policies",
 )  # fmt: skip
 
 
@@ -193,6 +193,8 @@ class Step(Model):
     """Let time pass."""
     expect: list[Check] | None = Field(default=None, min_length=1)
     """Must be true now."""
+    remember: Name | None = None
+    """Remember on which nodes this policy's slots are held, for heldWhereRemembered."""
     apply_policies: list[Name] | None = None
     """Create these of the scenario's policies now; those that no step names are created before the first
     step.

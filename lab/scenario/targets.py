@@ -136,7 +136,9 @@ async def lab_target(
         )
     )
     try:
-        extender, standby = await asyncio.to_thread(_extenders, cluster, wanted, verbs_port)
+        extender, standby = await asyncio.to_thread(
+            _extenders, cluster, wanted, verbs_port, schedulers_of(document)
+        )
         async with KubernetesAPI.from_kubeconfig(cluster.kubeconfig) as api:
             scope = Scope("scenario", scenario.name)
             yield LabTarget(api, scope, cluster, extender, standby, wanted.mode == "Strict")
@@ -145,12 +147,22 @@ async def lab_target(
             await asyncio.to_thread(lab_cluster.down, name)
 
 
+def schedulers_of(document: Mapping[str, Any]) -> frozenset[str]:
+    """Names under which pods are scheduled by a KubeSchedulerConfiguration."""
+    profiles = document.get("profiles") or [{}]
+    return frozenset(profile.get("schedulerName", "default-scheduler") for profile in profiles)
+
+
 def _extenders(
-    cluster: Cluster, wanted: Extender, verbs_port: int
+    cluster: Cluster, wanted: Extender, verbs_port: int, schedulers: frozenset[str]
 ) -> tuple[ExtenderProcess | None, ExtenderProcess | None]:
     if not wanted.enabled:
         return None, None
-    extra = [f"--cap-percent={wanted.cap_percent}", *(() if wanted.binds else ("--no-bind",)), *wanted.args]
+    config = cluster.folder / "extender.yaml"
+    scheduler_config.write(
+        {"schedulerNames": sorted(schedulers), "binds": wanted.binds, **wanted.config}, config
+    )
+    extra = [f"--config={config}", f"--cap-percent={wanted.cap_percent}"]
     first = extender_process.start(
         cluster, mode=wanted.mode, verbs_port=verbs_port, extra=[*extra, "--identity=extender"]
     )
