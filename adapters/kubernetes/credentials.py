@@ -44,11 +44,13 @@ def from_kubeconfig(path: Path | None = None, context: str | None = None) -> End
     configuration = client.Configuration()
     try:
         config.load_kube_config(str(named), context, configuration)  # type: ignore[no-untyped-call]
-    except (config.ConfigException, OSError, ValueError) as error:
+        tls = _tls(configuration) if configuration.host.startswith("https") else None
+    # The package lets through whatever a malformed file made its parser, its plugins or OpenSSL raise.
+    except Exception as error:
         raise CredentialsError(f"kubeconfig {named}, context {context or '(current)'}: {error}") from error
     return Endpoint(
         server=configuration.host,
-        tls=_tls(configuration) if configuration.host.startswith("https") else None,
+        tls=tls,
         authorization=_authorization(configuration),
         tls_server_name=configuration.tls_server_name or None,
         proxy=_proxy(configuration.host, configuration.proxy),

@@ -1,0 +1,347 @@
+"""The client against a real HTTP server that says what a test wants said."""
+
+import asyncio
+import json
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from adapters.api import LEASES, NODES, PODS, POLICIES, APIError, Conflict, Gone, NotFound, Unreachable
+from adapters.kubernetes import client as client_module
+from adapters.kubernetes.client import KubernetesAPI, Timeouts
+from adapters.kubernetes.credentials import Endpoint
+
+LONG = 30.0
+SHORT = 0.3
+
+
+class Script:
+    """Answers in turn with what was put in `answers`, the last one for ever; remembers the requests."""
+
+    def __init__(self):
+        self.answers = []
+        self.requests = []
+        self.connections = set()
+
+    async def handle(self, request):
+        body = await request.read()
+        self.requests.append((request.method, request.path, dict(request.query), dict(request.headers), body))
+        self.connections.add(id(request.transport))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return await answer(request) if callable(answer) else web.json_response(answer[1], status=answer[0])
+
+
+@pytest.fixture
+async def script():
+    return Script()
+
+
+@pytest.fixture
+async def server(script):
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", script.handle)
+    async with TestServer(app) as running:
+        yield running
+
+
+@pytest.fixture
+async def connect(server):
+    made = []
+
+    def make(timeouts=None, authorization=None):
+        endpoint = Endpoint(str(server.make_url("")), authorization=authorization)
+        made.append(KubernetesAPI(endpoint, timeouts or Timeouts(LONG, LONG, LONG, LONG)))
+        return made[-1]
+
+    yield make
+    for api in made:
+        await api.aclose()
+
+
+def status(code, reason="Reason", message="why"):
+    return code, {"kind": "Status", "code": code, "reason": reason, "message": message}
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(404, NotFound), (409, Conflict), (410, Gone), (403, APIError), (422, APIError), (302, APIError)],
+)
+async def test_answers_that_settle_the_outcome(connect, script, code, error):
+    script.answers = [status(code)]
+    with pytest.raises(
+        error, match=f"{code} Reason: POST /api/v1/namespaces/shop/pods/web-1/binding: why"
+    ) as e:
+        await connect().bind("shop", "web-1", "u1", "n1", {})
+    assert (type(e.value), e.value.status, e.value.reason) == (error, code, "Reason")
+
+
+@pytest.mark.parametrize("code", [500, 502, 503, 504])
+async def test_answers_that_leave_the_outcome_open(connect, script, code):
+    script.answers = [status(code)]
+    with pytest.raises(Unreachable, match=f"{code} Reason: why"):
+        await connect().bind("shop", "web-1", "u1", "n1", {})
+    assert len(script.requests) == 1
+
+
+async def test_an_error_that_is_no_status_object(connect, script):
+    async def plain(request):
+        return web.Response(status=403, text="a proxy says no")
+
+    script.answers = [plain]
+    with pytest.raises(APIError, match="a proxy says no"):
+        await connect().get(PODS, "shop", "web-1")
+
+
+async def test_no_answer_in_time(connect, script):
+    async def hang(request):
+        await asyncio.Event().wait()
+
+    script.answers = [hang]
+    with pytest.raises(Unreachable, match="TimeoutError"):
+        await connect(Timeouts(request=SHORT)).get(PODS, "shop", "web-1")
+
+
+async def test_a_connection_cut_before_and_within_the_answer(connect, script):
+    async def cut(request):
+        request.transport.abort()
+        return web.Response()
+
+    async def cut_within(request):
+        answer = web.StreamResponse(headers={"Content-Length": "1000"})
+        await answer.prepare(request)
+        await answer.write(b"{")
+        request.transport.abort()
+        return answer
+
+    for how in (cut, cut_within):
+        script.answers = [how]
+        with pytest.raises(Unreachable):
+            await connect().bind("shop", "web-1", "u1", "n1", {})
+
+
+async def test_nobody_listens():
+    async with KubernetesAPI(Endpoint("http://127.0.0.1:1")) as api:
+        with pytest.raises(Unreachable, match="ClientConnectorError"):
+            await api.get(PODS, "shop", "web-1")
+
+
+def busy(seconds):
+    async def answer(request):
+        return web.json_response({"message": "busy"}, status=429, headers={"Retry-After": seconds})
+
+    return answer
+
+
+async def test_429_is_waited_out(connect, script):
+    script.answers = [busy("0"), busy("0"), (200, {"ok": True})]
+    assert await connect().get(PODS, "shop", "web-1") == b'{"ok": true}'
+    assert len(script.requests) == 3
+
+
+async def test_429_beyond_the_deadline_is_not_waited_for(connect, script):
+    script.answers = [busy("3600")]
+    with pytest.raises(Unreachable, match="429 : busy"):
+        await connect().get(PODS, "shop", "web-1")
+    assert len(script.requests) == 1
+
+
+async def test_what_the_calls_look_like(connect, script):
+    script.answers = [(200, {"metadata": {}})]
+    api = connect()
+    await api.get(NODES, "", "n1")
+    await api.create(LEASES, "kube-system", {"a": 1})
+    await api.replace(LEASES, "kube-system", "l", {"a": 2})
+    await api.patch(POLICIES, "shop", "p", {"a": None}, subresource="status")
+    await api.bind("shop", "web-1", "u1", "n1", {"k": "v"})
+    await api.delete(PODS, "shop", "web-1", grace_seconds=0)
+    assert [(method, path) for method, path, *_ in script.requests] == [
+        ("GET", "/api/v1/nodes/n1"),
+        ("POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"),
+        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l"),
+        ("PATCH", "/apis/j10ce.io/v1alpha1/namespaces/shop/minimalreservationpolicies/p/status"),
+        ("POST", "/api/v1/namespaces/shop/pods/web-1/binding"),
+        ("DELETE", "/api/v1/namespaces/shop/pods/web-1"),
+    ]
+    assert [json.loads(body or b"null") for *_, body in script.requests[:4]] == [
+        None,
+        {"a": 1},
+        {"a": 2},
+        {"a": None},
+    ]
+    assert json.loads(script.requests[4][4]) == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "web-1", "namespace": "shop", "uid": "u1", "annotations": {"k": "v"}},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
+    headers = script.requests[3][3]
+    assert headers["Content-Type"] == "application/merge-patch+json"
+    assert (headers["Accept"], headers["Accept-Encoding"]) == ("application/json", "identity")
+    assert len(script.connections) == 1
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "a%2fb", "a b", "ä", "a?b"])
+async def test_a_name_cannot_lead_elsewhere(connect, script, name):
+    with pytest.raises(ValueError, match="cannot be the name"):
+        await connect().get(PODS, "shop", name)
+    with pytest.raises(ValueError, match="cannot be the name"):
+        await connect().get(PODS, name, "web-1")
+    assert script.requests == []
+
+
+async def test_pages(connect, script):
+    items = [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]
+    script.answers = [
+        (200, {"kind": "PodList", "metadata": {"resourceVersion": "7", "continue": "ey+/="}, "items": items}),
+        (200, {"metadata": {"resourceVersion": "7"}, "items": None}),
+    ]
+    api = connect()
+    page = await api.list_page(PODS, limit=2)
+    assert ([json.loads(raw) for raw in page.items], page.resource_version) == (items, "7")
+    last = await api.list_page(PODS, limit=2, continue_token=page.continue_token, namespace="shop")
+    assert (last.items, last.continue_token) == ([], "")
+    assert [(path, query) for _, path, query, *_ in script.requests] == [
+        ("/api/v1/pods", {"limit": "2"}),
+        ("/api/v1/namespaces/shop/pods", {"limit": "2", "continue": "ey+/="}),
+    ]
+
+
+async def test_what_is_no_list_is_not_taken_for_an_empty_one(connect, script):
+    for answer in ([], {"items": []}, "x"):
+        script.answers = [(200, answer)]
+        with pytest.raises(Unreachable, match="not a list"):
+            await connect().list_page(PODS)
+
+
+async def test_an_answer_without_end_is_refused(connect, script, monkeypatch):
+    monkeypatch.setattr(client_module, "_MOST_BYTES", 1000)
+    script.answers = [(200, {"a": "x" * 2000})]
+    with pytest.raises(Unreachable, match="larger than 1000 bytes"):
+        await connect().get(PODS, "shop", "web-1")
+
+
+# --- watches ---
+
+
+def streaming(*chunks, then=None):
+    async def answer(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for chunk in chunks:
+            await response.write(chunk)
+        if then is not None:
+            await then(request)
+        return response
+
+    return answer
+
+
+def event(kind, **obj):
+    return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
+
+
+async def watched(api):
+    return [(e.type, json.loads(e.object)) async for e in api.watch(PODS, resource_version="5")]
+
+
+async def test_a_watch(connect, script):
+    script.answers = [streaming(event("ADDED", a=1) + event("BOOKMARK", b=2), event("DELETED", a=1))]
+    assert await watched(connect()) == [("ADDED", {"a": 1}), ("BOOKMARK", {"b": 2}), ("DELETED", {"a": 1})]
+    query = script.requests[0][2]
+    assert (query["watch"], query["allowWatchBookmarks"], query["resourceVersion"]) == ("true", "true", "5")
+    assert LONG <= int(query["timeoutSeconds"]) <= 2 * LONG
+
+
+async def test_events_cut_into_chunks_anywhere(connect, script):
+    whole = event("ADDED", text="x" * 300_000) + b"\n" + event("MODIFIED", text="\u00e4")
+    script.answers = [streaming(*(whole[i : i + 70_001] for i in range(0, len(whole), 70_001)))]
+    events = await watched(connect())
+    assert [(kind, len(obj["text"])) for kind, obj in events] == [("ADDED", 300_000), ("MODIFIED", 1)]
+
+
+async def watched_into(seen, api):
+    async for e in api.watch(PODS, resource_version="5"):
+        seen.append(e.type)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        ({"code": 410, "reason": "Expired", "message": "too old"}, Gone),
+        ({"code": 500, "reason": "InternalError"}, Unreachable),
+        ({"code": 429}, Unreachable),
+        ({"code": 403, "reason": "Forbidden"}, APIError),
+        ({}, Unreachable),
+    ],
+)
+async def test_an_error_within_a_watch(connect, script, error, raised):
+    script.answers = [streaming(event("ADDED", a=1), event("ERROR", **error), event("ADDED", a=2))]
+    seen = []
+    with pytest.raises(raised):
+        await watched_into(seen, connect())
+    assert seen == ["ADDED"]
+
+
+async def test_a_watch_that_is_refused(connect, script):
+    script.answers = [status(410, "Expired")]
+    with pytest.raises(Gone):
+        await watched(connect())
+
+
+async def test_a_watch_that_falls_silent(connect, script):
+    async def hang(request):
+        await asyncio.Event().wait()
+
+    script.answers = [streaming(event("ADDED", a=1), then=hang)]
+    seen = []
+    with pytest.raises(Unreachable, match="Timeout"):
+        await watched_into(seen, connect(Timeouts(silence=SHORT)))
+    assert seen == ["ADDED"]
+
+
+async def test_a_watch_that_is_cut_within_an_event(connect, script):
+    async def abort(request):
+        request.transport.abort()
+
+    script.answers = [streaming(event("ADDED", a=1), b'{"type":"MODI', then=abort)]
+    seen = []
+    with pytest.raises(Unreachable):
+        await watched_into(seen, connect())
+    assert seen == ["ADDED"]
+
+
+async def test_a_watch_of_nonsense(connect, script):
+    script.answers = [streaming(b"<html>\n")]
+    with pytest.raises(Unreachable, match="not an event"):
+        await watched(connect())
+
+
+# --- tokens ---
+
+
+class Tokens:
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self):
+        self.count += 1
+        return f"Bearer token-{self.count}"
+
+
+async def test_a_token_is_read_once_and_again_when_it_is_refused(connect, script):
+    tokens = Tokens()
+    script.answers = [(200, {}), (200, {}), status(401), (200, {})]
+    api = connect(authorization=tokens)
+    for _ in range(3):
+        await api.get(PODS, "shop", "web-1")
+    assert [h["Authorization"] for _, _, _, h, _ in script.requests] == ["Bearer token-1"] * 3 + [
+        "Bearer token-2"
+    ]
+
+
+async def test_a_token_that_stays_refused_is_an_error(connect, script):
+    script.answers = [status(401, "Unauthorized")]
+    with pytest.raises(APIError, match="401 Unauthorized"):
+        await connect(authorization=Tokens()).get(PODS, "shop", "web-1")
+    assert len(script.requests) == 2
