@@ -83,7 +83,10 @@ class Cluster:
     def kubectl(self, *arguments: str, stdin: str = "", check: bool = True, seconds: float = 60) -> str:
         """Run kubectl against the cluster; return its output; LabError with its message when it fails."""
         argv = [*self.kubectl_argv, *arguments]
-        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=seconds, check=False)
+        environment = _kwok_environment(self.folder)
+        done = subprocess.run(
+            argv, input=stdin, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+        )
         if check and done.returncode:
             raise LabError(f"kubectl {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
@@ -216,13 +219,17 @@ def _new_folder(name: str, root: Path) -> Path:
 
 
 def _plan(name: str, folder: Path, binaries: Binaries, *, keep: bool) -> Cluster:
-    kubectl = (
-        [str(binaries.kubectl)] if binaries.kubectl else [str(binaries.kwokctl), "--name", name, "kubectl"]
-    )
+    ours = (str(binaries.kubectl), f"--kubeconfig={folder / 'kubeconfig'}")
+    fetched = (
+        str(binaries.kwokctl),
+        "--name",
+        name,
+        "kubectl",
+    )  # kwokctl fetches it, and knows the kubeconfig
     cluster = Cluster(
         name=name,
         folder=folder,
-        kubectl_argv=(*kubectl, f"--kubeconfig={folder / 'kubeconfig'}"),
+        kubectl_argv=ours if binaries.kubectl else fetched,
         versions=binaries.versions(),
         ports=dict(zip(_PORT_NAMES, _free_ports(len(_PORT_NAMES)), strict=True)),
         owner="" if keep else f"{os.getpid()} {processes.start_time(os.getpid())}",
@@ -311,7 +318,7 @@ def _create(
     }
     (cluster.folder / "kwokctl.yaml").write_text(json.dumps(config))  # JSON is YAML
     argv = create_argv(cluster, binaries, feature_gates, qps_limits=qps_limits, seconds=seconds)
-    environment = os.environ | {"KWOK_WORKDIR": str(cluster.folder)}
+    environment = _kwok_environment(cluster.folder)
     log = cluster.folder / "kwokctl.log"
     with (
         log.open("wb") as output,
@@ -325,6 +332,11 @@ def _create(
             raise
     if code:
         raise LabError(f"kwokctl could not start cluster {cluster.name}: {_last_words(log.read_text())}")
+
+
+def _kwok_environment(folder: Path) -> dict[str, str]:
+    """kwokctl sees one cluster: its work folder is that cluster's."""
+    return os.environ | {"KWOK_WORKDIR": str(folder)}
 
 
 def _last_words(text: str) -> str:

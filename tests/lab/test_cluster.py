@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -138,3 +139,21 @@ def test_nodes() -> None:
     assert made[0]["metadata"]["labels"]["zone"] == "a"
     assert made[0]["spec"]["taints"] == [{"key": "k", "effect": "NoSchedule"}]
     assert node("x")["spec"] == {}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"kubectl": Path("/bin/kubectl")}, ("/bin/kubectl", "--kubeconfig={folder}/kubeconfig")),
+        ({}, ("/bin/kwokctl", "--name", "one", "kubectl")),
+    ],
+    ids=["ours", "kwokctl's"],
+)
+def test_which_kubectl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, Path], expected: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(Binaries, "versions", lambda _: {})
+    binaries = Binaries({"kwokctl": Path("/bin/kwokctl")} | files, "test")
+    made = lab_cluster._plan("one", tmp_path, binaries, keep=True)
+    assert made.kubectl_argv == tuple(word.format(folder=tmp_path) for word in expected)
+    assert lab_cluster._read(tmp_path / "cluster.json") == dataclasses.replace(made, name=tmp_path.name)

@@ -1,0 +1,23 @@
+"""Every scenario of kwok-scenarios holds on a real control plane, started and judged by `j10ce scenario run`."""
+
+from __future__ import annotations
+
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "kwok-scenarios"
+J10CE = Path(sysconfig.get_path("scripts")) / "j10ce"
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+
+@pytest.mark.usefixtures("binaries")
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yaml")), ids=lambda file: file.stem)
+def test_scenario_holds(file: Path) -> None:
+    done = subprocess.run(
+        [J10CE, "scenario", "run", file], capture_output=True, text=True, timeout=850, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
