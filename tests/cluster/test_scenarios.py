@@ -1,4 +1,4 @@
-"""Every scenario of kwok-scenarios holds on a real control plane, started and judged by `j10ce scenario run`."""
+"""Every scenario of kwok-scenarios holds on a real control plane, run and judged by `j10ce scenario run`."""
 
 from __future__ import annotations
 
