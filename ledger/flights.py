@@ -76,7 +76,8 @@ class Flights:
     def _charge(self, flight: Flight, sign: int) -> None:
         for rows, amounts in flight.parts:
             for name, amount in amounts.items():
-                self._table.charged[self._table.dim(name), rows] += sign * amount
+                dim = self._table.dim(name)  # first: a new resource makes new columns
+                self._table.charged[dim, rows] += sign * amount
         for demand, row in flight.own:
             self._holds.give(demand, row, sign)
 
