@@ -27,6 +27,10 @@ _SECONDS: Final = 120
 class KubectlError(Exception):
     """kubectl is missing or failed; the message is what it said, and what to do."""
 
+    def __init__(self, message: str, *, stdout: str = "") -> None:
+        super().__init__(message)
+        self.stdout = stdout
+
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
@@ -54,7 +58,8 @@ class Kubectl:
         except OSError as error:
             raise KubectlError(f"{self.binary} does not run: {error}") from error
         if done.returncode:
-            raise KubectlError(f"kubectl {arguments[0]}: {done.stderr.strip() or done.stdout.strip()}")
+            said = done.stderr.strip() or done.stdout.strip()
+            raise KubectlError(f"kubectl {arguments[0]}: {said}", stdout=done.stdout)
         return done.stdout
 
     def objects(self, *arguments: str, stdin: str = "") -> list[Object]:
@@ -91,7 +96,7 @@ class Kubectl:
         try:
             return self.run("auth", "can-i", verb, resource, *scope).strip() == "yes"
         except KubectlError as error:
-            if str(error).endswith(": no"):
+            if error.stdout.strip() == "no":
                 return False
             raise
 

@@ -32,6 +32,10 @@ _BOOKKEEPING: Final = (
 )
 
 
+LEASES: Final = ((NAMESPACE, "j10ce-extender"), ("kube-system", "j10ce-extender"))
+"""Where extenders elect who writes status: as installed here, and by default."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """What happens to one object; `action` is create, change or keep, `difference` a unified diff of YAML."""
@@ -136,6 +140,12 @@ def _image(image: str, images: Images) -> str:
     name = image.partition(":")[0]
     chosen = {EXTENDER_IMAGE: images.extender, SCHEDULER_IMAGE: images.scheduler}.get(name, "")
     return chosen or image
+
+
+def extender_leases() -> list[Object]:
+    """The Leases of extenders, to be looked up."""
+    kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    return [kind | {"metadata": {"namespace": namespace, "name": name}} for namespace, name in LEASES]
 
 
 def kube_scheduler_pods(kubectl: Kubectl) -> list[Object]:

@@ -23,8 +23,6 @@ from cli.kubectl import Kubectl, KubectlError, Object, find
 OLDEST: Final = (1, 33)
 """Sidecar containers are stable since 1.33; admission policies since 1.30."""
 TESTED: Final = (1, 36)
-LEASES: Final = (("j10ce-system", "j10ce-extender"), ("kube-system", "j10ce-extender"))
-"""Where extenders elect who writes status: as installed here, and by default."""
 NEEDED: Final = (
     ("create", "customresourcedefinitions.apiextensions.k8s.io"),
     ("create", "namespaces"),
@@ -78,36 +76,30 @@ class Facts:
 
 def gather(kubectl: Kubectl) -> Facts:
     """Read what the checks need. Raises KubectlError when the cluster cannot be reached."""
-    version = json.loads(kubectl.run("version", "-o", "json"))
+    version = json.loads(kubectl.run("version", "-o", "json"))["serverVersion"]["gitVersion"]
+    everything = kubectl.allowed("*", "*.*")
+    missing = () if everything else tuple(f"{v} {r}" for v, r in NEEDED if not kubectl.allowed(v, r))
+    if missing:
+        return Facts(version, missing)
     wanted = plan.definitions()
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plan.NAMESPACE}}
-    leases = [
-        {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"namespace": space, "name": name},
-        }
-        for space, name in LEASES
-    ]
-    everything = kubectl.allowed("*", "*.*")
     return Facts(
-        version=version["serverVersion"]["gitVersion"],
-        missing_rights=()
-        if everything
-        else tuple(f"{v} {r}" for v, r in NEEDED if not kubectl.allowed(v, r)),
+        version,
         definitions=tuple(kubectl.existing(wanted)),
         namespace=next(iter(kubectl.existing([namespace])), None),
-        leases=tuple(kubectl.existing(leases)),
+        leases=tuple(kubectl.existing(plan.extender_leases())),
         schedulers=tuple(plan.kube_scheduler_pods(kubectl)),
         wanted_definitions=tuple(wanted),
     )
 
 
 def assess(facts: Facts, overlay: str, images: plan.Images, now: datetime) -> list[Check]:
-    """The checks, in the order people read them."""
+    """The checks, in the order people read them; without rights only those that need none."""
+    first = [_version(facts.version), _rights(facts.missing_rights)]
+    if facts.missing_rights:
+        return first
     return [
-        _version(facts.version),
-        _rights(facts.missing_rights),
+        *first,
         *_definitions(facts.definitions, facts.wanted_definitions),
         _namespace(facts.namespace),
         _extenders(facts.leases, now),
@@ -304,7 +296,9 @@ def preflight(
     facts = gather(kubectl)
     images = plan.Images(image, scheduler_image or plan.image_of(facts.schedulers))
     checks = assess(facts, overlay.value, images, datetime.now(UTC))
-    changes, checks = _planned(kubectl, overlay.value, images, checks)
+    changes: list[plan.Change] = []
+    if not facts.missing_rights:
+        changes, checks = _planned(kubectl, overlay.value, images, checks)
     if output is Output.JSON:
         document = {"checks": [c.to_json() for c in checks], "changes": [c.to_json() for c in changes]}
         typer.echo(json.dumps(document, indent=2))

@@ -14,7 +14,7 @@ import typer
 
 from cli import plan
 from cli.kubectl import Kubectl, Object, as_list, find, identity
-from cli.preflight import LEASES, ContextOption, KubeconfigOption, Output, OutputOption, running_extenders
+from cli.preflight import ContextOption, KubeconfigOption, Output, OutputOption, running_extenders
 from manifests import OVERLAYS
 from qos import keys
 
@@ -84,9 +84,9 @@ def uninstall(
         return
     if not yes:
         typer.confirm("Remove all of this?", abort=True, err=True)
-    stop_programs(kubectl, remains)
+    if stop_programs(kubectl, remains):
+        remains = survey(kubectl)  # they may have annotated until now
     _refuse_running(kubectl, force=force)
-    remains = survey(kubectl)  # now that nothing of ours writes any more
     clean_annotations(kubectl, remains)
     remove(kubectl, remains)
     if output is Output.TABLE:
@@ -99,7 +99,7 @@ def survey(kubectl: Kubectl) -> Remains:
         identity(item): item for overlay in OVERLAYS for item in plan.objects(kubectl, overlay, plan.Images())
     }
     definitions = {item["metadata"]["name"] for item in kubectl.existing(plan.definitions())}
-    leases = kubectl.existing(_leases())
+    leases = kubectl.existing(plan.extender_leases())
     return Remains(
         objects=(*kubectl.existing([*plan.definitions(), *wanted.values()]), *leases),
         policies=_names(kubectl, definitions, "minimalreservationpolicies"),
@@ -112,17 +112,6 @@ def survey(kubectl: Kubectl) -> Remains:
         pods=_annotated_pods(kubectl),
         foreign=tuple(_foreign(kubectl)),
     )
-
-
-def _leases() -> list[Object]:
-    return [
-        {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"namespace": space, "name": name},
-        }
-        for space, name in LEASES
-    ]
 
 
 def _names(kubectl: Kubectl, definitions: set[str], plural: str) -> tuple[str, ...]:
@@ -178,11 +167,11 @@ def _show(remains: Remains) -> None:
         typer.secho(f"WARNING: goes with namespace {plan.NAMESPACE}: {', '.join(remains.foreign)}", err=True)
 
 
-def stop_programs(kubectl: Kubectl, remains: Remains) -> None:
-    """End the Deployment and wait for its pods: an extender that runs would annotate again."""
+def stop_programs(kubectl: Kubectl, remains: Remains) -> bool:
+    """End the Deployment and wait for its pods: an extender that runs would annotate again. True if any."""
     deployments = [item for item in remains.objects if item["kind"] == "Deployment"]
     if not deployments:
-        return
+        return False
     kubectl.run(
         "delete",
         "--ignore-not-found",
@@ -193,10 +182,11 @@ def stop_programs(kubectl: Kubectl, remains: Remains) -> None:
         stdin=as_list(deployments),
     )
     kubectl.run("delete", "leases", "--namespace", plan.NAMESPACE, "--all")
+    return True
 
 
 def _refuse_running(kubectl: Kubectl, *, force: bool) -> None:
-    running = running_extenders(kubectl.existing(_leases()), datetime.now(UTC))
+    running = running_extenders(kubectl.existing(plan.extender_leases()), datetime.now(UTC))
     if not running or force:
         return
     typer.echo(

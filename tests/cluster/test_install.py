@@ -1,0 +1,264 @@
+"""preflight, install and uninstall against a real API server: afterwards it is as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import config
+from kubernetes.client import ApiClient
+
+from cli.kubectl import Kubectl, find
+from lab import cluster as lab_cluster
+from lab.binaries import Binaries
+from lab.cluster import Cluster
+
+pytestmark = pytest.mark.cluster
+
+J10CE = Path(sys.executable).with_name("j10ce")
+SCHEDULER_IMAGE = "--scheduler-image=example.com/kube-scheduler:v1.36.3"
+# Written by the control plane itself, at any time.
+RESTLESS = {
+    "events",
+    "leases",
+    "endpointslices",
+    "componentstatuses",
+    "ipaddresses",
+    "podmetrics",
+    "nodemetrics",
+}
+
+
+@pytest.fixture(scope="module")
+def own(binaries: Binaries) -> Iterator[Cluster]:
+    """A cluster of this module's own: installing changes all of it. Every test leaves it as it was."""
+    name = f"install-{secrets.token_hex(3)}"
+    yield lab_cluster.up(name, binaries=binaries, crds=False)
+    lab_cluster.down(name)
+
+
+@pytest.fixture(autouse=True)
+def clean(own: Cluster) -> Iterator[None]:
+    """The next test shall not suffer from one that failed."""
+    yield
+    j10ce(own, "uninstall", "--yes", "--force")
+
+
+@pytest.fixture(scope="module")
+def kubectl(own: Any) -> Kubectl:
+    return find(os.environ, own.kubeconfig, "")
+
+
+def j10ce(cluster: Any, *arguments: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [str(J10CE), *arguments, "--kubeconfig", str(cluster.kubeconfig)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=os.environ | {"COLUMNS": "200"},
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def listing(cluster: Any) -> dict[str, dict[str, Any]]:
+    """Every object of every API, without the server's bookkeeping."""
+    found: dict[str, dict[str, Any]] = {}
+    with config.new_client_from_config(str(cluster.kubeconfig)) as client:
+        for path in api_paths(client):
+            for resource in get(client, path)["resources"]:
+                if "/" in resource["name"] or "list" not in resource["verbs"] or resource["name"] in RESTLESS:
+                    continue
+                for item in get(client, f"{path}/{resource['name']}").get("items", []):
+                    metadata = item["metadata"]
+                    key = f"{path}/{resource['name']} {metadata.get('namespace', '')}/{metadata['name']}"
+                    found[key] = essence(item)
+    return found
+
+
+def api_paths(client: ApiClient) -> list[str]:
+    groups = get(client, "/apis")["groups"]
+    return ["/api/v1", *(f"/apis/{g['preferredVersion']['groupVersion']}" for g in groups)]
+
+
+def get(client: ApiClient, path: str) -> Any:
+    answer = client.rest_client.request("GET", client.configuration.host + path)
+    return json.loads(answer.read() if answer.data is None else answer.data)
+
+
+def essence(item: dict[str, Any]) -> dict[str, Any]:
+    unstable = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
+    metadata = {key: value for key, value in item["metadata"].items() if key not in unstable and value != {}}
+    rest = {key: value for key, value in item.items() if key not in ("metadata", "status")}
+    # Tokens of service accounts and the like carry nothing that is ours.
+    return rest | {"metadata": metadata}
+
+
+def steady(cluster: Any) -> dict[str, dict[str, Any]]:
+    """The listing once two in a row are the same: KWOK and the reconcilers are done with what was made."""
+    deadline = time.monotonic() + 60
+    last, now = None, listing(cluster)
+    while now != last and time.monotonic() < deadline:
+        time.sleep(0.5)
+        last, now = now, listing(cluster)
+    return now
+
+
+def settled(cluster: Any, before: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The listing once it is as before, or after a minute: reconcilers take a moment to clean up."""
+    deadline = time.monotonic() + 60
+    while (now := listing(cluster)) != before and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return now
+
+
+def make_users_things(kubectl: Kubectl) -> None:
+    """A node that only its owner keeps from being removed, one with holds, and a pod that we bound."""
+    keep = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+    nodes = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "theirs", "annotations": {keep: "true"}}},
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "held"}},
+    ]
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "checkout", "namespace": "default", "annotations": {"example.com/theirs": "1"}},
+        "spec": {
+            "schedulerName": "nobody",
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "c", "image": "c"}],
+        },
+    }
+    document = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, pod]})
+    kubectl.run("create", "-f", "-", stdin=document)
+
+
+def leave_traces(kubectl: Kubectl) -> None:
+    """What the extender writes, and a policy."""
+    kubectl.run("annotate", "node", "held", "j10ce.io/held=true")
+    kubectl.run("annotate", "node", "held", "cluster-autoscaler.kubernetes.io/scale-down-disabled=true")
+    marks = ["j10ce.io/policy=default/checkout", "j10ce.io/bound-by=e1", "j10ce.io/wake=12.5"]
+    kubectl.run("annotate", "pod", "checkout", "-n", "default", *marks)
+    policy = {
+        "apiVersion": "j10ce.io/v1alpha1",
+        "kind": "MinimalReservationPolicy",
+        "metadata": {"name": "checkout", "namespace": "default"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "checkout"}},
+            "floor": {"resources": {"cpu": "1"}},
+            "slots": {"count": 1},
+        },
+    }
+    kubectl.run("create", "-f", "-", stdin=json.dumps(policy))
+
+
+@pytest.mark.parametrize(
+    "overlay", ["second-scheduler", pytest.param("default-scheduler", marks=pytest.mark.full)]
+)
+def test_a_cluster_is_as_it_was(own: Any, kubectl: Kubectl, overlay: str, tmp_path: Path) -> None:
+    make_users_things(kubectl)
+    before = steady(own)
+    where = ["--overlay", overlay, *([SCHEDULER_IMAGE] if overlay == "second-scheduler" else [])]
+
+    said = json.loads(j10ce(own, "preflight", *where, "-o", "json"))
+    assert {change["action"] for change in said["changes"]} == {"create"}
+    assert "failed" not in {check["level"] for check in said["checks"]}
+    assert "Nothing was changed" in j10ce(own, "install", *where, "--dry-run")
+    assert settled(own, before) == before, "a dry run leaves no trace"
+
+    said = json.loads(j10ce(own, "install", *where, "-o", "json"))
+    assert "MinimalReservationPolicy" in kubectl.run("api-resources", "--api-group=j10ce.io")
+    created = {(change["kind"], change["namespace"], change["name"]) for change in said["changes"]}
+    assert ("Deployment", "j10ce-system", "j10ce-scheduler") in created or overlay == "default-scheduler"
+    again = json.loads(j10ce(own, "install", *where, "-o", "json"))
+    assert {change["action"] for change in again["changes"]} == {"keep"}, "again changes nothing"
+
+    leave_traces(kubectl)
+    assert "1 policies" in j10ce(own, "uninstall", "--dry-run")
+    assert listing(own) != before
+    said_at_the_end = j10ce(own, "uninstall", "--yes")
+    assert "Removed." in said_at_the_end
+    after = settled(own, before)
+    assert after.keys() == before.keys()
+    assert after == before
+    assert "Nothing of j10ce-qos" in j10ce(own, "uninstall", "--yes")
+    kubectl.run("delete", "node/theirs", "node/held")
+    kubectl.run("delete", "pod", "checkout", "-n", "default", "--grace-period=0", "--force")
+
+
+def test_upgrade_shows_what_changes(own: Any, kubectl: Kubectl) -> None:
+    j10ce(own, "install", SCHEDULER_IMAGE)
+    kubectl.run("patch", "crd", "qosprofiles.j10ce.io", "--type=json", "-p", PATCH_OF_AN_OLDER_VERSION)
+    said = j10ce(own, "preflight", SCHEDULER_IMAGE, "--image=example.com/j10ce-qos:0.2.0", code=1)
+    assert "--force-conflicts" in said or "conflict" in said, (
+        "someone else's change is not overwritten unasked"
+    )
+    said = j10ce(
+        own,
+        "install",
+        SCHEDULER_IMAGE,
+        "--image=example.com/j10ce-qos:0.2.0",
+        "--force-conflicts",
+        "--dry-run",
+    )
+    assert "+        image: example.com/j10ce-qos:0.2.0" in said
+    assert "an older version" in said
+    j10ce(own, "install", SCHEDULER_IMAGE, "--force-conflicts")
+    assert "keep" in j10ce(own, "preflight", SCHEDULER_IMAGE)
+
+
+PATCH_OF_AN_OLDER_VERSION = json.dumps(
+    [
+        {
+            "op": "replace",
+            "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/description",
+            "value": "an older version",
+        }
+    ]
+)
+
+
+def test_uninstall_refuses_while_an_extender_runs_elsewhere(own: Any, kubectl: Kubectl) -> None:
+    j10ce(own, "install", "--overlay", "default-scheduler")
+    now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "j10ce-extender", "namespace": "j10ce-system"},
+        "spec": {"holderIdentity": "host-a", "renewTime": now, "leaseDurationSeconds": 15},
+    }
+    kubectl.run("create", "-f", "-", stdin=json.dumps(lease))
+    assert "already running: host-a" in j10ce(own, "preflight", "--overlay", "default-scheduler")
+    said = j10ce(own, "uninstall", "--yes", code=1)
+    assert "an extender is still running: host-a" in said
+    kubectl.run("get", "crd", "qosprofiles.j10ce.io")
+    j10ce(own, "uninstall", "--yes", "--force")
+    assert "qosprofiles" not in kubectl.run("get", "crd")
+
+
+def test_without_rights_it_says_which(own: Any, kubectl: Kubectl, tmp_path: Path) -> None:
+    kubectl.run("create", "clusterrolebinding", "reader", "--clusterrole=view", "--user=reader")
+    document = json.loads(kubectl.run("config", "view", "--raw", "-o", "json"))
+    for user in document["users"]:
+        user["user"]["as"] = "reader"
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(document))
+    done = subprocess.run(
+        [str(J10CE), "install", SCHEDULER_IMAGE, "--kubeconfig", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "create customresourcedefinitions.apiextensions.k8s.io" in done.stderr
+    assert "Traceback" not in done.stderr
