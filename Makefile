@@ -60,7 +60,6 @@ constraints: venv ## Pin the newest versions of all dependencies in constraints.
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras \
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links --output-file constraints.txt pyproject.toml
 
-clean: ## End this user's lab clusters; remove .venv and all caches of this folder
-	@if [ -x $(BIN)/j10ce ]; then $(BIN)/j10ce lab down --all; fi
+clean: ## Remove .venv and all caches of this folder (the built programs stay in the user's cache)
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build .coverage
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
