@@ -39,6 +39,8 @@ class Binaries:
     files: Mapping[str, Path]
     source: str
     notes: tuple[str, ...] = ()
+    downloads: Path | None = None
+    """Where kwokctl keeps what it downloads; None: it has to download nothing."""
 
     @property
     def kwokctl(self) -> Path:
@@ -136,9 +138,9 @@ def provide(environ: Mapping[str, str], *, download: bool = False, report: Repor
     tell = report or _silent
     try:
         if download:
-            return Binaries(
-                {"kwokctl": _kwokctl(environ, cache, tell)}, "kwokctl downloads the official ones"
-            )
+            kwokctl = _kwokctl(environ, cache, tell)
+            downloads = cache.with_name("official")
+            return Binaries({"kwokctl": kwokctl}, "kwokctl downloads the rest", downloads=downloads)
         go_build.build(order(("tool",)), cache, environ, tell)
     except go_build.BuildError as error:
         raise BinariesError(str(error)) from error

@@ -310,7 +310,9 @@ def _create(
     qps_limits: bool,
     seconds: float,
 ) -> None:
-    options = {"bindAddress": _LOOPBACK, "etcdPeerPort": cluster.ports["etcd-peer"]}
+    options: dict[str, Any] = {"bindAddress": _LOOPBACK, "etcdPeerPort": cluster.ports["etcd-peer"]}
+    if binaries.downloads:  # else they would go with the cluster
+        options["cacheDir"] = str(binaries.downloads)
     config = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokctlConfiguration",

@@ -131,6 +131,7 @@ def test_download_builds_only_kwokctl(tmp_path: Path, monkeypatch: pytest.Monkey
     assert set(made.files) == {"kwokctl"}
     assert made.kubectl is None
     assert made.flags() == {}
+    assert made.downloads == tmp_path / "j10ce" / "lab" / "official"
 
 
 def test_download_uses_kwokctl_from_path(tmp_path: Path) -> None:
