@@ -33,7 +33,7 @@ from ledger.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
-STATUS_SECONDS: Final = 0.25
+STATUS_SECONDS: Final = 0.5
 """The shortest time between two looks at all policies."""
 IDLE_SECONDS: Final = 5.0
 """The longest: time itself changes conditions."""
@@ -192,7 +192,7 @@ class Program:
         if not self.guarding.installed:
             self.guarding.installed = await installed_at(self._api, self.config, self._clock)
         await self._changes.wait()
-        if await self.writer.run_once():
+        if self.elector.is_leader and await self.writer.run_once():
             self._changes.note()
 
     async def _start(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from adapters.api import POLICIES, APIError, ClusterAPI, Conflict, NotFound, Unreachable
@@ -29,6 +29,8 @@ ALL_RATE: Final = 7
 ALL_BURST: Final = 3
 """Burst and rate together: at most 10 writes in any second, of all policies."""
 RETRY_SECONDS: Final = 2.0
+OVERLAP_SECONDS: Final = 5.0
+"""Overlaps take a look at every pod, so they are not computed at each change."""
 
 
 class StatusWriter:
@@ -59,6 +61,9 @@ class StatusWriter:
         self._pace = Pace(ALL_RATE, ALL_BURST, clock)
         self._not_before: dict[str, float] = {}
         self._newest: dict[str, tuple[str, Policy]] = {}
+        self._overlaps: Mapping[str, str] = {}
+        self._overlaps_of: set[str] = set()
+        self._overlaps_until = 0.0
 
     async def run_once(self) -> int:
         """Write what is due; the number of policies that have to wait for a later call."""
@@ -76,7 +81,7 @@ class StatusWriter:
         return waiting
 
     def _facts(self) -> list[status.Facts]:
-        reports, overlaps = self._ledger.report(), self._ledger.overlaps()
+        reports, overlaps = self._ledger.report(), self._overlapping()
         recent = self._guarding.recent(self._clock())
         waiting = self._waiting_owners()
         found = []
@@ -94,6 +99,13 @@ class StatusWriter:
             )
         # Those that have waited longest first: a busy policy must not starve the others.
         return sorted(found, key=lambda facts: self._not_before.get(facts.policy.key, 0.0))
+
+    def _overlapping(self) -> Mapping[str, str]:
+        now, policies = self._clock(), set(self._catalog.resolved)
+        if now >= self._overlaps_until or policies != self._overlaps_of:
+            self._overlaps = self._ledger.overlaps()
+            self._overlaps_until, self._overlaps_of = now + OVERLAP_SECONDS, policies
+        return self._overlaps
 
     def _newest_of(self, key: str) -> Policy:
         """The policy as the watch has it, or as our last write left it while the watch has not shown that."""

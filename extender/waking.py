@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from time import perf_counter
 from typing import Final
 
 from adapters.api import PODS, APIError, ClusterAPI, NotFound, Unreachable
@@ -21,6 +22,8 @@ from qos.objects import Pod
 log = logging.getLogger(__name__)
 
 PER_SECOND: Final = 50
+SHARE: Final = 0.05
+"""Of the time, what looking for pods to wake may take: in a full cluster where thousands wait it is work."""
 POD_SECONDS: Final = 1.0
 """kube-scheduler backs off a second at least: waking a pod more often does nothing."""
 
@@ -29,20 +32,27 @@ class Waker:
     """Patches the annotation, at most 50 pods a second, each at most once a second."""
 
     def __init__(
-        self, api: ClusterAPI, ledger: Ledger, metrics: Metrics, *, clock: Callable[[], float]
+        self,
+        api: ClusterAPI,
+        ledger: Ledger,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], float],
+        timer: Callable[[], float] = perf_counter,
     ) -> None:
         self._api = api
         self._ledger = ledger
         self._metrics = metrics
         self._clock = clock
+        self._timer = timer
+        self._look_again = 0.0
         self._pace = Pace(PER_SECOND, PER_SECOND, clock)
         self._queue: dict[str, Pod] = {}
         self._woken: dict[str, float] = {}
 
     async def run_once(self) -> None:
         """Wake what the rate allows now; the rest stays queued."""
-        for pod in self._ledger.waiting():
-            self._queue[pod.uid] = pod
+        self._look()
         now = self._clock()
         self._woken = {uid: at for uid, at in self._woken.items() if now - at < POD_SECONDS}
         for uid in [uid for uid in self._queue if uid not in self._woken]:
@@ -52,6 +62,16 @@ class Waker:
             if self._still_waits(pod):
                 self._woken[uid] = self._clock()
                 await self._wake(pod)
+
+    def _look(self) -> None:
+        """Ask the ledger, which needs time for it that the verbs then do not have."""
+        started = self._timer()
+        if started < self._look_again:
+            return
+        for pod in self._ledger.waiting():
+            self._queue[pod.uid] = pod
+        ended = self._timer()
+        self._look_again = ended + (ended - started) / SHARE
 
     def _still_waits(self, pod: Pod) -> bool:
         now = self._ledger.known(pod.uid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import replace
 
@@ -361,6 +362,37 @@ async def test_t21_a_pod_is_woken_at_most_once_a_second(api, metrics, clock, mak
     clock.advance(0.2)
     await waker.run_once()
     assert len(calls(api, "patch")) == 2
+
+
+async def test_t21_looking_for_pods_to_wake_takes_a_twentieth_of_the_time_at_most(api, metrics, clock):
+    account, looks = Account(), []
+
+    def slow():
+        looks.append(clock())
+        clock.advance(0.5)
+        return []
+
+    account.waiting = slow
+    waker = Waker(api, account, metrics, clock=clock, timer=clock)
+    for _ in range(300):
+        await waker.run_once()
+        clock.advance(0.125)
+    gaps = [late - early for early, late in itertools.pairwise(looks)]
+    assert gaps
+    assert all(10 <= gap < 12 for gap in gaps), gaps
+
+
+async def test_overlaps_are_computed_seldom_but_for_a_new_policy_at_once(desk, make_policy):
+    desk, computed = desk("a", "b"), []
+    desk.account.overlaps = lambda: computed.append(desk.clock()) or {"default/b": "default/a"}
+    for _ in range(20):
+        await desk.writer.run_once()
+        desk.clock.advance(0.5)
+    assert len(computed) == 2
+    assert desk.condition(keys.OVERLAPPING, "b")["status"] == "True"
+    desk.watch(desk.api.put(POLICIES, make_policy("c")))
+    await desk.writer.run_once()
+    assert len(computed) == 3
 
 
 async def test_t21_pods_that_are_bound_or_gone_are_left_alone(api, metrics, clock, make_pod):
