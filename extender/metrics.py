@@ -42,18 +42,34 @@ class Metrics:
         )
         self._crashes = self._counter("verb_crashes", "Verbs that met a bug of ours; each has a log line.")
         self._refusals = self._counter(
-            "filter_refusals", "Pods that filter refused because of a policy's holds.", "policy"
+            "filter_refusals", "Pods that filter refused because of holds, by policy.", "policy"
         )
         self._would_refuse = self._counter(
             "filter_would_refuse",
             "Observe: pods that filter would have kept from some node.",
         )
-        self._binds = self._counter("bind_outcomes", "Binds by what came of them.", "outcome")
-        self._skipped = self._counter("objects_skipped", "Objects that cannot be read.", "resource")
-        self._statuses = self._counter("status_writes", "Writes of policies' status by outcome.", "outcome")
-        self._events = self._counter("events", "Events written, or dropped by the rate limit.", "outcome")
-        self._wakes = self._counter("wakes", "Waiting pods made to try again.", "outcome")
-        self._loops = self._counter("loop_errors", "Errors of background loops; each has a log line.", "loop")
+        self._binds = self._counter(
+            "bind_outcomes",
+            "Binds by outcome: bound, elsewhere, refused, gone, failed, unknown, late, crashed.",
+            "outcome",
+        )
+        self._skipped = self._counter(
+            "objects_skipped", "Objects that cannot be read, by resource.", "resource"
+        )
+        self._statuses = self._counter(
+            "status_writes",
+            "Writes of policies' status by outcome: written, conflict, gone, failed.",
+            "outcome",
+        )
+        self._events = self._counter(
+            "events", "Events by outcome: written, dropped by the rate limit, failed.", "outcome"
+        )
+        self._wakes = self._counter(
+            "wakes", "Waiting pods made to try again, by outcome: woken, gone, failed.", "outcome"
+        )
+        self._loops = self._counter(
+            "loop_errors", "Errors of background loops, by loop; each has a log line.", "loop"
+        )
         self._policies: set[str] = set()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -154,8 +170,29 @@ class LedgerCollector(Collector):
 
     @staticmethod
     def _slots() -> GaugeMetricFamily:
-        text = "Slots of a policy by state: desired, filled, held, unplaced."
+        text = "Slots by namespace, policy and state: desired, filled, held, unplaced."
         return GaugeMetricFamily("j10ce_slots", text, labels=["namespace", "policy", "state"])
+
+
+_LEDGER_TEXTS: Final = {
+    "nodes": "Nodes that are known.",
+    "ready_nodes": "Nodes that may take holds.",
+    "held_nodes": "Nodes with at least one hold.",
+    "overcommitted_nodes": "Nodes whose pods ask for more than is allocatable: someone went by.",
+    "pods": "Pods that are known, pending ones included.",
+    "claims": "Pods that take capacity of a node.",
+    "claims_unseen": "Pods bound by us that the watch has not shown yet.",
+    "in_flight": "Pods that filter has answered and that are charged until their bind.",
+    "nominated": "Pods that wait for their victims to go.",
+    "waiting": "Pods that filter refused and that may be woken.",
+    "holds": "Slots that are held, of all policies.",
+    "unplaced": "Slots that no node has room for, of all policies.",
+    "moves_total": "Holds that moved to make room.",
+    "displaced_total": "Holds that lost their place to a pod.",
+    "refusals_total": "Pods that filter refused, each attempt counted.",
+    "withheld_total": "Observe: nodes that filter would have withheld.",
+    "exempt_total": "Answers to pods that always pass.",
+}
 
 
 def ledger_families(values: Mapping[str, float]) -> list[Metric]:
@@ -165,11 +202,11 @@ def ledger_families(values: Mapping[str, float]) -> list[Metric]:
     families: list[Metric] = [capacity]
     for name, value in values.items():
         state, _, resource = name.partition("/")
-        words = name.removesuffix("_total").replace("_", " ")
+        words = _LEDGER_TEXTS.get(name, f"The ledger's {name.removesuffix('_total').replace('_', ' ')}.")
         if resource:
             capacity.add_metric([state, resource], value / 1000 if resource == keys.CPU else value)
         elif name.endswith("_total"):
-            families.append(CounterMetricFamily(f"j10ce_ledger_{name}", f"Ledger: {words}.", value))
+            families.append(CounterMetricFamily(f"j10ce_ledger_{name}", words, value))
         else:
-            families.append(GaugeMetricFamily(f"j10ce_ledger_{name}", f"Ledger: {words}.", value))
+            families.append(GaugeMetricFamily(f"j10ce_ledger_{name}", words, value))
     return families
