@@ -1,0 +1,26 @@
+# One image, several commands: j10ce-extender (what manifests/ runs) and j10ce.
+#   docker build -t j10ce-qos:0.1.0 .
+
+# The Python that the tests run on.
+FROM python:3.11-slim AS build
+WORKDIR /src
+COPY constraints.txt pyproject.toml README.md LICENSE ./
+COPY adapters adapters
+COPY cli cli
+COPY extender extender
+COPY lab lab
+COPY ledger ledger
+COPY manifests manifests
+COPY qos qos
+# A wheel first, so that the image holds what is released and nothing else; its dependencies at the tested versions.
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /dist .
+RUN python -m venv --without-pip /opt/j10ce
+RUN pip --python /opt/j10ce/bin/python install --no-cache-dir --constraint constraints.txt /dist/j10ce_qos-0.1.0-py3-none-any.whl
+
+FROM python:3.11-slim
+COPY --from=build /opt/j10ce /opt/j10ce
+ENV PATH=/opt/j10ce/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# Nobody in particular; writes nothing, so the root file system may be read-only.
+USER 65532:65532
+EXPOSE 10260 10261
+CMD ["j10ce-extender", "--help"]
