@@ -1,4 +1,4 @@
-"""The Makefile lists its targets, and CI's entry ends with how it went. make is played where it would test."""
+"""The Makefile lists its targets; CI's entry ends with how it went. make is played where it would test."""
 
 from __future__ import annotations
 
