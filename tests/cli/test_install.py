@@ -1,0 +1,168 @@
+"""install, preflight and uninstall as one types them; a script plays kubectl, so nothing real is changed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli import app as application
+from cli import plan
+
+# Knows a cluster of v1.36.3 in which nothing is installed, and writes down what it is asked.
+KUBECTL = f"""#!{sys.executable}
+import json, sys
+from pathlib import Path
+here = Path(__file__).parent
+arguments = sys.argv[1:]
+stdin = "" if sys.stdin.isatty() or "-" not in arguments else sys.stdin.read()
+with (here / "log").open("a") as log:
+    log.write(json.dumps(arguments) + "\\n")
+if arguments[0] == "version":
+    print(json.dumps({{"serverVersion": {{"gitVersion": "v1.36.3"}}}}))
+elif arguments[0] == "auth":
+    print("yes")
+elif arguments[0] == "kustomize":
+    print((here / "kustomized.yaml").read_text())
+elif arguments[:2] == ["get", "pods"] and (here / "pods.json").exists():
+    print((here / "pods.json").read_text())
+elif arguments[0] == "apply":
+    print(stdin)
+elif arguments[0] == "get" and "-f" not in arguments:
+    print(json.dumps({{"kind": "List", "items": []}}))
+"""
+KUSTOMIZED = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: j10ce-system}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: j10ce-scheduler, namespace: j10ce-system}
+spec:
+  template:
+    spec:
+      initContainers: [{name: extender, image: "j10ce-qos:0.1.0"}]
+      containers: [{name: kube-scheduler, image: kube-scheduler}]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "kubectl"
+    path.write_text(KUBECTL)
+    path.chmod(0o755)
+    (tmp_path / "kustomized.yaml").write_text(KUSTOMIZED)
+    monkeypatch.setenv("J10CE_BIN", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+def j10ce(*arguments: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(application.app, list(arguments), input=stdin)
+
+
+def asked(folder: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (folder / "log").read_text().splitlines()]
+
+
+def changing(folder: Path) -> list[list[str]]:
+    """What kubectl was asked that changes a cluster."""
+    verbs = ("apply", "delete", "annotate", "create", "patch")
+    return [words for words in asked(folder) if words[0] in verbs and "--dry-run=server" not in words]
+
+
+def test_install_needs_to_know_the_scheduler(folder: Path) -> None:
+    result = j10ce("install")
+    assert result.exit_code == 1
+    assert "--scheduler-image" in result.stderr
+    assert "Nothing was changed." in result.stderr
+    assert changing(folder) == []
+
+
+def test_dry_run_changes_nothing(folder: Path) -> None:
+    result = j10ce("install", "--dry-run", "--scheduler-image", "example.com/s:v1", "-o", "json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["dryRun"] is True
+    assert {change["action"] for change in document["changes"]} == {"create"}
+    assert changing(folder) == []
+
+
+def test_install_applies_definitions_then_the_namespace_then_all(folder: Path) -> None:
+    result = j10ce("install", "--scheduler-image", "example.com/s:v1")
+    assert result.exit_code == 0, result.output
+    applies = [words for words in changing(folder) if words[0] == "apply"]
+    assert len(applies) == 3
+    assert all("--server-side" in words and "j10ce" in words for words in applies)
+    assert "rollout status" in result.stdout
+
+
+def test_the_clusters_own_scheduler_image_is_found(folder: Path) -> None:
+    pod = {
+        "metadata": {"name": "s"},
+        "spec": {"containers": [{"image": "example.com/kube-scheduler:v1.36.3"}]},
+    }
+    (folder / "pods.json").write_text(json.dumps({"kind": "List", "items": [pod]}))
+    assert j10ce("install", "--dry-run").exit_code == 0
+
+
+def test_images_are_filled_in(folder: Path) -> None:
+    from cli.kubectl import Kubectl
+
+    images = plan.Images("example.com/e:1", "example.com/s:2")
+    made = plan.objects(Kubectl(folder / "kubectl"), "second-scheduler", images)
+    pod: dict[str, Any] = made[1]["spec"]["template"]["spec"]
+    assert pod["initContainers"][0]["image"] == "example.com/e:1"
+    assert pod["containers"][0]["image"] == "example.com/s:2"
+    left = plan.objects(Kubectl(folder / "kubectl"), "second-scheduler", plan.Images())
+    assert left[1]["spec"]["template"]["spec"]["initContainers"][0]["image"] == "j10ce-qos:0.1.0"
+
+
+def test_host_files_are_written(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "host" / "files"
+    result = j10ce(
+        "install", "--overlay", "default-scheduler", "--files", str(out), "--image", "example.com/e:1"
+    )
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in out.iterdir()} == set(plan.HOST_FILES)
+    assert "image: example.com/e:1\n" in (out / "static-pod.yaml").read_text()
+    assert str(out) in result.stdout
+
+
+def test_host_files_are_for_one_overlay(folder: Path, tmp_path: Path) -> None:
+    result = j10ce("install", "--files", str(tmp_path / "host"))
+    assert result.exit_code == 2
+    assert not (tmp_path / "host").exists()
+
+
+def test_preflight_changes_nothing(folder: Path) -> None:
+    result = j10ce("preflight", "-o", "json", "--scheduler-image", "example.com/s:v1")
+    assert result.exit_code == 0, result.output
+    assert {check["level"] for check in json.loads(result.stdout)["checks"]} == {"ok"}
+    assert changing(folder) == []
+    assert j10ce("preflight").exit_code == 1, "no scheduler image"
+
+
+def test_uninstall_of_nothing(folder: Path) -> None:
+    result = j10ce("uninstall")
+    assert result.exit_code == 0, result.output
+    assert "Nothing of j10ce-qos" in result.stdout
+    assert changing(folder) == []
+
+
+def test_uninstall_asks_first(folder: Path) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a", "namespace": "b", "annotations": {"j10ce.io/bound-by": "e"}},
+        "spec": {"containers": []},
+    }
+    (folder / "pods.json").write_text(json.dumps({"kind": "List", "items": [pod]}))
+    assert "1 pods" in j10ce("uninstall", "--dry-run").stdout
+    assert j10ce("uninstall", stdin="n\n").exit_code == 1
+    assert changing(folder) == []

@@ -1,0 +1,94 @@
+"""What preflight makes of a cluster; the facts are given, nothing is asked."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cli import plan
+from cli.preflight import Check, Facts, Level, assess, running_extenders
+
+NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+WANTED = tuple(plan.definitions())
+KUBE_SCHEDULER = {
+    "metadata": {"name": "kube-scheduler-host-a", "namespace": "kube-system"},
+    "spec": {"containers": [{"name": "kube-scheduler", "image": "example.com/kube-scheduler:v1.36.3"}]},
+}
+GOOD = Facts("v1.36.3", wanted_definitions=WANTED, schedulers=(KUBE_SCHEDULER,))
+
+
+def findings(facts: Facts, overlay: str = "second-scheduler", scheduler_image: str = "") -> dict[str, Check]:
+    return {check.name: check for check in assess(facts, overlay, plan.Images("", scheduler_image), NOW)}
+
+
+def lease(age: float, holder: str = "host-a") -> plan.Object:
+    renewed = (NOW - timedelta(seconds=age)).isoformat()
+    metadata = {"name": "j10ce-extender", "namespace": "kube-system"}
+    return {"metadata": metadata, "spec": {"holderIdentity": holder, "renewTime": renewed}}
+
+
+def test_a_fresh_cluster_is_fit() -> None:
+    assert {check.level for check in findings(GOOD).values()} == {Level.OK}
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [
+        ("v1.36.3", Level.OK),
+        ("v1.36.0-eks-123", Level.OK),
+        ("v1.33.0", Level.WARNING),
+        ("v1.37.1+k3s1", Level.WARNING),
+        ("v1.32.9", Level.FAILED),
+        ("unknown", Level.WARNING),
+    ],
+)
+def test_versions(version: str, level: Level) -> None:
+    assert findings(replace(GOOD, version=version))["version"].level is level
+
+
+def test_without_rights_nothing_else_is_said() -> None:
+    checks = findings(replace(GOOD, missing_rights=("create namespaces",)))
+    assert set(checks) == {"version", "rights"}
+    assert checks["rights"].level is Level.FAILED
+    assert "create namespaces" in checks["rights"].message
+
+
+def test_definitions_of_another_version() -> None:
+    there = deepcopy(WANTED[0])
+    there["status"] = {"storedVersions": ["v1alpha1"]}
+    name = f"crd {there['spec']['names']['plural']}"
+    assert findings(replace(GOOD, definitions=(there,)))[name].message == "is there, the same"
+    there["spec"]["versions"][0]["schema"] = {}
+    assert findings(replace(GOOD, definitions=(there,)))[name].level is Level.WARNING
+    there["status"]["storedVersions"].append("v1beta1")
+    check = findings(replace(GOOD, definitions=(there,)))[name]
+    assert check.level is Level.FAILED
+    assert "v1beta1" in check.message
+
+
+def test_a_namespace_of_someone_else() -> None:
+    namespace = {"metadata": {"name": "j10ce-system", "labels": {"team": "a"}}}
+    assert findings(replace(GOOD, namespace=namespace))["namespace j10ce-system"].level is Level.WARNING
+    namespace["metadata"]["labels"] = dict(plan.PART_OF)  # type: ignore[index]
+    assert findings(replace(GOOD, namespace=namespace))["namespace j10ce-system"].level is Level.OK
+
+
+def test_an_extender_that_runs_already() -> None:
+    assert running_extenders([lease(5)], NOW) == ["host-a (Lease kube-system/j10ce-extender)"]
+    assert running_extenders([lease(600), lease(5, holder="")], NOW) == []
+    assert findings(replace(GOOD, leases=(lease(5),)))["extender"].level is Level.WARNING
+
+
+def test_schedulers_and_overlays() -> None:
+    hidden = replace(GOOD, schedulers=())
+    assert findings(hidden)["kube-scheduler"].level is Level.FAILED
+    assert "--scheduler-image" in findings(hidden)["kube-scheduler"].message
+    assert (
+        findings(hidden, scheduler_image="example.com/kube-scheduler:v1.36.3")["kube-scheduler"].level
+        is Level.OK
+    )
+    assert findings(hidden, "default-scheduler")["kube-scheduler"].level is Level.WARNING
+    assert findings(GOOD, "default-scheduler")["kube-scheduler"].level is Level.OK

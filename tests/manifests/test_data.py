@@ -1,0 +1,156 @@
+"""The data that is applied: consistent with the code, with kube-scheduler's configuration and with itself."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+import manifests
+from extender import config
+from qos import keys
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "manifests"
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [document for document in YAML(typ="safe").load_all(path) if document]
+
+
+ALL = [(path, document) for path in sorted(FOLDER.rglob("*.yaml")) for document in documents(path)]
+
+
+def of_kind(*kinds: str) -> list[Any]:
+    return [
+        pytest.param(document, id=f"{document['kind']}-{document['metadata']['name']}")
+        for _, document in ALL
+        if document.get("kind") in kinds
+    ]
+
+
+def test_loaders_give_what_kustomize_needs() -> None:
+    for name in manifests.OVERLAYS:
+        with manifests.overlay(name) as folder:
+            assert (folder / "kustomization.yaml").is_file()
+            assert (folder / ".." / ".." / "base" / "kustomization.yaml").is_file()
+    with manifests.crds() as folder:
+        assert {path.suffix for path in folder.iterdir()} == {".yaml"}
+    with pytest.raises(ValueError, match="second-scheduler"), manifests.overlay("../base"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("overlay", "source"),
+    [("second-scheduler", "second-scheduler.yaml"), ("default-scheduler", "default-scheduler.yaml")],
+)
+def test_overlays_ship_the_explained_configuration(overlay: str, source: str) -> None:
+    shipped = (FOLDER / "overlays" / overlay / "scheduler.yaml").read_text()
+    assert shipped == (ROOT / "scheduler-config" / source).read_text()
+
+
+@pytest.mark.parametrize("overlay", manifests.OVERLAYS)
+def test_the_extender_takes_its_configuration(overlay: str) -> None:
+    folder = FOLDER / "overlays" / overlay
+    made = config.load(folder / "extender.yaml", {})
+    scheduler = documents(folder / "scheduler.yaml")[0]
+    profiles = [profile["schedulerName"] for profile in scheduler.get("profiles", [])]
+    assert made.scheduler_names == (profiles or ["default-scheduler"])
+    assert made.lease == "j10ce-system/j10ce-extender"
+    for entry in scheduler["extenders"]:
+        assert entry["urlPrefix"] == f"http://{made.verbs_address}"
+    (bind,) = [entry for entry in scheduler["extenders"] if "bindVerb" in entry]
+    assert made.bind_deadline_seconds < float(bind["httpTimeout"].removesuffix("s"))
+    assert made.binds
+
+
+def test_probes_ask_where_the_extender_answers() -> None:
+    for overlay, path in (("second-scheduler", "deployment.yaml"), ("default-scheduler", "static-pod.yaml")):
+        document = documents(FOLDER / "overlays" / overlay / path)[0]
+        pod = document["spec"].get("template", document)["spec"]
+        containers = {c["name"]: c for c in [*pod.get("initContainers", []), *pod["containers"]]}
+        extender = containers["extender"]
+        made = config.load(FOLDER / "overlays" / overlay / "extender.yaml", {})
+        port = int(made.address.rpartition(":")[2])
+        named = {p["name"]: p["containerPort"] for p in extender.get("ports", [])}
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            asked = extender[probe]["httpGet"]
+            assert named.get(asked["port"], asked["port"]) == port
+            assert asked["path"] == ("/healthz" if probe == "livenessProbe" else "/readyz")
+
+
+PODS = [
+    pytest.param(document["spec"].get("template", document)["spec"], id=path.name)
+    for path, document in ALL
+    if document.get("kind") in ("Deployment", "Pod")
+]
+
+
+@pytest.mark.parametrize("pod", PODS)
+def test_pods_are_locked_down(pod: dict[str, Any]) -> None:
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in [*pod.get("initContainers", []), *pod["containers"]]:
+        context = container["securityContext"]
+        assert context["readOnlyRootFilesystem"] is True
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
+        assert "memory" in container["resources"]["limits"]
+
+
+@pytest.mark.parametrize("role", of_kind("ClusterRole", "Role"))
+def test_rights_name_what_they_are_for(role: dict[str, Any]) -> None:
+    for rule in role["rules"]:
+        words = [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
+        assert not any("*" in word for word in words)
+        assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
+        assert "secrets" not in rule["resources"]
+
+
+def test_narrowing_names_the_keys_of_the_code() -> None:
+    text = (FOLDER / "base" / "extender-narrowing.yaml").read_text()
+    for key in (
+        keys.WAKE_ANNOTATION,
+        keys.HELD_ANNOTATION,
+        keys.SCALE_DOWN_DISABLED_ANNOTATION,
+        keys.POLICY_ANNOTATION,
+        keys.BOUND_BY_ANNOTATION,
+    ):
+        assert f"'{key}'" in text
+
+
+def test_every_policy_is_bound_and_denies() -> None:
+    policies = {d["metadata"]["name"] for _, d in ALL if d.get("kind") == "ValidatingAdmissionPolicy"}
+    bindings = [d for _, d in ALL if d.get("kind") == "ValidatingAdmissionPolicyBinding"]
+    assert {binding["spec"]["policyName"] for binding in bindings} == policies
+    assert all(binding["spec"]["validationActions"] == ["Deny"] for binding in bindings)
+
+
+def test_versions_and_images_agree() -> None:
+    for path, document in ALL:
+        for label in document.get("labels", []) if document.get("kind") == "Kustomization" else []:
+            assert label["pairs"]["app.kubernetes.io/version"] == VERSION, path
+        for image in document.get("images", []) if document.get("kind") == "Kustomization" else []:
+            assert image["newTag"] == VERSION, path
+    static = (FOLDER / "overlays" / "default-scheduler" / "static-pod.yaml").read_text()
+    assert f"image: j10ce-qos:{VERSION}\n" in static
+
+
+CONFIGURATIONS = sorted((ROOT / "scheduler-config").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.name)
+def test_scheduler_configurations(path: Path) -> None:
+    entries = documents(path)[0]["extenders"]
+    assert [entry.get("bindVerb") for entry in entries].count("bind") == 1, "only one extender may bind"
+    assert all(entry["nodeCacheCapable"] for entry in entries)
+    assert not any("managedResources" in entry for entry in entries), "every pod, or floors are not kept"
+    assert {entry["ignorable"] for entry in entries} == {path.name != "strict.yaml"}
+    filters = [entry for entry in entries if "filterVerb" in entry]
+    assert all("preemptVerb" in entry for entry in filters) or path.name == "observe.yaml", "trap T23"
+    assert all(entry["httpTimeout"] == "300ms" for entry in filters), "trap T07"
