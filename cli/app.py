@@ -47,13 +47,16 @@ ENTRIES = (
 EXPECTED = (
     ("adapters.api", "APIError"),
     ("adapters.api", "Unreachable"),
-    ("adapters.kubernetes.client", "KubeconfigError"),
-    ("adapters.kubernetes.decode", "DecodeError"),
+    ("adapters.kubernetes.credentials", "CredentialsError"),
+    ("adapters.kubernetes.wire", "DecodeError"),
     ("cli.kubectl", "KubectlError"),
     ("lab.binaries", "BinariesError"),
     ("lab.cluster", "LabError"),
     ("lab.components", "UnknownComponentError"),
-    ("lab.scenario.models", "ScenarioError"),
+    ("lab.recorder", "RecordingLostError"),
+    ("lab.scenario.actions", "StepError"),
+    ("lab.scenario.source", "ScenarioError"),
+    ("lab.scenario.targets", "TargetError"),
     ("lab.scheduler_config", "SchedulerConfigError"),
 )
 

@@ -84,9 +84,18 @@ class Cluster:
         """Run kubectl against the cluster; return its output; LabError with its message when it fails."""
         argv = [*self.kubectl_argv, *arguments]
         environment = _kwok_environment(self.folder)
-        done = subprocess.run(
-            argv, input=stdin, env=environment, capture_output=True, text=True, timeout=seconds, check=False
-        )
+        try:
+            done = subprocess.run(
+                argv,
+                input=stdin,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise LabError(f"kubectl {' '.join(arguments)}: no answer within {seconds:g} s") from None
         if check and done.returncode:
             raise LabError(f"kubectl {' '.join(arguments)}: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import components, processes
+from lab import components
 from lab.cluster import Cluster, LabError, free_port
 
 COMPONENT = "j10ce-extender"
@@ -103,11 +103,6 @@ def start(
     components.add(cluster.folder, name, argv)
     components.start(cluster.folder, name)
     return extender
-
-
-def started(cluster: Cluster) -> bool:
-    """Whether an extender of the usual name runs beside the cluster."""
-    return processes.recorded(cluster.folder / "pids" / f"{COMPONENT}.pid", cluster.folder) is not None
 
 
 def _is_ready(url: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -71,6 +72,11 @@ def test_an_expected_error_is_one_line_and_ends_with_1() -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("error: there is no lab cluster 'no-such-cluster'")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("module", "name"), app.EXPECTED)
+def test_every_expected_error_exists(module: str, name: str) -> None:
+    assert issubclass(getattr(importlib.import_module(module), name), Exception)
 
 
 def test_expected_and_unexpected_errors() -> None:
