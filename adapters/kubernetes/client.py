@@ -107,6 +107,8 @@ class KubernetesAPI:
         if self._session is not None:
             await self._session.close()
             self._session = None
+            # One more turn of the loop, in which aborted transports close their sockets.
+            await asyncio.sleep(0)
 
     async def list_page(
         self, resource: Resource, *, limit: int = 500, continue_token: str = "", namespace: str = ""
@@ -142,8 +144,11 @@ class KubernetesAPI:
                 if answer.status != 200:
                     self._forget_token(answer.status)
                     raise _failure("GET", url, answer.status, await _body(answer))
-                async for event in events_of(answer.content):
-                    yield event
+                try:
+                    async for event in events_of(answer.content):
+                        yield event
+                finally:
+                    _abort(answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"watch {url.path}: {error!r}") from error
 
@@ -289,6 +294,12 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
             raise Unreachable(f"{answer.method} {answer.url.path}: answer larger than {_MOST_BYTES} bytes")
         parts.append(chunk)
     return b"".join(parts)
+
+
+def _abort(answer: aiohttp.ClientResponse) -> None:
+    """Drop a stream's connection unless it is at its end: a TLS farewell would outlive us."""
+    if answer.connection is not None and answer.connection.transport is not None:
+        answer.connection.transport.abort()
 
 
 def _retry_after(header: str | None) -> float:
