@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from adapters.api import APIError, ClusterAPI, Gone, Resource, Unreachable, WatchEvent
+from adapters.api import APIError, ClusterAPI, Resource, Unreachable, WatchEvent
 from adapters.kubernetes.wire import DecodeError, Object, key_of, read
 
 logger = logging.getLogger(__name__)
@@ -26,6 +26,8 @@ _TURN_SECONDS: Final = 0.0005
 """So long one turn may decode before the verbs get the loop."""
 _SUSPENDED_SECONDS: Final = 0.0001
 _SHORTEST_WATCH_SECONDS: Final = 1.0
+_RESUMES: Final = 8
+"""So often in a row a watch is resumed where it was, for half a minute; then the list says where that is."""
 
 
 class Turn:
@@ -133,11 +135,13 @@ class Reflector:
                 if not self._version:
                     await self._list()
                 await self._watch()
-            except (Gone, DecodeError) as error:
+            except (APIError, DecodeError) as error:
                 self._version = ""
                 await self._wait("list again", error)
-            except (APIError, Unreachable) as error:
-                await self._wait("resume", error)
+            except Unreachable as error:
+                if self._backoff.failures >= _RESUMES:
+                    self._version = ""
+                await self._wait("resume" if self._version else "list again", error)
 
     async def _wait(self, then: str, error: Exception) -> None:
         seconds = self._backoff.pause(self._jitter())

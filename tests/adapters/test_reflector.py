@@ -108,6 +108,19 @@ async def test_a_cut_watch_resumes_and_misses_nothing(api, store, fake_time, eve
         assert len(fake_time.slept) == 3
 
 
+@pytest.mark.parametrize("error", [None, APIError(400, "BadRequest", "no such resourceVersion")])
+async def test_a_watch_that_cannot_be_resumed_is_given_up_for_a_list(
+    api, store, fake_time, eventually, error
+):
+    async with reflecting(api, store, fake_time) as reflector:
+        await eventually(reflector.synced.is_set)
+        api.fail("watch", error, times=20)
+        api.cut()
+        await eventually(lambda: reflector.relists == 2)
+        api.put(PODS, pod("a"))
+        await eventually(lambda: "a" in store)
+
+
 async def test_a_watch_that_ends_in_good_order_resumes_at_once(api, store, fake_time, eventually):
     async with reflecting(api, store, fake_time) as reflector:
         await eventually(reflector.synced.is_set)
