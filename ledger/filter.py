@@ -87,8 +87,8 @@ def _take_off(state: State, before: Flight | None, flight: Flight | None) -> Non
 
 
 def _flight(state: State, ask: Ask, verdict: Verdict, rows: Rows, now: float) -> Flight | None:
-    """What an answer charges. Hold-free nodes are charged unless bind can refuse (traps T02, T09): else a hold
-    might move to where the pod is about to go, and in Guard nothing would stop it.
+    """What an answer charges. Hold-free nodes are charged unless bind can refuse (traps T02, T09): else a
+    hold might move to where the pod is about to go, and in Guard nothing would stop it.
     """
     if verdict.passing is None:
         rows = np.asarray([verdict.row], dtype=np.intp)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ledger.asks import Ask, avail, board, fits_free, own_holds, scale, sees, vector_of
 from ledger.demands import NO_DEMAND
-from ledger.moves import Board, Move, Search, screen
+from ledger.moves import DEPTHS, Amounts, Board, Move, Search, screen
 from ledger.state import State
 from ledger.table import Rows
 
@@ -102,6 +102,17 @@ def board_for(state: State, ask: Ask) -> Board:
 
 
 def _by_moves(state: State, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
+    special = ask.pod.uid in state.nominations.by_uid or ask.pod.uid in state.claims.by_uid
+    kind = (ask.priority, ask.owner, tuple(ask.need), rows.tobytes(), ask.pod.uid if special else "")
+    if kind in state.given_up():
+        return None
+    verdict = _searched(state, ask, rows, left)
+    if verdict is None:
+        state.given_up().add(kind)
+    return verdict
+
+
+def _searched(state: State, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
     pool = board_for(state, ask)
     if not pool.movable:
         return None
@@ -117,38 +128,49 @@ def _by_moves(state: State, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Ve
 
 
 def moved(search: Search, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
-    """One row and the moves that make room there; `left` is what the pod may use of each row as it is."""
-    for position in screen(search.board, rows, ask.need, left).tolist():
-        row = int(rows[position])
-        deficit = [n - a if n > 0 else 0 for n, a in zip(ask.need, left[:, position].tolist(), strict=True)]
-        plan = search.plan(row, deficit, [-n for n in ask.need])
-        if plan is not None:
-            return Verdict(row=row, moves=plan)
-        if search.effort <= 0:
-            break
+    """One row and the moves that make room there; `left` is what the pod may use of each row as it is.
+
+    The newcomer takes a seat of the demand that owns it.
+    """
+    change = [-n for n in ask.need]
+    worth = screen(search.board, rows, ask.need, left).tolist()
+    deficits = [_deficit(ask.need, left[:, position].tolist()) for position in worth]
+    for depth in DEPTHS:
+        for position, deficit in zip(worth, deficits, strict=True):
+            plan = search.plan(int(rows[position]), deficit, change, depth, ask.owner)
+            if plan is not None:
+                return Verdict(row=int(rows[position]), moves=plan)
+            if search.effort <= 0:
+                return None
     return None
 
 
+def _deficit(need: Amounts, left: Amounts) -> Amounts:
+    """What a row lacks, in the dimensions that are needed."""
+    return [n - there if n > 0 else 0 for n, there in zip(need, left, strict=True)]
+
+
 def _exchanged(state: State, search: Search, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
-    """A hold of the owner's policy is brought from another node, which makes room there for those that leave
-    here.
+    """A hold of the owner's policy is brought from elsewhere.
+
+    What it leaves takes those that give way here.
     """
     pool = search.board
     if ask.owner not in pool.movable:
         return None
-    seats = pool.seats.get(ask.owner)
+    open_rows = pool.eligible[ask.owner].take(rows)
+    if ask.owner in pool.seats:
+        open_rows &= pool.seats[ask.owner].take(rows) > 0
     need = [max(n, v) for n, v in zip(ask.need, vector_of(state, ask.owner), strict=True)]
     sources: list[int] = np.flatnonzero(pool.movable[ask.owner])[:_EXCHANGES].tolist()
-    for position, row in enumerate(rows.tolist()):
-        if not pool.eligible[ask.owner][row] or (seats is not None and seats[row] <= 0):
-            continue
-        deficit = [n - a for n, a in zip(need, left[:, position].tolist(), strict=True)]
+    for position in np.flatnonzero(open_rows)[:_EXCHANGES].tolist():
+        deficit = _deficit(need, left[:, position].tolist())
         for source in sources:
-            plan = search.plan(row, deficit, [-n for n in need], [(ask.owner, source)])
+            plan = search.plan(
+                int(rows[position]), deficit, [-n for n in need], DEPTHS[1], ask.owner, [(ask.owner, source)]
+            )
             if plan is not None:
-                return Verdict(row=row, own=True, moves=plan, brought_from=source)
-            if search.effort <= 0:
-                return None
+                return Verdict(row=int(rows[position]), own=True, moves=plan, brought_from=source)
     return None
 
 

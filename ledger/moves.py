@@ -20,16 +20,43 @@ from numpy.typing import NDArray
 from ledger.table import Columns, Flags, Rows
 
 MOST_MOVES = 8
-EFFORT = 400
-"""Search steps of one decision; a step costs 10 to 30 microseconds."""
+EFFORT = 240
+"""Search steps of one decision; a step costs about 20 microseconds."""
+EFFORT_SMALL = 1500
+"""On clusters of at most so many nodes, where holds are tightly packed and pods few, the search may take
+longer.
+"""
+SMALL = 24
 _CANDIDATES = 24
 _TARGETS = 16
-_PUSHES = 2
 _COVERS = 48
 _NEVER = np.int64(1) << 40
 
 Amounts: TypeAlias = list[int]
 """By position in Board.dims."""
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How far a search goes on one node.
+
+    `pushes` holds in a row may push others aside; with `wider` one more hold may leave than must; after so
+    many `steps` it turns to the next node.
+    """
+
+    pushes: int
+    wider: bool
+    steps: int
+
+
+DEPTHS = (
+    Depth(0, False, 60),
+    Depth(1, False, 16),
+    Depth(3, True, 24),
+    Depth(1, True, 40),
+    Depth(3, True, 1000),
+)
+"""Shallow plans are looked for on all nodes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +97,9 @@ class Board:
     def __post_init__(self) -> None:
         self._fit: dict[int, NDArray[np.int64]] = {}
         self._targets: dict[int, list[int]] = {}
+        self._crowded: dict[int, list[int]] = {}
+        self._rooms: dict[int, Amounts] = {}
+        self._choice: dict[int, int] = {}
 
     def fit(self, demand: int) -> NDArray[np.int64]:
         """How many more holds of a demand each row can take."""
@@ -80,6 +110,31 @@ class Board:
                 fit = np.minimum(fit, self.seats[demand])
             self._fit[demand] = fit
         return fit
+
+    def room_of(self, row: int) -> Amounts:
+        """One row's room."""
+        room = self._rooms.get(row)
+        if room is None:
+            room = self._rooms[row] = self.room[:, row].tolist()
+        return room
+
+    def choice(self, demand: int) -> int:
+        """How many places there are for holds of a demand: those with least choice are placed first."""
+        choice = self._choice.get(demand)
+        if choice is None:
+            choice = self._choice[demand] = int(self.fit(demand).sum())
+        return choice
+
+    @cached_property
+    def rows(self) -> int:
+        """How many rows some movable hold may lie on."""
+        return int(np.logical_or.reduce(list(self.eligible.values())).sum()) if self.eligible else 0
+
+    @cached_property
+    def total(self) -> NDArray[np.int64]:
+        """The room of all rows that some movable hold may lie on, together."""
+        anywhere = np.logical_or.reduce([self.eligible[demand] for demand in self.movable])
+        return np.asarray(np.maximum(self.room[:, anywhere], 0).sum(axis=1))
 
     @cached_property
     def tightness(self) -> NDArray[np.float64]:
@@ -105,23 +160,38 @@ class Board:
 
     def crowded(self, demand: int) -> list[int]:
         """The rows that could take a hold of a demand if others left, those that lack least first, a few."""
+        known = self._crowded.get(demand)
+        if known is not None:
+            return known
         vector = np.asarray(self.vectors[demand], dtype=np.int64)[:, None]
         lack = np.maximum(vector - self.room, 0)
-        possible = self.eligible[demand] & (lack <= self.leavable).all(axis=0) & (self.fit(demand) == 0)
-        rows = np.flatnonzero(possible)
+        rows = np.flatnonzero(self.eligible[demand] & (lack <= self.leavable).all(axis=0))
         lacks = (lack[:, rows] / self.scale[:, None]).sum(axis=0)
         found: list[int] = rows[np.lexsort((self.rank[rows], lacks))[:_TARGETS]].tolist()
+        self._crowded[demand] = found
         return found
 
 
-def covers(deficit: Amounts, choices: Sequence[tuple[int, Amounts]], most: int) -> list[tuple[int, ...]]:
+def covers(
+    deficit: Amounts, choices: Sequence[tuple[int, Amounts]], most: int, wider: bool
+) -> list[tuple[int, ...]]:
     """How many of each choice (count there, vector) to take so that together they cover the deficit.
 
-    Fewest first, at most `most` together; a bounded number of them.
+    Fewest first, at most `most` together; a bounded number of them. With `wider` also one more than needed.
     """
     found: list[tuple[int, ...]] = []
     _cover(deficit, choices, most, (), found)
-    return sorted(found, key=sum)
+    found = [taken + (0,) * (len(choices) - len(taken)) for taken in found]
+    if not wider:
+        return sorted(found, key=sum)
+    more = [
+        (*taken[:i], taken[i] + 1, *taken[i + 1 :])
+        for taken in found
+        if sum(taken) < most
+        for i, (count, _) in enumerate(choices)
+        if taken[i] < count
+    ]
+    return list(dict.fromkeys(sorted(found, key=sum) + sorted(more, key=sum)))
 
 
 def _cover(
@@ -148,28 +218,44 @@ def _cover(
 class Search:
     """One depth-first search over a board; `effort` is shared by all the plans asked of it."""
 
-    def __init__(self, board: Board, effort: int = EFFORT) -> None:
+    def __init__(self, board: Board) -> None:
         self.board = board
-        self.effort = effort
+        self.effort = EFFORT_SMALL if board.rows <= SMALL else EFFORT
         self._change: dict[int, Amounts] = {}
         self._lifted: dict[tuple[int, int], int] = {}
         self._arrived: dict[tuple[int, int], int] = {}
         self._moves: list[Move] = []
+        self._wider = False
 
     def plan(
-        self, row: int, deficit: Amounts, change: Amounts, lifted: Sequence[tuple[int, int]] = ()
+        self,
+        row: int,
+        deficit: Amounts,
+        change: Amounts,
+        depth: Depth,
+        guest: int,
+        lifted: Sequence[tuple[int, int]] = (),
     ) -> list[Move] | None:
-        """Moves after which the deficit of a row is covered, or None.
+        """Moves after which the deficit of a row is covered, found no deeper than `depth`; or None.
 
-        `change` is what the newcomer does to the row's room (negative); `lifted` are holds (demand, row) gone
+        `change` is what the newcomer does to the row's room (negative); `guest` is the demand
+        one of whose seats it takes (any other number: none); `lifted` are holds (demand, row) gone
         already.
         """
         self._change = {row: list(change)}
-        self._lifted, self._arrived, self._moves = {}, {}, []
+        self._lifted, self._arrived, self._moves = {}, {(guest, row): 1}, []
         for demand, there in lifted:
             self._lift(demand, there, 1)
+        self._wider = depth.wider
+        limit = self.effort
+        self.effort = min(limit, depth.steps)
+        plan = self._first(row, deficit, depth)
+        self.effort += limit - min(limit, depth.steps)
+        return plan
+
+    def _first(self, row: int, deficit: Amounts, depth: Depth) -> list[Move] | None:
         for leaving in self._leaving(row, deficit, MOST_MOVES, None):
-            if self._try(leaving, _PUSHES):
+            if self._try(leaving, depth.pushes):
                 return list(self._moves)
         return None
 
@@ -184,14 +270,17 @@ class Search:
         ]
         there = [(demand, count) for demand, count in there if count > 0]
         choices = [(count, self.board.vectors[demand]) for demand, count in there]
-        for counts in covers(deficit, choices, most):
+        for counts in covers(deficit, choices, most, self._wider):
             yield [(demand, row) for (demand, _), n in zip(there, counts, strict=False) for _ in range(n)]
 
     def _try(self, leaving: list[tuple[int, int]], pushes: int, rest: Sequence[tuple[int, int]] = ()) -> bool:
         """Lift these holds and find a place for them and the rest; undone when it fails."""
+        self.effort -= 1
+        if self.effort <= 0:
+            return False
         for demand, row in leaving:
             self._lift(demand, row, 1)
-        pending = sorted([*rest, *leaving], key=lambda hold: (int(self.board.fit(hold[0]).sum()), hold))
+        pending = sorted([*rest, *leaving], key=lambda hold: (self.board.choice(hold[0]), hold))
         if self._relocate(pending, pushes):
             return True
         for demand, row in leaving:
@@ -218,13 +307,14 @@ class Search:
         if most <= 0:
             return False
         vector = self.board.vectors[demand]
-        for target in self.board.crowded(demand):
+        changed = [row for row in self._change if self.board.eligible[demand][row]]
+        for target in dict.fromkeys([*self.board.crowded(demand), *changed]):
             if target == source or not self._seat(demand, target):
                 continue
             deficit = [v - r for v, r in zip(vector, self._room(target), strict=True)]
+            if max(deficit) <= 0:
+                continue
             for leaving in self._leaving(target, deficit, most, demand):
-                if not leaving:
-                    continue
                 self._move(demand, source, target, 1)
                 if self._try(leaving, pushes, rest):
                     return True
@@ -254,7 +344,7 @@ class Search:
         return int(seats[row]) + self._lifted.get(key, 0) - self._arrived.get(key, 0) > 0
 
     def _room(self, row: int) -> Amounts:
-        room: Amounts = self.board.room[:, row].tolist()
+        room = self.board.room_of(row)
         change = self._change.get(row)
         return room if change is None else [r + c for r, c in zip(room, change, strict=True)]
 
@@ -294,6 +384,8 @@ def screen(board: Board, rows: Rows, need: Amounts, avail: Columns) -> Rows:
     worth = fewest < _NEVER
     if len(board.movable) > 1:
         worth |= (deficit <= board.leavable[:, rows]).all(axis=0)
+        elsewhere = board.total[:, None] - np.maximum(board.room[:, rows], 0)
+        worth &= (deficit <= elsewhere).all(axis=0)
     found = np.flatnonzero(worth)
     lacks = (deficit[:, found] / board.scale[:, None]).sum(axis=0)
     order = np.lexsort((board.rank[rows[found]], lacks, fewest[found]))

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.asks import Ask, board, room, scale, seats, vector_of
-from ledger.demands import NO_DEMAND
 from ledger.judge import commit, moved
 from ledger.moves import Search, slots_that_fit
 from ledger.state import State
@@ -249,7 +248,7 @@ def _place_by_moves(state: State, demand: int, aside: list[int]) -> bool:
     if limit is not None:
         open_rows &= limit > 0
     rows = np.flatnonzero(open_rows)
-    ask = Ask(Pod("", "", "", {}), NO_DEMAND, vector_of(state, demand), ())
+    ask = Ask(Pod("", "", "", {}), demand, vector_of(state, demand), ())
     verdict = moved(Search(pool), ask, rows, pool.room[:, rows])
     if verdict is None:
         return False

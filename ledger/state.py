@@ -67,6 +67,8 @@ class State:
         self.overdue = False
         self.failed: dict[int, int] = {}
         self.version = 0
+        self.hopeless: set[object] = set()
+        self._hopeless_version = 0
         self._capacity: list[int] | None = None
 
     def _resize(self) -> None:
@@ -78,6 +80,13 @@ class State:
         self.dirty = True
         self.grown = self.grown or grown
         self.version += 1
+
+    def given_up(self) -> set[object]:
+        """Searches that failed since the last change; they would fail again."""
+        if self._hopeless_version != self.version:
+            self._hopeless_version = self.version
+            self.hopeless.clear()
+        return self.hopeless
 
     @property
     def moment(self) -> tuple[int, bool]:

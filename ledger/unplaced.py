@@ -29,7 +29,8 @@ def why(state: State, demand: int) -> tuple[Unplaced, ...]:
         return (Unplaced(count, NO_NODE),)
     reasons = []
     allowed, dim = cap_slots(state, demand)
-    capped = max(0, count - allowed)
+    # A cap of all there is says no more than that the nodes lack it.
+    capped = max(0, count - allowed) if state.cap_percent < 100 else 0
     if capped:
         reasons.append(_lacking(state, demand, capped, CAP_REACHED, dim))
     if count > capped:
