@@ -79,10 +79,12 @@ def serve(
         given["tls"] = tls_from(tls_cert_file, tls_key_file, client_ca_file)
         settings = load(config, {name: value for name, value in given.items() if value is not None}).named()
         check_files(settings)
-        uvloop.run(run(settings))
+        failed = uvloop.run(run(settings))
     except (ConfigError, OSError) as error:
         typer.echo(f"j10ce-extender: {error}", err=True)
         raise typer.Exit(1) from error
+    if failed:
+        raise typer.Exit(1)
 
 
 def tls_from(cert: Path | None, key: Path | None, client_ca: Path | None) -> dict[str, Path | None] | None:
@@ -127,15 +129,17 @@ def set_up_logs(level: str) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-async def run(settings: ExtenderConfig) -> None:
-    """Serve until SIGTERM or SIGINT."""
+async def run(settings: ExtenderConfig) -> bool:
+    """Serve until SIGTERM or SIGINT; True when it had to stop by itself."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
     api = connect(settings)
     try:
-        await Program(settings, api).run(stop)
+        program = Program(settings, api)
+        await program.run(stop)
+        return program.failed
     finally:
         await api.aclose()
 

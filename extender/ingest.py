@@ -5,6 +5,7 @@ A bad object is logged, told to its owner by an event, and skipped; its last goo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -28,6 +29,8 @@ from extender.guarding import Guarding
 from extender.metrics import Metrics
 from extender.view import View, marks_of
 from ledger.ledger import Ledger
+
+log = logging.getLogger(__name__)
 
 WORKLOADS: Final = (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS)
 
@@ -76,18 +79,37 @@ class Ingest:
             Handler(POLICIES, self._set_policy, self._remove_policy),
             *(self._workloads(resource) for resource in WORKLOADS),
         ]
-        return [Handler(one.resource, self._guard(one), one.remove) for one in plain]
+        return [Handler(one.resource, self._guard(one), self._guard_removal(one)) for one in plain]
 
     def _guard(self, handler: Handler) -> Callable[[bytes], str | None]:
+        resource = handler.resource
+
         def take(raw: bytes) -> str | None:
             try:
                 return handler.set(raw)
             except decode.DecodeError as error:
-                self._metrics.skipped(handler.resource.plural)
-                self._tell(handler.resource, raw, str(error))
+                self._skip(resource, raw, str(error))
                 raise  # the reflector logs it and keeps the last good state
+            except Exception as error:  # a bug must cost one object, not the watch
+                log.exception("object not taken resource=%s", resource.plural)
+                self._skip(resource, raw, f"{type(error).__name__}: {error}")
+                raise decode.DecodeError(resource.kind, "(see above)", "object", "", str(error)) from error
 
         return take
+
+    def _guard_removal(self, handler: Handler) -> Callable[[str], None]:
+        def drop(key: str) -> None:
+            try:
+                handler.remove(key)
+            except Exception:  # likewise
+                log.exception("object not removed resource=%s key=%s", handler.resource.plural, key)
+                self._metrics.skipped(handler.resource.plural)
+
+        return drop
+
+    def _skip(self, resource: Resource, raw: bytes, why: str) -> None:
+        self._metrics.skipped(resource.plural)
+        self._tell(resource, raw, why)
 
     def _tell(self, resource: Resource, raw: bytes, why: str) -> None:
         try:

@@ -41,6 +41,8 @@ WAKE_SECONDS: Final = 0.1
 EVENT_SECONDS: Final = 0.5
 NODE_SECONDS: Final = 2.0
 EXPIRY_SECONDS: Final = 10.0
+RESTART_SECONDS: Final = 1.0
+"""Until a watch or the election goes on after a bug; they handle what the API server does themselves."""
 
 
 class Program:
@@ -94,6 +96,8 @@ class Program:
         self.elector = LeaseElector(
             api, config.lease_namespace, config.lease_name, config.identity, on_started=self._changes.note
         )
+        self.waker = Waker(api, self.ledger, self.metrics, clock=clock)
+        self.failed = False
         self._show_gauges()
 
     def _reflectors(self) -> dict[str, Reflector]:
@@ -128,9 +132,13 @@ class Program:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set; then finish what is under way. OSError when an address cannot be had."""
+        """Serve until `stop` is set; then finish what is under way. OSError when an address cannot be had.
+
+        `failed` says that it stopped by itself, because the ledger could not be built.
+        """
         sockets = server.open_sockets(self.config)
         tasks = [asyncio.create_task(work, name=name) for name, work in self._tasks()]
+        tasks.append(asyncio.create_task(self._start(stop), name="start"))
         try:
             await self._serve(stop, sockets)
             await self.binder.drain()
@@ -161,12 +169,10 @@ class Program:
 
     def _tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         for name, reflector in self.reflectors.items():
-            yield f"watch {name}", reflector.run()
-        yield "start", self._start()
-        yield "lease", self.elector.run()
-        waker = Waker(self._api, self.ledger, self.metrics, clock=self._clock)
+            yield f"watch {name}", self._loop("watch", RESTART_SECONDS, reflector.run)
+        yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
         expiry = Expiry(self._api, self.ledger, clock=self._clock)
-        yield "wake", self._loop("wake", WAKE_SECONDS, waker.run_once)
+        yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once)
         yield "events", self._loop("events", EVENT_SECONDS, self.events.run_once)
         yield "expiry", self._loop("expiry", EXPIRY_SECONDS, expiry.run_once)
         yield "status", self._loop("status", STATUS_SECONDS, self._leading(self._status))
@@ -195,12 +201,24 @@ class Program:
         if self.elector.is_leader and await self.writer.run_once():
             self._changes.note()
 
-    async def _start(self) -> None:
+    async def _start(self, stop: asyncio.Event) -> None:
         """Once every list is in: resolve the policies, then answer."""
         await self.readiness.wait_synced()
-        self.catalog.open()
+        try:
+            self.catalog.open()
+        except Exception:
+            log.exception("the ledger cannot be built")
+            self.failed = True
+            stop.set()
+            return
         # What was just listed lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
         self.readiness.open()
         log.info("ready policies=%d nodes=%d", len(self.catalog.policies), len(self.view.nodes))
+        self._wake_who_waited()
+
+    def _wake_who_waited(self) -> None:
+        """Whom an earlier process refused only it knew (trap T21): all that wait are to ask again, once."""
+        ours = self.config.scheduler_names
+        self.waker.add(pod for pod in self.view.unschedulable.values() if pod.scheduler_name in ours)

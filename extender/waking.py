@@ -8,7 +8,7 @@ ledger knows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Final
 
@@ -50,6 +50,10 @@ class Waker:
         self._queue: dict[str, Pod] = {}
         self._woken: dict[str, float] = {}
 
+    def add(self, pods: Iterable[Pod]) -> None:
+        """Wake these too, when their turn comes."""
+        self._queue.update((pod.uid, pod) for pod in pods)
+
     async def run_once(self) -> None:
         """Wake what the rate allows now; the rest stays queued."""
         self._look()
@@ -68,8 +72,7 @@ class Waker:
         started = self._timer()
         if started < self._look_again:
             return
-        for pod in self._ledger.waiting():
-            self._queue[pod.uid] = pod
+        self.add(self._ledger.waiting())
         ended = self._timer()
         self._look_again = ended + (ended - started) / SHARE
 

@@ -246,3 +246,57 @@ async def test_t15_pods_that_bypass_degrade_the_policy(running, make_node, make_
         slots = api.get_object(POLICIES, "default", "checkout")["status"]["slots"]
         assert slots == {"desired": 2, "filled": 0, "held": 0, "unplaced": 2}
         assert program.ledger.gauges()["overcommitted_nodes"] == 0
+
+
+async def test_a_bug_costs_one_object_not_the_watch(running, make_node, make_pod, eventually, monkeypatch):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1"))
+    async with running(api) as program:
+        take, drop = program.ledger.set_pod, program.ledger.remove_pod
+
+        def fail(call):
+            def failing(what):
+                if getattr(what, "name", what) in ("bad", bad_uid):
+                    raise RuntimeError("a bug")
+                return call(what)
+
+            return failing
+
+        bad_uid = api.put(PODS, make_pod("other"))["metadata"]["uid"]
+        monkeypatch.setattr(program.ledger, "set_pod", fail(take))
+        monkeypatch.setattr(program.ledger, "remove_pod", fail(drop))
+        api.put(PODS, make_pod("bad", node="n1"))
+        api.remove(PODS, "default", "other")
+        api.put(PODS, make_pod("good", node="n1"))
+        await eventually(lambda: program.ledger.gauges()["claims"] == 1)
+        text = program.metrics.exposition()
+        assert b'j10ce_objects_skipped_total{resource="pods"} 2.0' in text
+
+
+async def test_a_ledger_that_cannot_be_built_ends_the_process(running, make_policy, eventually, monkeypatch):
+    api = MemoryAPI()
+    api.put(POLICIES, make_policy())
+    async with running(api, ready=False) as program:
+        monkeypatch.setattr(program.ledger, "set_demand", lambda demand: 1 / 0)
+        await eventually(lambda: program.failed)
+        assert program.readiness.problem() == "starting"
+
+
+async def test_t21_after_a_restart_all_that_wait_ask_again_once(running, make_node, make_pod, eventually):
+    """Whom the process before refused, only it knew."""
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1"))
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    for name, scheduler in (("ours", "default-scheduler"), ("theirs", "other")):
+        pod = make_pod(name, scheduler=scheduler)
+        pod["status"]["conditions"] = [unschedulable | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]
+        api.put(PODS, pod)
+
+    def woken(name):
+        return keys.WAKE_ANNOTATION in (
+            api.get_object(PODS, "default", name)["metadata"].get("annotations") or {}
+        )
+
+    async with running(api):
+        await eventually(lambda: woken("ours"))
+        assert not woken("theirs")
