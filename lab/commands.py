@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 from enum import StrEnum
@@ -18,7 +19,7 @@ from lab import binaries as lab_binaries
 from lab import cluster as lab_cluster
 from lab import components, extender_process
 from lab.binaries import Binaries
-from lab.cluster import Cluster, free_port
+from lab.cluster import Cluster, LabError, free_port
 from lab.nodes import nodes as make_nodes
 from lab.progress import build_progress
 from lab.scheduler_config import with_extender
@@ -86,6 +87,16 @@ def down(
 
 
 @app.command()
+def env(name: Name = "lab") -> None:
+    """Print what a shell needs to use a lab cluster. Use: eval "$(j10ce lab env)"."""
+    found = {cluster.name: cluster for cluster in lab_cluster.clusters()}
+    if name not in found:
+        known = ", ".join(found) or "none runs; start one: j10ce lab up"
+        raise LabError(f"no lab cluster is named {name!r}; there are: {known}")
+    typer.echo("\n".join(exports(found[name])))
+
+
+@app.command()
 def status(output: Form = Output.TABLE) -> None:
     """List the control planes that run on this machine."""
     found = [describe(cluster) for cluster in lab_cluster.clusters()]
@@ -129,6 +140,19 @@ def describe(cluster: Cluster) -> dict[str, Any]:
         "components": {part: components.pid(cluster.folder, part) for part in known},
         "logs": {part: str(component.log) for part, component in known.items()},
     }
+
+
+def exports(cluster: Cluster) -> list[str]:
+    """Lines for a shell: the kubeconfig, kubectl on PATH, and where the extender's REST port is."""
+    lines = [f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}"]
+    kubectl = Path(cluster.kubectl_argv[0])
+    if kubectl.name == "kubectl":
+        lines.append(f"export PATH={shlex.quote(str(kubectl.parent))}:$PATH")
+    extender = components.components(cluster.folder).get(extender_process.COMPONENT)
+    if extender is not None:
+        address = extender.argv[extender.argv.index("--address") + 1]
+        lines.append(f"export J10CE_EXTENDER=http://{address}")
+    return lines
 
 
 def create_nodes(cluster: Cluster, count: int) -> None:
@@ -181,7 +205,8 @@ def _print_started(cluster: Cluster, output: Output) -> None:
         f"cluster {cluster.name} is up: {cluster.server}\nversions: {versions}\nports: {ports}\n"
     )
     sys.stderr.write(f"logs: {cluster.folder}; end it with: j10ce lab down --name {cluster.name}\n")
-    typer.echo(f"export KUBECONFIG={cluster.kubeconfig}")
+    sys.stderr.write(f'use it: eval "$(j10ce lab env --name {cluster.name})"\n')
+    typer.echo("\n".join(exports(cluster)))
 
 
 def _end_like_interrupt_on_sigterm() -> None:

@@ -16,7 +16,7 @@ from qos.objects import Pod
 class Witness:
     """How many slots of each promise are kept: filled, or with a place in the packing.
 
-    `cap_percent`: no more than this share of all ready nodes is filled and held together, in any dimension.
+    `cap_percent`: no more than this share of all ready nodes is held, in any dimension.
     """
 
     def __init__(self, occupancy: Occupancy, cap_percent: int) -> None:
@@ -110,9 +110,9 @@ class Witness:
         needed = {}
         for promise in self._promises:
             filled = min(promise.slots, self._filled[promise.key])
-            slots = min(promise.slots, max(filled, room(budget, promise.vector)))
-            add(budget, {r: v * slots for r, v in promise.vector.items()}, -1)
-            needed[promise.key] = slots - filled
+            held = min(promise.slots - filled, room(budget, promise.vector))
+            add(budget, {r: v * held for r, v in promise.vector.items()}, -1)
+            needed[promise.key] = held
         return needed
 
     def _settle(self, names: set[str], *, grown: bool) -> None:

@@ -49,6 +49,7 @@ class Actions:
     background: list[asyncio.Task[None]] = field(default_factory=list)
     _workloads: dict[str, Workload] = field(default_factory=dict)
     _numbers: dict[str, Iterator[int]] = field(default_factory=dict)
+    _node_numbers: dict[str, Iterator[int]] = field(default_factory=dict)
     _groups: dict[str, list[str]] = field(default_factory=dict)
 
     async def finish(self) -> None:
@@ -88,7 +89,8 @@ class Actions:
     async def add_nodes(self, group: NodeGroup) -> None:
         """Create nodes; their numbers go on where the group's last ones ended."""
         known = self._groups.setdefault(group.name, [])
-        names = [f"{group.name}-{number}" for number in range(len(known), len(known) + group.count)]
+        numbers = self._node_numbers.setdefault(group.name, itertools.count())
+        names = [f"{group.name}-{next(numbers)}" for _ in range(group.count)]
         bodies = [objects.node(group, name, self.target.scope) for name in names]
         await self._create_all(NODES, "", bodies)
         known += names

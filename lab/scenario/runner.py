@@ -140,7 +140,7 @@ class _Run:
         later = {name for step in self.scenario.steps for name in step.apply_policies or ()}
         self.progress.step(f"{sum(g.count for g in self.scenario.nodes)} nodes, {len(policies)} policies")
         await self._actions.set_up([p for p in policies if p.called not in later])
-        await self._until(self._actions.ready, 60.0)
+        await self._nodes_ready()
         await self._service_account()
 
     def _exists(self, policy: str) -> bool:
@@ -183,7 +183,7 @@ class _Run:
         else:
             await getattr(self._actions, action)(getattr(step, action))
             if action == "add_nodes":
-                await self._until(self._actions.ready, 60.0)
+                await self._nodes_ready()
         return True
 
     async def _wait(self, wait: Wait, says: str) -> bool:
@@ -232,11 +232,13 @@ class _Run:
             self.progress.waiting(f"waiting for {missed[0].says}: {missed[0].saw}")
             await self._change(min(1.0, max(0.0, deadline - time.monotonic())))
 
-    async def _until(self, true: Callable[[], bool], within: float) -> None:
+    async def _nodes_ready(self) -> None:
+        within = 60.0 + len(self._observation.nodes) / 5
         deadline = time.monotonic() + within
-        while not true():
+        while not self._actions.ready():
             if time.monotonic() > deadline:
                 raise StepError(f"the nodes are not Ready after {within:g} s")
+            self.progress.waiting("waiting until the nodes are Ready")
             await self._change(1.0)
 
     async def _change(self, seconds: float) -> None:
