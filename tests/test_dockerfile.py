@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+import manifests
+
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 INSTRUCTIONS = [
@@ -112,6 +114,15 @@ def test_its_steps_work_and_the_commands_start(tmp_path: Path) -> None:
         words = [*pip, *words[1:]] if words[0] == "pip" else [sys.executable, *words[1:]]
         done = subprocess.run(words, cwd=source, capture_output=True, text=True, timeout=600, check=False)
         assert done.returncode == 0, done.stderr
+    python = tmp_path / "opt" / "j10ce" / "bin" / "python"
+    asks = (
+        "import manifests\nfor name in manifests.OVERLAYS:\n"
+        "    with manifests.overlay(name) as folder: print(list(folder.iterdir()))"
+    )
+    shipped = subprocess.run(
+        [str(python), "-c", asks], cwd="/", capture_output=True, text=True, timeout=60, check=True
+    )
+    assert shipped.stdout.count("kustomization.yaml") == len(manifests.OVERLAYS)
     for command in ("j10ce", "j10ce-extender"):
         binary = tmp_path / "opt" / "j10ce" / "bin" / command
         done = subprocess.run(
