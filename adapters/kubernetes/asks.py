@@ -1,9 +1,14 @@
-"""Resource lists and requests of decoded objects, as vectors in canonical units."""
+"""Resource lists and requests of decoded objects, as vectors in canonical units.
+
+Pods of one template ask the same, so a request is computed once a kind of pod: the parts that decide it, as
+they are written, are the key under which the vector is kept, and all such pods share it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import TypeAlias
 
 from adapters.kubernetes.wire import (
     Amounts,
@@ -21,45 +26,70 @@ from qos.objects import Resources as Vector
 from qos.quantity import QuantityError, parse
 from qos.requests import RESTARTABLE, Ask, is_infeasible, total
 
-_NOTHING: Amounts = {}
+_Items: TypeAlias = tuple[tuple[str, str | float], ...]
+_Parts: TypeAlias = tuple[_Items, _Items, bool, _Items | None, _Items | None]
+"""An Ask that can be a key: requests, limits, restartable, actuated, allocated."""
+
 _NO_STATUS = PodStatus()
 
 
 def request_of(
     kind: str, metadata: Metadata, spec: PodSpec | TemplateSpec, status: PodStatus | None = None
 ) -> Vector:
-    """The effective request of a pod or template (qos.requests), one mapping for all that ask the same."""
+    """The effective request of a pod or template (qos.requests). DecodeError."""
     status = status or _NO_STATUS
     reported = _reported(status)
     try:
-        request = total(
-            _asks(spec.containers, reported),
-            _asks(spec.init_containers, reported) if spec.init_containers else (),
-            pod_level=_pod_level(spec.resources, status),
-            overhead=spec.overhead or _NOTHING,
-            claimed=[c.resources or _NOTHING for c in status.node_allocatable_resource_claim_statuses or ()],
-            infeasible=_infeasible(status) if reported or status.resources else False,
+        return _request(
+            tuple([_parts(container, reported) for container in spec.containers or ()]),
+            tuple([_parts(container, reported) for container in spec.init_containers or ()]),
+            _pod_level(spec.resources, status) if spec.resources else None,
+            _items(spec.overhead),
+            tuple([_items(c.resources) for c in status.node_allocatable_resource_claim_statuses or ()]),
+            _infeasible(status) if reported or status.resources else False,
         )
     except QuantityError as error:
-        raise DecodeError(
-            kind, key_of(metadata), f"resources of {error.resource}", error.value, str(error)
-        ) from None
-    return _shared(tuple(request.items()))
-
-
-def vector_of(kind: str, metadata: Metadata, field: str, amounts: Mapping[str, str | float]) -> Vector:
-    """A resource list as a vector, one mapping for all that are equal."""
-    try:
-        return _shared(tuple((resource, parse(resource, text)) for resource, text in amounts.items()))
-    except QuantityError as error:
-        raise DecodeError(
-            kind, key_of(metadata), f"{field}.{error.resource}", error.value, str(error)
-        ) from None
+        field = f"resources of {error.resource}"
+        raise DecodeError(kind, key_of(metadata), field, error.value, str(error)) from None
 
 
 @lru_cache(maxsize=16384)
-def _shared(items: tuple[tuple[str, int], ...]) -> Vector:
-    return dict(items)
+def _request(
+    containers: tuple[_Parts, ...],
+    init_containers: tuple[_Parts, ...],
+    pod_level: _Parts | None,
+    overhead: _Items,
+    claimed: tuple[_Items, ...],
+    infeasible: bool,
+) -> Vector:
+    return total(
+        [_ask(parts) for parts in containers],
+        [_ask(parts) for parts in init_containers],
+        pod_level=_ask(pod_level) if pod_level else None,
+        overhead=dict(overhead),
+        claimed=[dict(items) for items in claimed],
+        infeasible=infeasible,
+    )
+
+
+def vector_of(kind: str, metadata: Metadata, field: str, amounts: Mapping[str, str | float]) -> Vector:
+    """A resource list as a vector. DecodeError names the entry as a part of `field`."""
+    try:
+        return {resource: parse(resource, text) for resource, text in amounts.items()}
+    except QuantityError as error:
+        path = f"{field}.{error.resource}"
+        raise DecodeError(kind, key_of(metadata), path, error.value, str(error)) from None
+
+
+def _ask(parts: _Parts) -> Ask:
+    requests, limits, restartable, actuated, allocated = parts
+    return Ask(
+        dict(requests),
+        dict(limits),
+        restartable,
+        None if actuated is None else dict(actuated),
+        None if allocated is None else dict(allocated),
+    )
 
 
 def _reported(status: PodStatus) -> dict[str, ContainerStatus]:
@@ -69,34 +99,32 @@ def _reported(status: PodStatus) -> dict[str, ContainerStatus]:
     return {s.name: s for s in statuses if s.resources is not None or s.allocated_resources is not None}
 
 
-def _asks(containers: Sequence[Container] | None, reported: Mapping[str, ContainerStatus]) -> list[Ask]:
-    return [_ask(container, reported.get(container.name)) for container in containers or ()]
-
-
-def _ask(container: Container, status: ContainerStatus | None) -> Ask:
-    resources = container.resources
-    return Ask(
-        (resources and resources.requests) or _NOTHING,
-        (resources and resources.limits) or _NOTHING,
+def _parts(container: Container, reported: Mapping[str, ContainerStatus]) -> _Parts:
+    resources, status = container.resources, reported.get(container.name)
+    return (
+        _items(resources.requests) if resources else (),
+        _items(resources.limits) if resources else (),
         container.restart_policy == RESTARTABLE,
         _actuated(status.resources) if status else None,
-        status.allocated_resources if status else None,
+        _allocated(status.allocated_resources) if status else None,
     )
 
 
-def _pod_level(resources: Resources | None, status: PodStatus) -> Ask | None:
-    if resources is None:
-        return None
-    return Ask(
-        resources.requests or _NOTHING,
-        resources.limits or _NOTHING,
-        actuated=_actuated(status.resources),
-        allocated=status.allocated_resources,
-    )
+def _pod_level(resources: Resources, status: PodStatus) -> _Parts:
+    actuated, allocated = _actuated(status.resources), _allocated(status.allocated_resources)
+    return (_items(resources.requests), _items(resources.limits), False, actuated, allocated)
 
 
-def _actuated(resources: Resources | None) -> Amounts | None:
-    return None if resources is None else resources.requests or _NOTHING
+def _items(amounts: Amounts | None) -> _Items:
+    return tuple(amounts.items()) if amounts else ()
+
+
+def _actuated(resources: Resources | None) -> _Items | None:
+    return None if resources is None else _items(resources.requests)
+
+
+def _allocated(amounts: Amounts | None) -> _Items | None:
+    return None if amounts is None else _items(amounts)
 
 
 def _infeasible(status: PodStatus) -> bool:

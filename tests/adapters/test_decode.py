@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from qos.objects import (
 from qos.policy import ScaleTarget, Surge
 
 GI = 2**30
+REQUESTS = json.loads((Path(__file__).parents[1] / "data" / "requests.json").read_text())
 CREATED, CREATED_SECONDS = "2026-11-21T14:23:39Z", 1795271019.0
 
 
@@ -109,6 +111,11 @@ def test_a_resize_in_place_counts():
     bigger = {"containers": [{"name": "app", "resources": {"requests": {"cpu": "8"}}}]}
     assert decoded(bigger, {"containerStatuses": statuses}).requests["cpu"] == 8000
     assert decoded(bigger, {"containerStatuses": statuses, "conditions": infeasible}).requests["cpu"] == 2000
+
+
+@pytest.mark.parametrize("case", REQUESTS, ids=range(len(REQUESTS)))
+def test_t16_the_fast_path_agrees_with_upstream_too(case):
+    assert decoded(case["spec"], case["status"]).requests == case["requests"]
 
 
 def test_pods_that_are_alike_share_their_mappings():
