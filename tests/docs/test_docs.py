@@ -1,0 +1,60 @@
+"""What the documentation says is so: links lead somewhere, commands exist, policies are valid."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+from typer.main import get_command
+
+from cli.app import app
+from qos.api.policy import MinimalReservationPolicy
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+MAKE_TARGET = re.compile(r"(?:^\$ |`)make ([a-z][a-z -]*)", re.MULTILINE)
+J10CE = re.compile(r"(?:^\$ |`)j10ce ([a-z][a-z -]*)", re.MULTILINE)
+
+
+def page_names() -> list[str]:
+    return [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_names())
+def test_links_lead_somewhere(page: Path) -> None:
+    links = [link for link in LINK.findall(page.read_text()) if "://" not in link]
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_names())
+def test_make_targets_exist(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    named = {word for words in MAKE_TARGET.findall(page.read_text()) for word in words.split()[:1]}
+    missing = {name for name in named if not re.search(rf"^{name}:", makefile, re.MULTILINE)}
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_names())
+def test_commands_exist(page: Path) -> None:
+    root = get_command(app)
+    for words in J10CE.findall(page.read_text()):
+        command = root
+        for word in words.split():
+            commands = getattr(command, "commands", None)
+            if word.startswith("-") or commands is None:
+                break
+            assert word in commands, f"{page.name}: j10ce {words}"
+            command = commands[word]
+
+
+def test_the_policies_of_the_readme_are_valid() -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    policies = [YAML(typ="safe").load(block) for block in blocks]
+    assert policies
+    for policy in policies:
+        assert policy["kind"] == "MinimalReservationPolicy"
+        MinimalReservationPolicy.model_validate(policy)
