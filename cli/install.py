@@ -6,7 +6,7 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -20,6 +20,7 @@ from cli.preflight import (
     ImageOption,
     KubeconfigOption,
     Level,
+    ModeOption,
     Output,
     OutputOption,
     Overlay,
@@ -29,12 +30,18 @@ from cli.preflight import (
     gather,
     show_changes,
 )
+from ledger.decisions import Mode
+
+IMAGE_HINT: Final = """\
+The image j10ce-qos:0.1.0 has to be where the nodes find it: docker build -t j10ce-qos:0.1.0 .
+--image names another."""
 
 
 def install(
     overlay: OverlayOption = Overlay.SECOND,
     image: ImageOption = "",
     scheduler_image: SchedulerImageOption = "",
+    mode: ModeOption = Mode.GUARD,
     files: Annotated[
         Path | None,
         typer.Option(
@@ -62,20 +69,22 @@ def install(
         )
     kubectl = find(os.environ, kubeconfig, context)
     facts = gather(kubectl)
-    images = plan.Images(image, scheduler_image or plan.image_of(facts.schedulers))
-    _refuse_unfit(assess(facts, overlay.value, images, datetime.now(UTC)))
-    wanted = plan.objects(kubectl, overlay.value, images)
+    choices = plan.Choices(image, scheduler_image or plan.image_of(facts.schedulers), mode.value)
+    _refuse_unfit(assess(facts, overlay.value, choices, datetime.now(UTC)))
+    wanted = plan.objects(kubectl, overlay.value, choices)
     everything = [*plan.definitions(), *wanted]
     changes = plan.changes(kubectl, everything, force_conflicts=force_conflicts)
     if not dry_run:
         apply(kubectl, wanted, force_conflicts=force_conflicts)
         if files is not None:
-            plan.write_host_files(files, image=image)
+            plan.write_host_files(files, choices)
     if output is Output.JSON:
         document = {"overlay": overlay.value, "dryRun": dry_run, "changes": [c.to_json() for c in changes]}
         typer.echo(json.dumps(document, indent=2))
     else:
         _show(changes, overlay, files, dry_run=dry_run)
+        if not image:
+            typer.echo(IMAGE_HINT)
 
 
 def apply(kubectl: Kubectl, wanted: list[Object], *, force_conflicts: bool) -> None:

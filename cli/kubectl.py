@@ -58,7 +58,7 @@ class Kubectl:
         except OSError as error:
             raise KubectlError(f"{self.binary} does not run: {error}") from error
         if done.returncode:
-            said = done.stderr.strip() or done.stdout.strip()
+            said = _said(done.stderr.strip() or done.stdout.strip())
             raise KubectlError(f"kubectl {arguments[0]}: {said}", stdout=done.stdout)
         return done.stdout
 
@@ -123,6 +123,14 @@ def identity(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
     group = str(item["apiVersion"]).rpartition("/")[0]
     metadata = item["metadata"]
     return group, str(item["kind"]), str(metadata.get("namespace", "")), str(metadata["name"])
+
+
+def _said(text: str) -> str:
+    """What kubectl said; of conflicts only which fields, and what to do here."""
+    if "Apply failed with" not in text:
+        return text
+    fields = [line for line in text.splitlines() if "Apply failed with" in line or line.startswith("- ")]
+    return "\n".join([*fields, "Someone else manages these fields; --force-conflicts takes them over."])
 
 
 def _items(document: Object) -> list[Object]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from ruamel.yaml import YAML
@@ -18,7 +21,8 @@ NAMESPACE: Final = "j10ce-system"
 PART_OF: Final = {"app.kubernetes.io/part-of": "j10ce-qos"}
 EXTENDER_IMAGE: Final = "j10ce-qos"
 SCHEDULER_IMAGE: Final = "kube-scheduler"
-HOST_FILES: Final = ("README.md", "extender.yaml", "scheduler.yaml", "static-pod.yaml")
+HOST_CONFIGURATION: Final = ("extender.yaml", "scheduler.yaml")
+HOST_FILES: Final = ("README.md", *HOST_CONFIGURATION, "static-pod.yaml")
 """Of overlay default-scheduler: what goes onto control-plane hosts."""
 
 # The server's own bookkeeping: differs between any two reads.
@@ -60,11 +64,12 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Images:
-    """Images of the two programs; empty: as the manifests have it."""
+class Choices:
+    """What the user chooses; empty: as the manifests have it."""
 
-    extender: str = ""
-    scheduler: str = ""
+    image: str = ""
+    scheduler_image: str = ""
+    mode: str = ""
 
 
 def definitions() -> list[Object]:
@@ -73,19 +78,28 @@ def definitions() -> list[Object]:
         return [YAML(typ="safe", pure=True).load(path) for path in sorted(folder.glob("*.yaml"))]
 
 
-def objects(kubectl: Kubectl, overlay: str, images: Images) -> list[Object]:
-    """What the overlay makes, the CRDs aside, with the images filled in."""
-    with manifests.overlay(overlay) as folder:
-        made = kubectl.kustomize(folder)
+def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
+    """What the overlay makes, the CRDs aside, as chosen."""
+    with TemporaryDirectory(prefix="j10ce-") as scratch, manifests.overlay(overlay) as folder:
+        # kustomize has to see the choice: the ConfigMap's name is a hash of its content.
+        tree = shutil.copytree(folder.parents[1], Path(scratch) / "manifests")
+        for name in HOST_CONFIGURATION:
+            path = tree / "overlays" / overlay / name
+            path.write_text(in_mode(path.read_text(encoding="utf-8"), choices.mode), encoding="utf-8")
+        made = kubectl.kustomize(tree / "overlays" / overlay)
     for item in made:
         for container in _containers(item):
-            container["image"] = _image(str(container["image"]), images)
+            container["image"] = _image(str(container["image"]), choices)
     return made
 
 
-def wants_scheduler_image(overlay: str) -> bool:
-    """Whether the overlay runs a kube-scheduler, whose image only the cluster knows."""
-    return overlay == "second-scheduler"
+def in_mode(text: str, mode: str) -> str:
+    """A configuration of extender or kube-scheduler, as shipped (Guard), made to fit a mode."""
+    if not mode:
+        return text
+    text = re.sub(r"^mode: \w+", f"mode: {mode}", text, flags=re.MULTILINE)
+    ignorable = "false" if mode == "Strict" else "true"
+    return re.sub(r"^( +)ignorable: \w+", rf"\1ignorable: {ignorable}", text, flags=re.MULTILINE)
 
 
 def changes(kubectl: Kubectl, wanted: Iterable[Object], *, force_conflicts: bool) -> list[Change]:
@@ -136,9 +150,9 @@ def _containers(item: Object) -> list[Object]:
     return [*pod.get("initContainers", []), *pod.get("containers", [])]
 
 
-def _image(image: str, images: Images) -> str:
+def _image(image: str, choices: Choices) -> str:
     name = image.partition(":")[0]
-    chosen = {EXTENDER_IMAGE: images.extender, SCHEDULER_IMAGE: images.scheduler}.get(name, "")
+    chosen = {EXTENDER_IMAGE: choices.image, SCHEDULER_IMAGE: choices.scheduler_image}.get(name, "")
     return chosen or image
 
 
@@ -170,13 +184,13 @@ def overlay_file(overlay: str, name: str) -> str:
         return (folder / name).read_text(encoding="utf-8")
 
 
-def write_host_files(folder: Path, *, image: str) -> list[Path]:
+def write_host_files(folder: Path, choices: Choices) -> list[Path]:
     """Write what a control-plane host needs for overlay default-scheduler; the paths written."""
     texts = {name: overlay_file("default-scheduler", name) for name in HOST_FILES}
-    if image:
-        texts["static-pod.yaml"] = texts["static-pod.yaml"].replace(
-            "image: j10ce-qos:0.1.0", f"image: {image}"
-        )
+    texts |= {name: in_mode(texts[name], choices.mode) for name in HOST_CONFIGURATION}
+    if choices.image:
+        pod = texts["static-pod.yaml"]
+        texts["static-pod.yaml"] = re.sub(rf"image: {EXTENDER_IMAGE}:\S+", f"image: {choices.image}", pod)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")

@@ -19,6 +19,7 @@ from rich.table import Column, Table
 
 from cli import plan
 from cli.kubectl import Kubectl, KubectlError, Object, find
+from ledger.decisions import Mode
 
 OLDEST: Final = (1, 33)
 """Sidecar containers are stable since 1.33; admission policies since 1.30."""
@@ -93,7 +94,7 @@ def gather(kubectl: Kubectl) -> Facts:
     )
 
 
-def assess(facts: Facts, overlay: str, images: plan.Images, now: datetime) -> list[Check]:
+def assess(facts: Facts, overlay: str, choices: plan.Choices, now: datetime) -> list[Check]:
     """The checks, in the order people read them; without rights only those that need none."""
     first = [_version(facts.version), _rights(facts.missing_rights)]
     if facts.missing_rights:
@@ -103,7 +104,7 @@ def assess(facts: Facts, overlay: str, images: plan.Images, now: datetime) -> li
         *_definitions(facts.definitions, facts.wanted_definitions),
         _namespace(facts.namespace),
         _extenders(facts.leases, now),
-        _schedulers(facts.schedulers, overlay, images),
+        _schedulers(facts.schedulers, overlay, choices),
     ]
 
 
@@ -195,7 +196,7 @@ def _extenders(leases: Iterable[Object], now: datetime) -> Check:
     return Check("extender", Level.OK, "none is running")
 
 
-def _schedulers(pods: tuple[Object, ...], overlay: str, images: plan.Images) -> Check:
+def _schedulers(pods: tuple[Object, ...], overlay: str, choices: plan.Choices) -> Check:
     seen = f"{len(pods)} pods of the cluster's own, image {plan.image_of(pods)}" if pods else "none visible"
     if overlay == "default-scheduler":
         if pods:
@@ -208,7 +209,7 @@ def _schedulers(pods: tuple[Object, ...], overlay: str, images: plan.Images) -> 
             f"{seen} in kube-system: overlay default-scheduler needs control-plane hosts that you run; "
             "where you do not, use --overlay second-scheduler",
         )
-    image = images.scheduler or plan.image_of(pods)
+    image = choices.scheduler_image or plan.image_of(pods)
     if not image:
         return Check(
             "kube-scheduler",
@@ -278,6 +279,15 @@ SchedulerImageOption = Annotated[
         show_default="as the cluster's own",
     ),
 ]
+ModeOption = Annotated[
+    Mode,
+    typer.Option(
+        "--mode",
+        case_sensitive=False,
+        help="Observe: report, refuse nothing. Guard: keep floors while the extender is there. "
+        "Strict: refuse rather than break a floor.",
+    ),
+]
 
 
 def preflight(
@@ -294,11 +304,11 @@ def preflight(
     """
     kubectl = find(os.environ, kubeconfig, context)
     facts = gather(kubectl)
-    images = plan.Images(image, scheduler_image or plan.image_of(facts.schedulers))
-    checks = assess(facts, overlay.value, images, datetime.now(UTC))
+    choices = plan.Choices(image, scheduler_image or plan.image_of(facts.schedulers))
+    checks = assess(facts, overlay.value, choices, datetime.now(UTC))
     changes: list[plan.Change] = []
     if not facts.missing_rights:
-        changes, checks = _planned(kubectl, overlay.value, images, checks)
+        changes, checks = _planned(kubectl, overlay.value, choices, checks)
     if output is Output.JSON:
         document = {"checks": [c.to_json() for c in checks], "changes": [c.to_json() for c in changes]}
         typer.echo(json.dumps(document, indent=2))
@@ -309,10 +319,10 @@ def preflight(
 
 
 def _planned(
-    kubectl: Kubectl, overlay: str, images: plan.Images, checks: list[Check]
+    kubectl: Kubectl, overlay: str, choices: plan.Choices, checks: list[Check]
 ) -> tuple[list[plan.Change], list[Check]]:
     """What installing would change; a dry run that the API server refuses is a failed check."""
-    wanted = [*plan.definitions(), *plan.objects(kubectl, overlay, images)]
+    wanted = [*plan.definitions(), *plan.objects(kubectl, overlay, choices)]
     try:
         return plan.changes(kubectl, wanted, force_conflicts=False), checks
     except KubectlError as error:

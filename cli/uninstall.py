@@ -96,7 +96,9 @@ def uninstall(
 def survey(kubectl: Kubectl) -> Remains:
     """Read what there is to remove."""
     wanted = {
-        identity(item): item for overlay in OVERLAYS for item in plan.objects(kubectl, overlay, plan.Images())
+        identity(item): item
+        for overlay in OVERLAYS
+        for item in plan.objects(kubectl, overlay, plan.Choices())
     }
     definitions = {item["metadata"]["name"] for item in kubectl.existing(plan.definitions())}
     leases = kubectl.existing(plan.extender_leases())

@@ -114,12 +114,12 @@ def test_the_clusters_own_scheduler_image_is_found(folder: Path) -> None:
 def test_images_are_filled_in(folder: Path) -> None:
     from cli.kubectl import Kubectl
 
-    images = plan.Images("example.com/e:1", "example.com/s:2")
-    made = plan.objects(Kubectl(folder / "kubectl"), "second-scheduler", images)
+    choices = plan.Choices("example.com/e:1", "example.com/s:2")
+    made = plan.objects(Kubectl(folder / "kubectl"), "second-scheduler", choices)
     pod: dict[str, Any] = made[1]["spec"]["template"]["spec"]
     assert pod["initContainers"][0]["image"] == "example.com/e:1"
     assert pod["containers"][0]["image"] == "example.com/s:2"
-    left = plan.objects(Kubectl(folder / "kubectl"), "second-scheduler", plan.Images())
+    left = plan.objects(Kubectl(folder / "kubectl"), "second-scheduler", plan.Choices())
     assert left[1]["spec"]["template"]["spec"]["initContainers"][0]["image"] == "j10ce-qos:0.1.0"
 
 
@@ -132,6 +132,36 @@ def test_host_files_are_written(folder: Path, tmp_path: Path) -> None:
     assert {path.name for path in out.iterdir()} == set(plan.HOST_FILES)
     assert "image: example.com/e:1\n" in (out / "static-pod.yaml").read_text()
     assert str(out) in result.stdout
+
+
+@pytest.mark.parametrize(("mode", "ignorable"), [("observe", "true"), ("Guard", "true"), ("strict", "false")])
+def test_the_mode_reaches_both_configurations(
+    folder: Path, tmp_path: Path, mode: str, ignorable: str
+) -> None:
+    out = tmp_path / "host"
+    result = j10ce("install", "--overlay", "default-scheduler", "--files", str(out), "--mode", mode)
+    assert result.exit_code == 0, result.output
+    assert f"\nmode: {mode.capitalize()} " in (out / "extender.yaml").read_text()
+    entries = [
+        line.split()[1]
+        for line in (out / "scheduler.yaml").read_text().splitlines()
+        if " ignorable: " in line
+    ]
+    assert entries == [ignorable, ignorable]
+
+
+def test_kustomize_sees_the_mode(folder: Path) -> None:
+    """The hash in the ConfigMap's name has to follow."""
+    script = (folder / "kubectl").read_text()
+    keep = f"Path('{folder}/seen').write_text((Path(arguments[1]) / 'extender.yaml').read_text())"
+    (folder / "kubectl").write_text(
+        script.replace('    print((here / "kustom', f'    {keep}\n    print((here / "kustom')
+    )
+    assert (
+        j10ce("install", "--dry-run", "--mode", "strict", "--scheduler-image", "example.com/s:v1").exit_code
+        == 0
+    )
+    assert "\nmode: Strict " in (folder / "seen").read_text()
 
 
 def test_host_files_are_for_one_overlay(folder: Path, tmp_path: Path) -> None:

@@ -48,6 +48,18 @@ def test_an_error_says_what_kubectl_said(tmp_path: Path) -> None:
         kubectl.run("get", "pods")
 
 
+def test_a_conflict_is_told_in_short(tmp_path: Path) -> None:
+    said = (
+        'Apply failed with 1 conflict: conflict with "argo": .rules\nPlease review the fields above\n'
+        'Apply failed with 2 conflicts: conflicts with "argo":\n- .spec.a\n- .spec.b\nPlease review\n'
+    )
+    kubectl = Kubectl(script(tmp_path, f"sys.stderr.write({said!r}); sys.exit(1)"))
+    with pytest.raises(KubectlError, match="--force-conflicts") as caught:
+        kubectl.run("apply")
+    assert "- .spec.b" in str(caught.value)
+    assert "Please" not in str(caught.value)
+
+
 def test_a_binary_that_does_not_run(tmp_path: Path) -> None:
     with pytest.raises(KubectlError, match="does not run"):
         Kubectl(tmp_path / "kubectl").run("get")

@@ -21,7 +21,7 @@ GOOD = Facts("v1.36.3", wanted_definitions=WANTED, schedulers=(KUBE_SCHEDULER,))
 
 
 def findings(facts: Facts, overlay: str = "second-scheduler", scheduler_image: str = "") -> dict[str, Check]:
-    return {check.name: check for check in assess(facts, overlay, plan.Images("", scheduler_image), NOW)}
+    return {check.name: check for check in assess(facts, overlay, plan.Choices("", scheduler_image), NOW)}
 
 
 def lease(age: float, holder: str = "host-a") -> plan.Object:

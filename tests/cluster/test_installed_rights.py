@@ -101,7 +101,7 @@ def wait_for(what: str, check: Callable[[], bool], logs: Callable[[], str]) -> N
 def test_they_do_their_work_with_these_rights(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(crds=False)
     kubectl = find(os.environ, cluster.kubeconfig, "")
-    wanted = plan.objects(kubectl, "second-scheduler", plan.Images())
+    wanted = plan.objects(kubectl, "second-scheduler", plan.Choices())
     apply(kubectl, [item for item in wanted if item["kind"] != "Deployment"], force_conflicts=False)
 
     def create(*objects: dict[str, Any]) -> None:
