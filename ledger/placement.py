@@ -100,7 +100,9 @@ def _short_dims(state: State, row: int, *, spare: bool = False) -> list[int]:
     With `spare` also less what others are about to take.
     """
     table, held = state.table, state.holds.all
-    free = table.free[:, row] - table.charged[:, row]
+    free = table.free[:, row].copy()
+    if spare or state.charges_win:
+        free -= table.charged[:, row]
     if spare:
         free -= table.nominated[:, row] + table.expected[:, row]
     return [dim for dim in state.demands.dims if 0 < held[dim, row] > free[dim]]
@@ -120,7 +122,7 @@ def _leave_short_nodes(state: State) -> None:
         for dim in state.demands.dims:
             short |= (holds.all[dim] > 0) & (holds.all[dim] > table.free[dim] - table.charged[dim])
         rows = np.flatnonzero(short).tolist()
-        state.recheck = False
+    state.recheck = False
     for row in rows:
         _leave_short_node(state, row, state.demands.order[::-1])
 

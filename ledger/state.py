@@ -81,6 +81,11 @@ class State:
         self.grown = self.grown or grown
         self.version += 1
 
+    @property
+    def charges_win(self) -> bool:
+        """True when a pod in flight will run where it was sent, whatever bind says: holds make way at once."""
+        return self.mode is not Mode.STRICT or not self.binds
+
     def given_up(self) -> set[object]:
         """Searches that failed since the last change; they would fail again."""
         if self._hopeless_version != self.version:

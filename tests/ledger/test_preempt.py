@@ -1,0 +1,71 @@
+"""Preempt keeps a candidate only where the evictions really lead to a bind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from qos.objects import PlacementMode
+from tests.ledger.builders import demand, holds, ledger, names, nodes, pod
+
+HIGH = 50
+
+
+def test_victims_make_room_beside_the_holds() -> None:
+    made = ledger(*nodes(1), demand("a", 1, 2, priority=100), pod("v", 4, node="n0"), pod("w", 2, node="n0"))
+    who = pod("p", 6, priority=HIGH)
+    assert made.preempt(who, {"n0": ["v"]}, 0.0) == []
+    assert made.preempt(who, {"n0": ["v", "w"]}, 0.0) == ["n0"]
+
+
+def test_order_is_kept_and_unknown_nodes_and_victims_gain_nothing() -> None:
+    made = ledger(*nodes(3), *(pod(f"v{i}", 8, node=f"n{i}") for i in range(3)))
+    made.set_demand(demand("a", 1, 1))
+    asked = {"n2": ["v2"], "new": ["v0"], "n0": ["v0"], "n1": ["unheard", "v0"]}
+    assert made.preempt(pod("p", 4, priority=HIGH), asked, 0.0) == ["n2", "n0"]
+
+
+def test_immovable_holds_count_movable_ones_do_not() -> None:
+    for mode, kept in ((PlacementMode.PINNED, []), (PlacementMode.FLOATING, ["n0"])):
+        made = ledger(*nodes(1), demand("a", 1, 4, priority=100, mode=mode), pod("v", 4, node="n0"))
+        assert holds(made, "a") == {"n0": 1}
+        made.set_node(nodes(2)[1])
+        assert made.preempt(pod("p", 8, priority=HIGH), {"n0": ["v"]}, 0.0) == kept
+
+
+def test_a_victim_that_fills_a_slot_leaves_a_hold_behind() -> None:
+    made = ledger(*nodes(1), demand("a", 1, 8, priority=100), pod("o", 8, app="a", node="n0"))
+    assert made.preempt(pod("p", 4, priority=HIGH), {"n0": ["o"]}, 0.0) == []
+    assert made.preempt(pod("q", 4, priority=101), {"n0": ["o"]}, 0.0) == ["n0"]
+
+
+def test_an_owner_counts_its_own_hold() -> None:
+    made = ledger(*nodes(1), demand("a", 1, 4, priority=100), pod("v", 4, node="n0"))
+    assert made.preempt(pod("o", 8, app="a", priority=HIGH), {"n0": ["v"]}, 0.0) == ["n0"]
+
+
+def test_exempt_pods_keep_every_candidate() -> None:
+    made = ledger(*nodes(1), demand("a", 4, 2))
+    assert made.preempt(pod("p", 8, priority=2_000_001_000), {"n0": []}, 0.0) == ["n0"]
+
+
+def test_what_must_move_moves_when_the_pod_is_nominated_and_the_pod_gets_in() -> None:
+    made = ledger(*nodes(1), demand("a", 1, 4, priority=100), pod("v", 4, node="n0"))
+    assert holds(made, "a") == {"n0": 1}
+    made.set_node(nodes(2)[1])
+    who = pod("p", 8, priority=HIGH)
+    assert made.preempt(who, {"n0": ["v"]}, 0.0) == ["n0"]
+    who = replace(who, nominated_node_name="n0")
+    made.set_pod(who)
+    assert holds(made, "a") == {"n1": 1}
+    assert made.bind(pod("other", 6), "n1", 0.0).refusal == "holds of default/a are in the way"
+    made.remove_pod("v")
+    assert holds(made, "a") == {"n1": 1}
+    assert made.filter(who, ["n0"], 0.0).nodes == ["n0"]
+    assert not made.bind(who, "n0", 0.0).refusal
+
+
+def test_preempt_changes_nothing() -> None:
+    made = ledger(*nodes(2), demand("a", 2, 4, priority=100), pod("v", 4, node="n0"))
+    before = (made.report(), made.gauges())
+    made.preempt(pod("p", 8, priority=HIGH), {name: ["v"] for name in names(2)}, 0.0)
+    assert (made.report(), made.gauges()) == before

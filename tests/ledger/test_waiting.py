@@ -1,0 +1,89 @@
+"""Waking refused pods (trap T21), and the reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from qos.objects import Requirement, Selector
+from tests.ledger.builders import demand, go, ledger, names, node, nodes, pod
+
+
+def test_t21_a_refused_pod_is_returned_once_when_it_would_pass() -> None:
+    made = ledger(*nodes(1), demand("a", 2, 4))
+    assert not made.filter(pod("p", 4), ["n0"], 0.0).nodes
+    assert made.waiting() == []
+    made.set_demand(demand("a", 1, 4))
+    assert [p.uid for p in made.waiting()] == ["p"]
+    assert made.waiting() == []
+
+
+def test_t21_no_more_of_a_kind_are_woken_than_fit() -> None:
+    made = ledger(*nodes(1), demand("a", 4, 2))
+    for i in range(5):
+        assert not made.filter(pod(f"p{i}", 3), ["n0"], 0.0).nodes
+    made.set_demand(demand("a", 0, 2))
+    assert [p.uid for p in made.waiting()] == ["p0", "p1"]
+    assert made.waiting() == []
+
+
+def test_t21_pods_that_pass_or_go_are_not_woken() -> None:
+    made = ledger(*nodes(1), demand("a", 4, 2))
+    for name in ("gone", "bound", "passed"):
+        made.filter(pod(name, 1), ["n0"], 0.0)
+    assert made.gauges()["waiting"] == 3
+    made.remove_pod("gone")
+    made.set_pod(pod("bound", 1, node="n0"))
+    made.remove_demand("default/a")
+    assert made.filter(pod("passed", 1), ["n0"], 0.0).nodes
+    assert made.waiting() == []
+
+
+def test_t18_a_pod_refused_on_a_sample_is_woken_for_nodes_outside_it() -> None:
+    made = ledger(*nodes(120), demand("a", 480, 2))
+    assert not made.filter(pod("p", 8), names(100), 0.0).nodes
+    made.set_node(node("new", 16))
+    assert [p.uid for p in made.waiting()] == ["p"]
+
+
+def test_owners_that_wait_are_reported() -> None:
+    made = ledger(*nodes(1), demand("a", 2, 4))
+    made.set_pod(pod("o", 4, app="a", unschedulable_since=5.0))
+    made.set_pod(pod("fresh", 4, app="a"))
+    assert made.report()["default/a"].waiting_owners == 1
+    assert go(made, pod("o", 4, app="a"), ["n0"])
+    assert made.report()["default/a"].waiting_owners == 0
+
+
+def test_pods_that_two_policies_select_belong_to_the_first() -> None:
+    both = Selector((Requirement("app", "In", ("a", "b")),))
+    made = ledger(*nodes(1), demand("a", 1, 2, priority=1), demand("b", 1, 2, selector=both))
+    assert made.overlaps() == {}
+    made.set_pod(pod("o", 2, app="a"))
+    assert made.policy_of(pod("o", 2, app="a")) == "default/a"
+    assert made.overlaps() == {"default/b": "default/a"}
+    assert made.policy_of(pod("x", 2, app="b")) == "default/b"
+    assert made.policy_of(pod("x", 2, app="b", namespace="other")) == ""
+
+
+def test_the_same_selector_twice_overlaps_without_any_pod() -> None:
+    made = ledger(demand("a", 1), demand("b", 1, selector=demand("a", 1).selector, created=1.0))
+    assert made.overlaps() == {"default/b": "default/a"}
+
+
+def test_known_is_the_pod_as_last_seen() -> None:
+    made = ledger()
+    made.set_pod(pod("p", 1))
+    made.set_pod(replace(pod("p", 1), priority=7))
+    known = made.known("p")
+    assert known is not None
+    assert known.priority == 7
+    made.remove_pod("p")
+    assert made.known("p") is None
+
+
+def test_gauges_add_up() -> None:
+    made = ledger(*nodes(2), demand("a", 2, 2), pod("p", 4, node="n0"))
+    gauges = made.gauges()
+    assert gauges["allocatable/cpu"] == 16000
+    assert (gauges["claimed/cpu"], gauges["held/cpu"]) == (4000, 4000)
+    assert (gauges["nodes"], gauges["ready_nodes"], gauges["holds"], gauges["unplaced"]) == (2, 2, 2, 0)
