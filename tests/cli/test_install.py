@@ -14,7 +14,7 @@ from cli import app as application
 from cli import plan
 
 # Knows a cluster of v1.36.3 in which nothing is installed, and writes down what it is asked.
-KUBECTL = f"""#!{sys.executable}
+KUBECTL = f"""#!{sys.executable} -SE
 import json, sys
 from pathlib import Path
 here = Path(__file__).parent

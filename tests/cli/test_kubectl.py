@@ -13,7 +13,7 @@ from cli.kubectl import Kubectl, KubectlError, as_list, find, identity
 
 def script(folder: Path, body: str) -> Path:
     path = folder / "kubectl"
-    path.write_text(f"#!{sys.executable}\nimport json, sys\n{body}\n")
+    path.write_text(f"#!{sys.executable} -SE\nimport json, sys\n{body}\n")
     path.chmod(0o755)
     return path
 
