@@ -38,6 +38,7 @@ _CONNECTIONS: Final = 256
 _KEEP_ALIVE_SECONDS: Final = 60.0
 """Below the API server's 90 s: a POST on a connection that it just closed has an unknown outcome."""
 _TOKEN_SECONDS: Final = 60.0
+_SHORTEST_RETRY: Final = 0.05
 _READ_BUFFER: Final = 256 * 1024
 _HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "j10ce-qos"}
 
@@ -254,7 +255,10 @@ class KubernetesAPI:
         if self._endpoint.authorization is None:
             return dict(_HEADERS)
         if time.monotonic() >= self._header_until:
-            self._header = await asyncio.to_thread(self._endpoint.authorization)
+            try:
+                self._header = await asyncio.to_thread(self._endpoint.authorization)
+            except OSError as error:
+                raise Unreachable(f"no token to authenticate with: {error}") from error
             self._header_until = time.monotonic() + _TOKEN_SECONDS
         return {**_HEADERS, "Authorization": self._header}
 
@@ -303,7 +307,7 @@ def _abort(answer: aiohttp.ClientResponse) -> None:
 
 
 def _retry_after(header: str | None) -> float:
-    return float(header) if header and header.isdecimal() else 1.0
+    return max(_SHORTEST_RETRY, float(header)) if header and header.isdecimal() else 1.0
 
 
 def _failure(method: str, url: URL, status: int, raw: bytes) -> APIError | Unreachable:

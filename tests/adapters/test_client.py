@@ -345,3 +345,21 @@ async def test_a_token_that_stays_refused_is_an_error(connect, script):
     with pytest.raises(APIError, match="401 Unauthorized"):
         await connect(authorization=Tokens()).get(PODS, "shop", "web-1")
     assert len(script.requests) == 2
+
+
+async def test_a_watch_that_is_refused_its_token_uses_a_new_one_next_time(connect, script):
+    script.answers = [status(401, "Unauthorized"), streaming(event("ADDED", a=1))]
+    api = connect(authorization=Tokens())
+    with pytest.raises(APIError, match="401 Unauthorized"):
+        await watched(api)
+    assert await watched(api) == [("ADDED", {"a": 1})]
+    assert script.requests[1][3]["Authorization"] == "Bearer token-2"
+
+
+async def test_a_token_that_cannot_be_read_is_no_crash(connect, script, tmp_path):
+    api = connect(authorization=(tmp_path / "token").read_text)
+    with pytest.raises(Unreachable, match="no token to authenticate with"):
+        await api.get(PODS, "shop", "web-1")
+    with pytest.raises(Unreachable, match="no token to authenticate with"):
+        await watched(api)
+    assert script.requests == []
