@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters.api import NODES, PODS, POLICIES, PRIORITY_CLASSES, PROFILES, Conflict, NotFound, Resource
+import stamina
+
+from adapters.api import (
+    NODES,
+    PODS,
+    POLICIES,
+    PRIORITY_CLASSES,
+    PROFILES,
+    Conflict,
+    NotFound,
+    Resource,
+    Unreachable,
+)
 from lab.scenario import objects
 from lab.scenario.models import Policy, Scenario
 from lab.scenario.observation import Observation, PodRecord
@@ -30,9 +43,16 @@ from lab.scenario.steps import (
     Workload,
 )
 from lab.scenario.targets import Target
+from qos.objects import Node
 
-_AT_ONCE = 64
+_AT_ONCE = 32
+_TRIES = 6
+_NOT_READY = "node.kubernetes.io/not-ready"
 _DEPLOYED = ("Deployment", "StatefulSet")
+
+
+def _usable(node: Node) -> bool:
+    return node.ready and not any(taint.key == _NOT_READY for taint in node.taints)
 
 
 class StepError(Exception):
@@ -81,10 +101,10 @@ class Actions:
             await self._create_all(POLICIES, scope.namespace, [objects.policy(wanted, scope)])
 
     def ready(self) -> bool:
-        """Whether all nodes that were created are Ready."""
+        """Whether all nodes that were created are Ready, and their taint of the beginning is gone."""
         names = [name for group in self._groups.values() for name in group]
         nodes = self.observation.nodes
-        return all(name in nodes and nodes[name].ready for name in names)
+        return all(name in nodes and _usable(nodes[name]) for name in names)
 
     async def add_nodes(self, group: NodeGroup) -> None:
         """Create nodes; their numbers go on where the group's last ones ended."""
@@ -116,11 +136,14 @@ class Actions:
         if wanted.rate is None:
             await self._create_all(PODS, namespace, bodies)
         else:
-            arrivals = self._paced(
-                [lambda body=body: self.target.api.create(PODS, namespace, body) for body in bodies],  # type: ignore[misc]
-                wanted.rate,
-            )
+            limit = asyncio.Semaphore(_AT_ONCE)
+            acts = [functools.partial(self._arrive, namespace, body, limit) for body in bodies]
+            arrivals = self._paced(acts, wanted.rate)
             await self._run(arrivals, background=wanted.background)
+
+    async def _arrive(self, namespace: str, body: dict[str, Any], limit: asyncio.Semaphore) -> None:
+        async with limit:
+            await self._create_one(PODS, namespace, body)
 
     async def scale(self, scale: Scale) -> None:
         """Change replicas; a workload of bare pods gets more of them, or loses its newest."""
@@ -258,13 +281,20 @@ class Actions:
         await self._each([r.pod.name for r in records], delete)
 
     async def _create_all(self, resource: Resource, namespace: str, bodies: list[dict[str, Any]]) -> None:
-        async def create(body: dict[str, Any]) -> None:
-            try:
-                await self.target.api.create(resource, namespace, body)
-            except Conflict as error:
-                raise StepError(f"{resource.kind} {body['metadata']['name']}: {error.message}") from error
+        await self._each(bodies, lambda body: self._create_one(resource, namespace, body))
 
-        await self._each(bodies, create)
+    async def _create_one(self, resource: Resource, namespace: str, body: dict[str, Any]) -> None:
+        """Create an object; an API server that is busy with the flood is asked again."""
+        async for attempt in stamina.retry_context(
+            on=Unreachable, attempts=_TRIES, timeout=120.0, wait_initial=0.5
+        ):
+            with attempt:
+                try:
+                    await self.target.api.create(resource, namespace, body)
+                except Conflict as error:
+                    if attempt.num == 1:
+                        text = f"{resource.kind} {body['metadata']['name']}: {error.message}"
+                        raise StepError(text) from error
 
     async def _each(self, things: Iterable[Any], act: Callable[[Any], Awaitable[object]]) -> None:
         """Act on all of them, some at a time."""
@@ -283,7 +313,7 @@ class Actions:
             await work
 
     async def _paced(
-        self, acts: list[Callable[[], Awaitable[object]]], rate: float, *, one_by_one: bool = False
+        self, acts: Sequence[Callable[[], Awaitable[object]]], rate: float, *, one_by_one: bool = False
     ) -> None:
         """Begin each act at its time, so many a second; `one_by_one`: never two at a time."""
         began, tasks = time.monotonic(), []

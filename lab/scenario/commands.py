@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 
 _BAD_INPUT = 2
+_WIDTH = 120
 
 
 class Output(StrEnum):
@@ -64,7 +65,7 @@ def run(
     if kubeconfig is not None and keep:
         _fail("--keep has no meaning with --kubeconfig: that cluster is yours")
     scenarios = _load(files)
-    console = Console(stderr=output is Output.JSON)
+    console = _console(stderr=output is Output.JSON)
     results = []
     try:
         binaries = None if kubeconfig else _binaries()
@@ -128,6 +129,12 @@ def _load(files: list[Path]) -> list[tuple[Path, Scenario]]:
     if problems:
         _fail("\n".join(str(problem) for problem in problems))
     return loaded
+
+
+def _console(*, stderr: bool) -> Console:
+    """Where there is no terminal to ask, wide enough for the tables."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=_WIDTH)
 
 
 def _binaries() -> Binaries:

@@ -68,7 +68,10 @@ def node(group: NodeGroup, name: str, scope: Scope) -> Manifest:
     """A node that KWOK keeps alive."""
     amounts = {key: str(value) for key, value in group.allocatable.items()}
     taints = [taint(t) for t in group.taints]
-    return nodes.node(name, amounts, labels={**scope.labels, **group.labels}, taints=taints)
+    made = nodes.node(name, amounts, labels={**scope.labels, **group.labels}, taints=taints)
+    # Ready from the start; KWOK would make it so one by one, and keeps it so.
+    made["status"]["conditions"] = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
+    return made
 
 
 def taint(wanted: Taint) -> Manifest:

@@ -18,7 +18,7 @@ import aiohttp
 
 from adapters.api import NODES, PRIORITY_CLASSES, PROFILES, NotFound, Resource
 from adapters.kubernetes import decode
-from adapters.kubernetes.client import KubernetesAPI
+from adapters.kubernetes.client import KubernetesAPI, Timeouts
 from lab import cluster as lab_cluster
 from lab import extender_process, scheduler_config
 from lab.binaries import Binaries
@@ -30,6 +30,8 @@ from qos.keys import SCENARIO_LABEL
 
 _STANDBY = "j10ce-standby"
 _READY_SECONDS = 60.0
+_PATIENT = Timeouts(request=60.0)
+"""Setting up floods an API server on purpose."""
 
 
 class TargetError(Exception):
@@ -139,7 +141,7 @@ async def lab_target(
         extender, standby = await asyncio.to_thread(
             _extenders, cluster, wanted, verbs_port, schedulers_of(document)
         )
-        async with KubernetesAPI.from_kubeconfig(cluster.kubeconfig) as api:
+        async with KubernetesAPI.from_kubeconfig(cluster.kubeconfig, timeouts=_PATIENT) as api:
             scope = Scope("scenario", scenario.name)
             yield LabTarget(api, scope, cluster, extender, standby, wanted.mode == "Strict")
     finally:
@@ -204,7 +206,7 @@ async def own_target(scenario: Scenario, run: Run, kubeconfig: Path | None) -> A
     """The cluster of a kubeconfig; what the run created there is deleted afterwards, and nothing else."""
     refuse_own(scenario, run)
     unique = f"{scenario.name}-{secrets.token_hex(3)}"
-    async with KubernetesAPI.from_kubeconfig(kubeconfig or _default_kubeconfig()) as api:
+    async with KubernetesAPI.from_kubeconfig(kubeconfig or _default_kubeconfig(), timeouts=_PATIENT) as api:
         target = OwnTarget(api, Scope(f"j10ce-{unique}", unique, own_nodes_only=True))
         try:
             yield target
