@@ -53,7 +53,7 @@ class Timeouts:
     request: float = 10.0
     page: float = 60.0
     watch: float = 300.0
-    silence: float = 100.0
+    silence: float = 75.0
 
 
 class _ListMetadata(msgspec.Struct, rename="camel"):
