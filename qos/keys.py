@@ -11,7 +11,7 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 # Annotations on pods.
 POLICY_ANNOTATION: Final = f"{GROUP}/policy"
-"""namespace/name of the policy whose slot the pod fills; merged by the Binding, so it is as durable as nodeName."""
+"""namespace/name of the policy whose slot the pod fills; merged by the Binding: as durable as nodeName."""
 BOUND_BY_ANNOTATION: Final = f"{GROUP}/bound-by"
 """Identity of the extender that bound the pod; a pod without it came by another way."""
 WAKE_ANNOTATION: Final = f"{GROUP}/wake"

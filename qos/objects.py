@@ -1,8 +1,8 @@
 """The domain's records of Kubernetes objects: what a decision needs of them, parsed once at the edge.
 
-Resource vectors are mappings of resource name to int in canonical units: cpu in millicores, memory, ephemeral-storage
-and hugepages in bytes, everything else (pods, extended resources) in counts. A dimension that is absent is zero.
-Times are seconds since the epoch.
+Resource vectors are mappings of resource name to int in canonical units: cpu in millicores, memory,
+ephemeral-storage and hugepages in bytes, everything else (pods, extended resources) in counts. A dimension that is
+absent is zero. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class NodePredicate:
-    """Where a pod may run, as far as we judge it: node selector, required node affinity (any term), tolerations.
+    """Where a pod may run, as far as we judge it: node selector, required node affinity, tolerations.
 
     `affinity` is None when there is none; an empty tuple matches no node, as upstream has it.
     """
@@ -94,7 +94,7 @@ class OwnerReference:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod: what the ledger and the status need. `requests` is effective (qos.requests) and includes pods: 1."""
+    """A pod: what the ledger and the status need. `requests` is effective (qos.requests), pods: 1 included."""
 
     uid: str
     namespace: str

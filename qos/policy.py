@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from qos.objects import NodePredicate, PlacementMode, Resources, Selector
+
+ANYWHERE: Final = NodePredicate()
+"""Every node without taints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Policy:
     scale_target: ScaleTarget | None = None
     surge: Surge = Surge(0)
     mode: PlacementMode = PlacementMode.FLOATING
-    where: NodePredicate = NodePredicate()
+    where: NodePredicate = ANYWHERE
     inherit_from_workload: bool = False
     max_slots_per_node: int | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
@@ -69,7 +72,8 @@ class Profile:
 class Workload:
     """What a scale target asks for: replicas, and its pod template's requests and placement.
 
-    `one_per_node`: the template refuses its own kind on one host (required pod anti-affinity on kubernetes.io/hostname).
+    `one_per_node`: the template refuses its own kind on one host (required pod anti-affinity on
+    kubernetes.io/hostname).
     """
 
     namespace: str
@@ -77,6 +81,6 @@ class Workload:
     name: str
     replicas: int
     requests: Resources
-    where: NodePredicate = NodePredicate()
+    where: NodePredicate = ANYWHERE
     one_per_node: bool = False
     selected: Mapping[str, str] = field(default_factory=dict)
