@@ -1,8 +1,8 @@
 """The domain's records of Kubernetes objects: what a decision needs of them, parsed once at the edge.
 
 Resource vectors are mappings of resource name to int in canonical units: cpu in millicores, memory,
-ephemeral-storage and hugepages in bytes, everything else (pods, extended resources) in counts. A dimension that is
-absent is zero. Times are seconds since the epoch.
+ephemeral-storage and hugepages in bytes, everything else (pods, extended resources) in counts. A dimension
+that is absent is zero. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class OwnerReference:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod: what the ledger and the status need. `requests` is effective (qos.requests), pods: 1 included."""
+    """A pod: what the ledger and the status need. `requests` is effective (qos.requests), with pods: 1."""
 
     uid: str
     namespace: str
