@@ -30,6 +30,7 @@ class Ask:
     owner: int
     need: Amounts
     parts: tuple[tuple[int, int], ...]
+    avoid: int = -1
 
     @property
     def priority(self) -> int:
@@ -37,13 +38,13 @@ class Ask:
         return self.pod.priority
 
 
-def ask_of(state: State, pod: Pod) -> Ask:
+def ask_of(state: State, pod: Pod, avoid: int = -1) -> Ask:
     """What a pod asks for, as the demands are now."""
     dims = state.demands.dims
     resources = state.table.resources
     need = [pod.requests.get(resources[dim], 0) for dim in dims]
     parts = tuple((dim, amount) for dim, amount in zip(dims, need, strict=True) if amount > 0)
-    return Ask(pod, state.demands.owned_by(pod), need, parts)
+    return Ask(pod, state.demands.owned_by(pod), need, parts, avoid)
 
 
 def sees(state: State, ask: Ask, demand: int) -> bool:

@@ -20,6 +20,7 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
     """Claim the node for the pod, or refuse (Strict only); see BindDecision."""
     state.now = max(state.now, now)
     if _already(state, pod, node):
+        state.settle_flight(pod.uid)
         return BindDecision(policy=_key(state, state.claims.by_uid[pod.uid].owner))
     settle(state)
     state.settle_flight(pod.uid)

@@ -13,6 +13,8 @@ from qos.selectors import admits, matches
 
 NO_DEMAND = -1
 _FIRST_DEMANDS = 8
+_MOST_LABEL_SETS = 20_000
+"""Pods of one template share their labels, so asking once for each set of them is enough."""
 _EVERYWHERE = NodePredicate()
 
 
@@ -33,6 +35,7 @@ class Demands:
         self.levels: list[int] = []
         self.dims: list[int] = []
         self._by_namespace: dict[str, list[int]] = {}
+        self._owners: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
         self.vectors: Columns = np.zeros((_FIRST_DEMANDS, table.shape[0]), dtype=np.int64)
         self.eligible: Flags = np.zeros((_FIRST_DEMANDS, table.shape[1]), dtype=np.bool_)
 
@@ -91,6 +94,7 @@ class Demands:
         used = self.vectors[self.order].any(axis=0) if self.order else np.zeros(0, dtype=np.bool_)
         self.dims = sorted(np.flatnonzero(used).tolist(), key=self._table.resources.__getitem__)
         self._by_namespace = {}
+        self._owners.clear()
         for number in self.order:
             self._by_namespace.setdefault(self[number].namespace, []).append(number)
 
@@ -123,10 +127,18 @@ class Demands:
 
         NO_DEMAND without one.
         """
-        for number in self._by_namespace.get(pod.namespace, ()):
-            if matches(self[number].selector, pod.labels):
-                return number
-        return NO_DEMAND
+        rivals = self._by_namespace.get(pod.namespace)
+        if rivals is None:
+            return NO_DEMAND
+        key = (pod.namespace, frozenset(pod.labels.items()))
+        owner = self._owners.get(key)
+        if owner is None:
+            fitting = (number for number in rivals if matches(self[number].selector, pod.labels))
+            owner = next(fitting, NO_DEMAND)
+            if len(self._owners) >= _MOST_LABEL_SETS:
+                self._owners.clear()
+            self._owners[key] = owner
+        return owner
 
     def rivals(self, namespace: str) -> list[int]:
         """The demands of a namespace, in order."""

@@ -20,6 +20,8 @@ from ledger.waiting import Waiting
 from qos.objects import Pod, Resources
 
 _MOST_SCORE = 10
+_RETRY_SECONDS = 1.0
+"""kube-scheduler's shortest back-off: a later filter call is a new attempt, an earlier one the same."""
 
 
 def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str], now: float) -> Filtered:
@@ -31,7 +33,7 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
     settle(state)
     before = state.flights.drop(pod.uid)
     rows = state.table.rows_of(names)
-    ask = ask_of(state, pod)
+    ask = ask_of(state, pod, _tried(before, now))
     state.claims.suspend(pod.uid, -1)
     verdict = judge(state, ask, rows)
     state.claims.suspend(pod.uid, 1)
@@ -45,6 +47,17 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
     if verdict.passing is None:
         return Filtered([state.table.names[verdict.row]])
     return Filtered(_chosen(names, verdict))
+
+
+def _tried(before: Flight | None, now: float) -> int:
+    """The one row the pod was sent to and did not get bound on.
+
+    Next time another one, where there is a choice.
+    """
+    if before is None or now - before.since < _RETRY_SECONDS:
+        return -1
+    rows = before.rows()
+    return int(rows[0]) if rows.size == 1 else -1
 
 
 def _chosen(names: Sequence[str], verdict: Verdict) -> list[str]:

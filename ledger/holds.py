@@ -38,7 +38,6 @@ class Holds:
         self.all: Columns = np.zeros((dims, rows), dtype=np.int64)
         self.number: NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
         self.stale = False
-        self.version = 0
 
     def resize(self) -> None:
         """Follow the table's growth, and the number of demands."""
@@ -67,7 +66,6 @@ class Holds:
         self.all = self.visible[0] if self.visible else np.zeros(shape, dtype=np.int64)
         self.number = self._numbers[0] if self._numbers else np.zeros(shape[1], dtype=np.int32)
         self.stale = False
-        self.version += 1
 
     def touch(self, row: int) -> None:
         """The node came or went: only a known node is clear."""
@@ -80,7 +78,6 @@ class Holds:
         """Place (positive) or lift (negative) holds of a demand on a node."""
         self.count[demand, row] += count
         self.held_total[demand] += count
-        self.version += 1
         if self.stale:
             return
         record = self._demands.records[demand]

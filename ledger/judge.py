@@ -62,8 +62,10 @@ def _own(state: State, ask: Ask, rows: Rows) -> Verdict | None:
     taken = state.holds.filled[ask.owner].take(mine).tolist()
     rank = state.table.rank().take(mine).tolist()
     given = [state.holds.soft.get((ask.owner, row), 0) for row in mine.tolist()]
-    best = min(zip([t + g for t, g in zip(taken, given, strict=True)], rank, mine.tolist(), strict=True))
-    return Verdict(row=best[2], own=True)
+    slots = [t + g for t, g in zip(taken, given, strict=True)]
+    tried = [row == ask.avoid for row in mine.tolist()]
+    best = min(zip(tried, slots, rank, mine.tolist(), strict=True))
+    return Verdict(row=best[3], own=True)
 
 
 def _enough(ask: Ask, left: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -92,7 +94,7 @@ def _among_holds(state: State, ask: Ask, rows: Rows) -> Verdict | None:
 def _tightest(state: State, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> int:
     """The row where least is left over: ordinary pods fill gaps first."""
     over = ((left - np.asarray(ask.need, dtype=np.int64)[:, None]) / scale(state)[:, None]).sum(axis=0)
-    return int(rows[np.lexsort((state.table.rank().take(rows), over))[0]])
+    return int(rows[np.lexsort((state.table.rank().take(rows), over, rows == ask.avoid))[0]])
 
 
 def board_for(state: State, ask: Ask) -> Board:

@@ -100,6 +100,7 @@ class Ledger:
         claim = self._state.claims.by_uid.get(uid)
         pod = self._state.pods.get(uid) if claim is None else claim.pod
         if pod is not None and not pod.terminal:
+            self._state.settle_flight(uid)
             self._state.put_claim(pod, node, ClaimState.BOUND, self._state.now)
 
     def release(self, uid: str) -> None:

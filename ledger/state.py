@@ -83,7 +83,10 @@ class State:
 
     @property
     def charges_win(self) -> bool:
-        """True when a pod in flight will run where it was sent, whatever bind says: holds make way at once."""
+        """True when a pod in flight will run where it was sent, whatever bind says.
+
+        Holds make way at once.
+        """
         return self.mode is not Mode.STRICT or not self.binds
 
     def given_up(self) -> set[object]:

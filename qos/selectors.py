@@ -51,7 +51,10 @@ def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
 
     An empty selector matches everything; an unknown operator nothing.
     """
-    return all(_holds(requirement, labels) for requirement in selector.requirements)
+    for requirement in selector.requirements:  # A loop: this runs for every pod event.
+        if not _holds(requirement, labels):
+            return False
+    return True
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:

@@ -61,10 +61,11 @@ def cases(seed: int, shapes: int) -> Iterator[Case]:
             (c * 1000 - t[0] * 1000, m - t[1], 10 - t[2])
             for (c, m), t in zip(allocatable, taken, strict=True)
         ]
-        who = pod("asking", rng.randint(1, 9), rng.randint(1, 9))
-        case = Case(made, free, demands, held, who)
-        if any(map(sum, held)) and in_tree(case) and not fits_as_is(case):
-            yield case
+        for _ in range(6 if any(map(sum, held)) else 0):
+            case = Case(made, free, demands, held, pod("asking", rng.randint(1, 9), rng.randint(1, 9)))
+            if in_tree(case) and not fits_as_is(case):
+                yield case
+                break
 
 
 def in_tree(case: Case) -> bool:
@@ -134,7 +135,7 @@ def compare(seed: int, shapes: int, count: int) -> tuple[int, int]:
     return hits, misses
 
 
-@pytest.mark.parametrize(("shapes", "count", "least"), [(1, 800, 1.0), (2, 500, 0.98), (3, 400, 0.98)])
+@pytest.mark.parametrize(("shapes", "count", "least"), [(1, 700, 1.0), (2, 450, 0.98), (3, 300, 0.98)])
 def test_moves_are_found_where_brute_force_finds_them(
     shapes: int, count: int, least: float, show: Callable[[str], None]
 ) -> None:

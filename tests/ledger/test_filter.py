@@ -163,3 +163,10 @@ def test_more_nodes_and_resources_than_at_first_grow_the_columns() -> None:
         made.remove_node(f"n{i}")
     made.set_node(node("again", 8))
     assert holds(made, "a") == {"again": 3}
+
+
+def test_a_pod_that_did_not_get_bound_where_it_was_sent_is_sent_elsewhere() -> None:
+    made = ledger(*nodes(2, 4), demand("a", 2, 4))
+    who = pod("o", 4, app="a")
+    sent = [made.filter(who, names(2), now).nodes[0] for now in (0.0, 0.1, 2.0, 4.0)]
+    assert sent == ["n0", "n0", "n1", "n0"]

@@ -1,0 +1,92 @@
+"""T09: without bind through us, wherever a pod in flight lands within its answers, no slot is lost to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from ledger.decisions import Mode
+from ledger.ledger import Ledger
+from qos.objects import Node, Pod
+from tests.ledger.builders import demand, node, pod
+
+DIMS = ("cpu", "memory", "pods")
+
+
+class UnionOfAnswers(RuleBasedStateMachine):
+    """One scheduler that filters several pods before any of them is seen on its node."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = Ledger(Mode.GUARD, cap_percent=100, binds=False)
+        self.nodes: dict[str, Node] = {}
+        self.landed: dict[str, Pod] = {}
+        self.in_flight: dict[str, tuple[Pod, set[str]]] = {}
+        self.number = 0
+
+    @initialize(cpu=st.lists(st.integers(4, 12), min_size=2, max_size=5))
+    def start(self, cpu: list[int]) -> None:
+        for i, cores in enumerate(cpu):
+            self.nodes[f"n{i}"] = node(f"n{i}", cores, 12, pods=8)
+            self.ledger.set_node(self.nodes[f"n{i}"])
+
+    @rule(
+        app=st.sampled_from("ab"), desired=st.integers(0, 5), cpu=st.integers(1, 4), memory=st.integers(1, 4)
+    )
+    def set_demand(self, app: str, desired: int, cpu: int, memory: int) -> None:
+        self.ledger.set_demand(demand(app, desired, cpu, memory))
+
+    @rule(app=st.sampled_from(("", "", "a", "b")), cpu=st.integers(1, 5), memory=st.integers(1, 5))
+    def new_pod(self, app: str, cpu: int, memory: int) -> None:
+        self.number += 1
+        self._filter(pod(f"p{self.number}", cpu, memory, app=app))
+
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data())
+    def try_again(self, data: st.DataObject) -> None:
+        self._filter(self.in_flight[data.draw(st.sampled_from(sorted(self.in_flight)))][0])
+
+    def _filter(self, who: Pod) -> None:
+        fitting = [name for name in self.nodes if self._in_tree(who, name)]
+        answer = set(self.ledger.filter(who, fitting, 0.0).nodes)
+        before = self.in_flight.get(who.uid, (who, set()))[1]
+        if answer | before:
+            self.in_flight[who.uid] = (who, answer | before)
+
+    def _in_tree(self, who: Pod, name: str) -> bool:
+        there = [p.requests for p in self.landed.values() if p.node_name == name]
+        free = {d: self.nodes[name].allocatable[d] - sum(r[d] for r in there) for d in DIMS}
+        return all(who.requests[d] <= free[d] for d in DIMS)
+
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data())
+    def land(self, data: st.DataObject) -> None:
+        who, answers = self.in_flight.pop(data.draw(st.sampled_from(sorted(self.in_flight))))
+        possible = [name for name in sorted(answers) if self._in_tree(who, name)]
+        if not possible:
+            self.ledger.remove_pod(who.uid)
+            return
+        before = self._missing()
+        seen = replace(who, node_name=data.draw(st.sampled_from(possible)))
+        self.landed[who.uid] = seen
+        self.ledger.set_pod(seen)
+        assert self._missing() <= before
+
+    @precondition(lambda self: self.landed)
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted(self.landed)))
+        del self.landed[uid]
+        self.ledger.remove_pod(uid)
+
+    def _missing(self) -> int:
+        return sum(report.missing for report in self.ledger.report().values())
+
+
+TestUnionOfAnswers = UnionOfAnswers.TestCase
+TestUnionOfAnswers.settings = settings(
+    max_examples=settings().max_examples // 2, stateful_step_count=30, deadline=None
+)
