@@ -5,9 +5,18 @@ from __future__ import annotations
 import re
 from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 
+from qos import quantity
 from qos.api.fields import Quantity
 
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0}
@@ -54,7 +63,18 @@ Seconds: TypeAlias = Annotated[
 Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$")]
 """A name of one object or group, as Kubernetes allows it, at most 40 characters."""
 
-Amounts: TypeAlias = dict[str, Quantity]
+
+def _quantity(value: int | str) -> int | str:
+    try:
+        amount = quantity.parse("", value)
+    except quantity.QuantityError as error:
+        raise ValueError(f"{value!r} is not a quantity such as 500m, 2 or 4Gi") from error
+    if amount <= 0:
+        raise ValueError(f"{value!r} must be greater than zero")
+    return value
+
+
+Amounts: TypeAlias = dict[str, Annotated[Quantity, AfterValidator(_quantity)]]
 """A ResourceList."""
 
 
