@@ -97,11 +97,11 @@ class Binder:
         if isinstance(pod, str):
             self._metrics.bind_outcome("gone")
             return pod
-        self._forget_doubt(pod.uid)
         decision = self._ledger.bind(pod, args.node, self._clock())
         if decision.refusal:
             self._metrics.bind_outcome("refused")
             return decision.refusal
+        self._forget_doubt(pod.uid)
         return await self._make_binding(pod, args.node, decision)
 
     async def _look_up(self, args: BindingArgs) -> Pod | str:

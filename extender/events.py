@@ -74,6 +74,11 @@ class EventWriter:
         if len(self._recent) >= 2 * MOST_QUEUED:
             self._recent = {key: at for key, at in self._recent.items() if now - at < REPEAT_SECONDS}
 
+    def leave_to_another(self) -> None:
+        """Another extender leads and says the same: forget what waits, and say it again when leading."""
+        self._queue.clear()
+        self._recent.clear()
+
     async def run_once(self) -> None:
         """Write what the rate allows now."""
         while self._queue and self._pace.take():

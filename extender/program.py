@@ -173,7 +173,7 @@ class Program:
         yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
         expiry = Expiry(self._api, self.ledger, clock=self._clock)
         yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once)
-        yield "events", self._loop("events", EVENT_SECONDS, self.events.run_once)
+        yield "events", self._loop("events", EVENT_SECONDS, self._say)
         yield "expiry", self._loop("expiry", EXPIRY_SECONDS, expiry.run_once)
         yield "status", self._loop("status", STATUS_SECONDS, self._leading(self._status))
         if self.config.annotate_held_nodes:
@@ -193,6 +193,13 @@ class Program:
                 await once()
 
         return when_leading
+
+    async def _say(self) -> None:
+        """Events are the leader's too; what is said before anyone leads waits."""
+        if self.elector.is_leader:
+            await self.events.run_once()
+        elif self.elector.holder not in ("", self.config.identity):
+            self.events.leave_to_another()
 
     async def _status(self) -> None:
         if not self.guarding.installed:

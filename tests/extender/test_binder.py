@@ -211,6 +211,16 @@ async def test_t04_a_new_attempt_settles_the_one_in_doubt(rig):
     assert rig.claim == ("n2", "bound")
 
 
+async def test_t04_a_refused_attempt_leaves_the_one_in_doubt_to_be_settled(rig):
+    rig.api.fail("bind", applied=True)
+    rig.api.fail("get", times=2)
+    await rig.binder.bind(rig.args("n1"))
+    rig.ledger.decision = BindDecision(refusal="holds are in the way")
+    assert await rig.binder.bind(rig.args("n2")) == "holds are in the way"
+    await rig.settled()
+    assert rig.claim == ("n1", "bound")
+
+
 async def test_t04_past_the_deadline_it_answers_error_and_goes_on(rig):
     gate = rig.api.hang("bind")
     rig.binder = rig.make(deadline=0.01)

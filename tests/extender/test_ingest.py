@@ -227,6 +227,13 @@ async def test_t13_of_two_only_the_leader_writes_and_the_other_takes_over(
             assert not second.elector.is_leader
             assert b'j10ce_status_writes_total{outcome="written"}' not in second.metrics.exposition()
             assert not second.readiness.problem(), "it answers verbs all the same"
+            bad_policy = make_policy("bad")
+            bad_policy["spec"]["floor"] = {"resources": {"cpu": "-1"}}
+            api.put(POLICIES, bad_policy)
+            await eventually(lambda: b'skipped_total{resource="min' in second.metrics.exposition())
+            await eventually(lambda: api.objects(EVENTS))
+            instances = {one["reportingInstance"] for one in api.objects(EVENTS)}
+            assert instances == {"one"}, "events are said once"
 
 
 async def test_t15_pods_that_bypass_degrade_the_policy(running, make_node, make_pod, make_policy, eventually):
