@@ -1,4 +1,4 @@
-"""Progress of a long build: a bar on a terminal, a line every tenth elsewhere."""
+"""Progress of a long build: a bar on a terminal, a line every twentieth elsewhere."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class _Lines:
     def __call__(self, what: str, done: int, total: int) -> None:
         if self._said is None:
             sys.stderr.write(_INTRODUCTION + "\n")
-        tenth = done * 10 // total if total else done // 100
-        if self._said != (what, tenth):
-            self._said = (what, tenth)
+        part = done * 20 // total if total else done // 100
+        if self._said != (what, part):
+            self._said = (what, part)
             count = f": {done} of {total} packages" if total else (f": {done}" if done else "")
             sys.stderr.write(f"{what}{count}\n")
             sys.stderr.flush()

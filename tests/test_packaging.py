@@ -76,21 +76,3 @@ def test_the_wheel_holds_what_programs_read(wheel: Path) -> None:
     assert {"lab/gomodule/go.mod", "lab/gomodule/go.sum"} <= names
     assert any(name.startswith("manifests/crds/") and name.endswith(".yaml") for name in names)
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == set(PACKAGES)
-
-
-@pytest.mark.full
-def test_the_installed_wheel_works_from_another_folder(wheel: Path, tmp_path: Path) -> None:
-    home = tmp_path / "venv"
-    assert run(sys.executable, "-m", "venv", home).returncode == 0
-    pip = (home / "bin" / "python", "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt")
-    done = run(*pip, wheel)
-    assert done.returncode == 0, done.stderr
-    for argv in (
-        ["j10ce", "--version"],
-        ["j10ce", "lab", "status", "-o", "json"],
-        ["j10ce-extender", "--help"],
-    ):
-        done = run(home / "bin" / argv[0], *argv[1:])
-        assert done.returncode == 0, done.stderr
-    look = "from importlib import resources; print((resources.files('manifests') / 'crds').is_dir())"
-    assert run(home / "bin" / "python", "-P", "-c", look).stdout.strip() == "True"
