@@ -64,16 +64,13 @@ def install(
     Exit code 1 when a check of `j10ce preflight` fails: then nothing has been changed.
     """
     if files is not None and overlay is not Overlay.DEFAULT:
-        raise typer.BadParameter(
-            "is for --overlay default-scheduler: the other one needs no files on hosts", param_hint="--files"
-        )
+        raise typer.BadParameter("is for --overlay default-scheduler only", param_hint="--files")
     kubectl = find(os.environ, kubeconfig, context)
     facts = gather(kubectl)
     choices = plan.Choices(image, scheduler_image or plan.image_of(facts.schedulers), mode.value)
     _refuse_unfit(assess(facts, overlay.value, choices, datetime.now(UTC)))
     wanted = plan.objects(kubectl, overlay.value, choices)
-    everything = [*plan.definitions(), *wanted]
-    changes = plan.changes(kubectl, everything, force_conflicts=force_conflicts)
+    changes = plan.changes(kubectl, [*plan.definitions(), *wanted], force_conflicts=force_conflicts)
     if not dry_run:
         apply(kubectl, wanted, force_conflicts=force_conflicts)
         if files is not None:
@@ -81,10 +78,10 @@ def install(
     if output is Output.JSON:
         document = {"overlay": overlay.value, "dryRun": dry_run, "changes": [c.to_json() for c in changes]}
         typer.echo(json.dumps(document, indent=2))
-    else:
-        _show(changes, overlay, files, dry_run=dry_run)
-        if not image:
-            typer.echo(IMAGE_HINT)
+        return
+    _show(changes, overlay, files, dry_run=dry_run)
+    if not image:
+        typer.echo(IMAGE_HINT)
 
 
 def apply(kubectl: Kubectl, wanted: list[Object], *, force_conflicts: bool) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from lab import cluster as lab_cluster
 from lab.cluster import Cluster
 
 ClusterFactory = Callable[..., Cluster]
+Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +32,27 @@ def cluster(binaries: lab_binaries.Binaries) -> Iterator[Cluster]:
     name = f"test-{secrets.token_hex(3)}"
     yield lab_cluster.up(name, binaries=binaries)
     lab_cluster.down(name)
+
+
+@pytest.fixture(scope="session")
+def kubectl(cluster: Cluster, binaries: lab_binaries.Binaries) -> Kubectl:
+    """Runs kubectl on the shared cluster: kubectl(*arguments, document=OBJECT, check=False)."""
+    binary = binaries.kubectl
+    assert binary is not None, "these tests need kubectl in J10CE_BIN, on PATH or built"
+
+    def run(*arguments: str, document: Any = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [str(binary), "--kubeconfig", str(cluster.kubeconfig), *arguments],
+            input=None if document is None else json.dumps(document),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    return run
 
 
 @pytest.fixture

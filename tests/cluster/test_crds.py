@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
@@ -40,27 +38,6 @@ def merged(target: Any, patch: Any) -> Any:
 
 
 BASE = load("base.yaml")
-
-
-@pytest.fixture(scope="module")
-def kubectl(cluster: Any) -> Kubectl:
-    search = os.pathsep.join([os.environ.get("J10CE_BIN", ""), os.environ["PATH"]])
-    binary = shutil.which("kubectl", path=search)
-    assert binary is not None
-
-    def run(*arguments: str, document: Any = None, check: bool = True) -> subprocess.CompletedProcess[str]:
-        result = subprocess.run(
-            [binary, "--kubeconfig", str(cluster.kubeconfig), *arguments],
-            input=None if document is None else json.dumps(document),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert not check or result.returncode == 0, result.stderr
-        return result
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 import manifests
 from cli import plan
 from cli.install import apply
-from cli.kubectl import Kubectl, find
+from cli.kubectl import Kubectl, as_list, find
 from lab import cluster as lab_cluster
 from lab import components, extender_process
 from lab.cluster import Cluster
@@ -58,7 +58,7 @@ def at_work(own: AsAccount) -> Iterator[Callable[[], str]]:
 
 
 def node(name: str) -> dict[str, Any]:
-    capacity = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    capacity = {"cpu": "16", "memory": "32Gi", "pods": "110"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -67,14 +67,14 @@ def node(name: str) -> dict[str, Any]:
     }
 
 
-def pod(name: str, app: str) -> dict[str, Any]:
+def pod(name: str, app: str, cpu: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "labels": {"app": app}},
         "spec": {
             "schedulerName": "j10ce-scheduler",
-            "containers": [{"name": "c", "image": "c", "resources": {"requests": {"cpu": "2"}}}],
+            "containers": [{"name": "c", "image": "c", "resources": {"requests": {"cpu": cpu}}}],
         },
     }
 
@@ -98,67 +98,57 @@ def wait_for(what: str, check: Callable[[], bool], logs: Callable[[], str]) -> N
         time.sleep(0.1)
 
 
-def test_they_do_their_work_with_these_rights(make_cluster: Callable[..., Cluster]) -> None:
+@pytest.fixture
+def own(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A cluster with all that is installed but the Deployment (its images are nowhere); a node of 16 CPU."""
     cluster = make_cluster(crds=False)
     kubectl = find(os.environ, cluster.kubeconfig, "")
     wanted = plan.objects(kubectl, "second-scheduler", plan.Choices())
     apply(kubectl, [item for item in wanted if item["kind"] != "Deployment"], force_conflicts=False)
+    create(kubectl, node("n1"))
+    return cluster
 
-    def create(*objects: dict[str, Any]) -> None:
-        kubectl.run(
-            "create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-        )
 
-    def read(*arguments: str) -> Any:
-        return kubectl.objects("get", *arguments)
+def create(kubectl: Kubectl, *objects: dict[str, Any]) -> None:
+    kubectl.run("create", "-f", "-", stdin=as_list(objects))
 
-    create(node("n1"), node("n2"))
-    with at_work(as_account(cluster, kubectl)) as logs:
-        create(POLICY, pod("checkout-1", "checkout"), pod("other", "other"))
 
-        def bound() -> bool:
-            pods = read("pods", "--namespace", "default")
-            return all(item["spec"].get("nodeName") for item in pods)
+def all_bound(kubectl: Kubectl) -> bool:
+    return all(item["spec"].get("nodeName") for item in kubectl.objects("get", "pods", "-n", "default"))
 
-        def reported() -> bool:
-            status = read("mrp", "checkout", "--namespace", "default")[0].get("status", {})
-            return bool(status.get("slots", {}).get("filled") == 1 and status["slots"]["held"] == 2)
 
-        def annotated() -> bool:
-            return any("j10ce.io/held" in item["metadata"].get("annotations", {}) for item in read("nodes"))
+def reported(kubectl: Kubectl) -> bool:
+    status = kubectl.objects("get", "mrp", "checkout", "-n", "default")[0].get("status", {})
+    return bool(status.get("slots", {}).get("filled") == 1 and status["slots"]["held"] == 2)
 
-        wait_for("both pods are bound", bound, logs)
-        wait_for("the status says so", reported, logs)
-        wait_for("nodes with holds are annotated", annotated, logs)
-        owner = read("pod", "checkout-1", "--namespace", "default")[0]
+
+def held_nodes_annotated(kubectl: Kubectl) -> bool:
+    nodes = kubectl.objects("get", "nodes")
+    return any("j10ce.io/held" in item["metadata"].get("annotations", {}) for item in nodes)
+
+
+def refused_for_holds(kubectl: Kubectl) -> bool:
+    pods = kubectl.objects("get", "pods", "-n", "default", "--selector", "app=big")
+    return "holds of default/checkout" in json.dumps([item["status"] for item in pods])
+
+
+def test_they_do_their_work_with_these_rights(own: Cluster) -> None:
+    kubectl = find(os.environ, own.kubeconfig, "")
+    with at_work(as_account(own, kubectl)) as logs:
+        create(kubectl, POLICY, pod("checkout-1", "checkout", "2"), pod("other", "other", "2"))
+        wait_for("both pods are bound", lambda: all_bound(kubectl), logs)
+        wait_for("the status says so", lambda: reported(kubectl), logs)
+        wait_for("nodes with holds are annotated", lambda: held_nodes_annotated(kubectl), logs)
+        (owner,) = kubectl.objects("get", "pods", "-n", "default", "--selector", "app=checkout")
         assert owner["metadata"]["annotations"]["j10ce.io/policy"] == "default/checkout"
         assert owner["metadata"]["annotations"]["j10ce.io/bound-by"] == "e1"
-        assert read("lease", "j10ce-extender", "--namespace", "j10ce-system")
+        assert kubectl.objects("get", "lease", "j10ce-extender", "-n", "j10ce-system")
 
-        # Three more of 6 CPU: two refused for the holds, and woken when the policy lets go.
-        big = [pod(f"big-{n}", "big") for n in range(2)]
-        for item in big:
-            item["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "5"
-        create(*big)
-
-        def refused() -> bool:
-            pods = read("pods", "--namespace", "default", "--selector", "app=big")
-            text = json.dumps([item["status"] for item in pods])
-            return "holds of default/checkout" in text
-
-        wait_for("a pod is refused for the holds", refused, logs)
-        kubectl.run(
-            *(
-                "patch",
-                "mrp",
-                "checkout",
-                "-n",
-                "default",
-                "--type=merge",
-                "-p",
-                '{"spec": {"suspend": true}}',
-            )
-        )
-        wait_for("it is woken and bound", bound, logs)
-        said = [line for line in logs().splitlines() if "forbidden" in line.lower() or " 403 " in line]
-        assert said == []
+        # 12 CPU are free and 4 of them held: kube-scheduler itself would let it in.
+        create(kubectl, pod("big", "big", "9"))
+        wait_for("a pod is refused for the holds", lambda: refused_for_holds(kubectl), logs)
+        let_go = ("--type=merge", "-p", '{"spec": {"suspend": true}}')
+        kubectl.run("patch", "mrp", "checkout", "-n", "default", *let_go)
+        wait_for("it is woken and bound", lambda: all_bound(kubectl), logs)
+        said = logs()
+    assert [line for line in said.splitlines() if "forbidden" in line.lower() or " 403 " in line] == []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import time
 import uuid
@@ -29,27 +27,6 @@ pytestmark = pytest.mark.cluster
 
 ACCOUNT = "system:serviceaccount:j10ce-system:j10ce-extender"
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="module")
-def kubectl(cluster: Any) -> Kubectl:
-    search = os.pathsep.join([os.environ.get("J10CE_BIN", ""), os.environ["PATH"]])
-    binary = shutil.which("kubectl", path=search)
-    assert binary is not None
-
-    def run(*arguments: str, document: Any = None, check: bool = True) -> subprocess.CompletedProcess[str]:
-        result = subprocess.run(
-            [binary, "--kubeconfig", str(cluster.kubeconfig), *arguments],
-            input=None if document is None else json.dumps(document),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert not check or result.returncode == 0, result.stderr
-        return result
-
-    return run
 
 
 @pytest.fixture(scope="module", params=manifests.OVERLAYS)
