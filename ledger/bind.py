@@ -24,6 +24,8 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
         return BindDecision(policy=_key(state, state.claims.by_uid[pod.uid].owner))
     settle(state)
     state.settle_flight(pod.uid)
+    before = state.claims.by_uid.get(pod.uid)
+    before_node = state.table.names[before.row] if before is not None else ""
     state.drop_claim(pod.uid)
     ask = ask_of(state, pod)
     row = state.table.index.get(node, -1)
@@ -32,6 +34,8 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
         state.counters["exempt"] += 1
     elif verdict is None and state.mode is Mode.STRICT:
         state.counters["refusals"] += 1
+        if before is not None:  # an earlier Binding, whose outcome is not known, may still land there (T04)
+            state.put_claim(before.pod, before_node, before.state, before.since)
         return BindDecision(refusal=_refusal(state, ask, row))
     waiting.forget(pod.uid)
     return _claim(state, ask, node, verdict, now)

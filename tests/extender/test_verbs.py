@@ -13,7 +13,7 @@ from adapters.kubernetes import decode
 from extender import verbs
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
-from qos.objects import Demand, Requirement, Selector
+from qos.objects import Demand, NodePredicate, Requirement, Selector
 
 IN_THE_WAY = "holds of default/checkout are in the way"
 Object = dict[str, Any]
@@ -94,6 +94,19 @@ def test_a_node_that_is_not_known_fails_resolvably(scheduler):
     answer = scheduler.filter(scheduler.pod("a"), "n1", "new")
     assert set(answer["FailedNodes"]) == {"new"}
     assert set(answer["FailedAndUnresolvableNodes"]) == {"n1"}
+
+
+def test_t04_a_refused_bind_keeps_the_claim_of_an_earlier_one_in_doubt(scheduler):
+    scheduler.ledger = Ledger(Mode.STRICT, cap_percent=100)
+    scheduler.nodes("held", "free")
+    only_there = NodePredicate(node_selector=(("kubernetes.io/hostname", "held"),))
+    scheduler.ledger.set_demand(demand(slots=1, cpu=4000, where=only_there))
+    pod = decode.pod(orjson.dumps(scheduler.pod("a", cpu="3")))
+    assert not scheduler.ledger.bind(pod, "free", 1.0).refusal
+    assert scheduler.ledger.bind(pod, "held", 2.0).refusal == IN_THE_WAY
+    assert scheduler.ledger.gauges()["claims"] == 1, "it may still land there"
+    scheduler.ledger.release(pod.uid)
+    assert scheduler.ledger.gauges()["claims"] == 0
 
 
 def test_t08_nodes_that_need_no_move_are_answered_alone(scheduler):
