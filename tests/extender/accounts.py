@@ -1,0 +1,54 @@
+"""A ledger that says what it is told to say, for the loops that ask it."""
+
+from __future__ import annotations
+
+from ledger.decisions import DemandReport
+from qos.objects import Pod
+
+
+class Account:
+    """A ledger that says what it is told to say."""
+
+    def __init__(self) -> None:
+        self.reports: dict[str, DemandReport] = {}
+        self.over: dict[str, str] = {}
+        self.held: frozenset[str] = frozenset()
+        self.waits: list[Pod] = []
+        self.late: list[Pod] = []
+        self.pods: dict[str, Pod] = {}
+        self.done: list[tuple[str, str]] = []
+
+    def report(self):
+        return self.reports
+
+    def overlaps(self):
+        return self.over
+
+    def held_nodes(self):
+        return self.held
+
+    def policy_of(self, pod):
+        return "default/checkout"
+
+    def waiting(self):
+        found, self.waits = self.waits, []
+        return found
+
+    def known(self, uid):
+        return self.pods.get(uid)
+
+    def expired(self, now):
+        return self.late
+
+    def set_demand(self, demand):
+        self.reports[demand.key] = DemandReport(demand.key, demand.desired, 0, demand.desired)
+
+    def remove_demand(self, key):
+        self.reports.pop(key, None)
+
+    def __getattr__(self, name):
+        return lambda *args: self.done.append((name, getattr(args[0], "uid", args[0])))
+
+
+def calls(api, verb):
+    return [name for called, _, name in api.calls if called == verb]

@@ -1,0 +1,52 @@
+"""Events: said once, at their rate, and dropped rather than queued without end."""
+
+from __future__ import annotations
+
+from adapters.api import EVENTS, POLICIES, APIError
+from extender.events import MOST_QUEUED, REPEAT_SECONDS, EventWriter, Regarding
+from qos import keys
+
+ABOUT = Regarding(keys.API_VERSION, POLICIES.kind, "default", "checkout", "uid-1")
+
+
+async def test_the_same_words_are_said_once(api, metrics, clock):
+    events = EventWriter(api, metrics, identity="me", clock=clock)
+    for _ in range(5):
+        events.say(ABOUT, "Warning", "Why", "words")
+    events.say(ABOUT, "Warning", "Why", "other words")
+    await events.run_once()
+    assert [one["note"] for one in api.objects(EVENTS)] == ["words", "other words"]
+    clock.advance(REPEAT_SECONDS + 1)
+    events.say(ABOUT, "Warning", "Why", "words")
+    await events.run_once()
+    assert len(api.objects(EVENTS)) == 3
+
+
+async def test_events_are_written_at_their_rate_and_the_queue_is_bounded(api, metrics, clock):
+    events = EventWriter(api, metrics, identity="me", clock=clock)
+    for number in range(MOST_QUEUED + 50):
+        events.say(ABOUT, "Normal", "Why", f"words {number}")
+    await events.run_once()
+    assert len(api.objects(EVENTS)) == 25
+    clock.advance(2)
+    await events.run_once()
+    assert len(api.objects(EVENTS)) == 35
+    assert b'j10ce_events_total{outcome="dropped"} 50.0' in metrics.exposition()
+
+
+async def test_an_event_that_cannot_be_written_is_dropped_and_counted(api, metrics, clock):
+    events = EventWriter(api, metrics, identity="me", clock=clock)
+    api.fail("create", APIError(403, "Forbidden", "no"))
+    events.say(ABOUT, "Normal", "Why", "words")
+    await events.run_once()
+    await events.run_once()
+    assert not api.objects(EVENTS)
+    assert b'j10ce_events_total{outcome="failed"} 1.0' in metrics.exposition()
+
+
+def test_an_event_about_a_cluster_scoped_object_is_in_namespace_default(api, metrics, clock):
+    events = EventWriter(api, metrics, identity="me", clock=clock)
+    events.say(ABOUT._replace(namespace="", kind="QoSProfile"), "Warning", "Why", "x" * 5000)
+    body = events.body(events._queue[0])
+    assert body["metadata"]["namespace"] == "default"
+    assert len(body["note"]) == 1024

@@ -1,0 +1,37 @@
+"""Pods long in flight are settled by a read (trap T09)."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters.api import PODS
+from extender.expiry import Expiry
+from qos.objects import Pod
+from tests.extender.accounts import Account
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ("gone", [("remove_pod", "u")]),
+        ("again", [("remove_pod", "u")]),
+        ("bound", [("set_pod", "u")]),
+        ("pending", [("release", "u"), ("settle", "u")]),
+    ],
+)
+async def test_t09_a_pod_long_in_flight_is_settled_by_a_read(api, clock, make_pod, now, expected):
+    account = Account()
+    account.late = [Pod(uid="u", namespace="default", name="web", requests={})]
+    if now != "gone":
+        uid = "other" if now == "again" else "u"
+        api.put(PODS, make_pod("web", node="n1" if now == "bound" else "", uid=uid))
+    await Expiry(api, account, clock=clock).run_once()
+    assert account.done == expected
+
+
+async def test_t09_what_cannot_be_read_stays_charged(api, clock):
+    account = Account()
+    account.late = [Pod(uid="u", namespace="default", name="web", requests={})]
+    api.fail("get")
+    await Expiry(api, account, clock=clock).run_once()
+    assert account.done == []

@@ -1,0 +1,202 @@
+"""Status is written when it changed, not too often, and never over someone else's write."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from adapters.api import EVENTS, POLICIES, APIError, Unreachable
+from adapters.kubernetes import decode
+from extender.catalog import Catalog
+from extender.events import EventWriter
+from extender.guarding import Guarding
+from extender.status_writer import StatusWriter
+from extender.view import View
+from ledger.decisions import Mode
+from qos import keys
+from tests.extender.accounts import Account, calls
+
+
+class Desk:
+    """A status writer over an API server in memory with some policies."""
+
+    def __init__(self, api, clock, metrics, make_policy, *names):
+        self.api, self.clock, self.account = api, clock, Account()
+        self.view = View()
+        self.catalog = Catalog(self.account, lambda: None)
+        self.guarding = Guarding(Mode.GUARD, binds=True, schedulers=["default-scheduler"], window=300)
+        self.events = EventWriter(api, metrics, identity="me", clock=clock)
+        self.writer = StatusWriter(
+            api,
+            self.account,
+            self.catalog,
+            self.view,
+            self.guarding,
+            self.events,
+            metrics,
+            owner_wait=15.0,
+            clock=clock,
+        )
+        for name in names:
+            self.watch(api.put(POLICIES, make_policy(name)))
+        self.catalog.open()
+
+    def watch(self, policy):
+        """The watch shows it."""
+        self.catalog.set_policy(decode.policy(orjson.dumps(policy)))
+
+    def stored(self, name="a"):
+        return self.api.get_object(POLICIES, "default", name)
+
+    def change(self, name="a", **fields):
+        key = f"default/{name}"
+        self.account.reports[key] = replace(self.account.reports[key], **fields)
+
+    def condition(self, kind, name="a"):
+        return next(one for one in self.stored(name)["status"]["conditions"] if one["type"] == kind)
+
+
+@pytest.fixture
+def desk(api, clock, metrics, make_policy):
+    return lambda *names: Desk(api, clock, metrics, make_policy, *(names or ("a",)))
+
+
+async def test_status_is_written_once_and_then_only_when_it_changes(desk, api):
+    desk = desk()
+    assert await desk.writer.run_once() == 0
+    assert desk.stored()["status"]["slots"] == {"desired": 2, "filled": 0, "held": 2, "unplaced": 0}
+    assert desk.stored()["status"]["observedGeneration"] == 1
+    for _ in range(5):
+        desk.clock.advance(10)
+        await desk.writer.run_once()
+    assert len(calls(api, "patch")) == 1
+
+
+async def test_one_policy_is_written_at_most_twice_a_second_and_the_last_state_wins(desk, api):
+    desk = desk()
+    for filled in range(100):
+        desk.change(filled=filled)
+        await desk.writer.run_once()
+        desk.clock.advance(0.125)
+    assert len(calls(api, "patch")) <= 2 * 12.5
+    desk.clock.advance(0.5)
+    await desk.writer.run_once()
+    assert desk.stored()["status"]["slots"]["filled"] == 99
+
+
+async def test_all_policies_together_are_written_at_most_ten_times_a_second(desk, api):
+    names = [f"p{i:02d}" for i in range(30)]
+    desk = desk(*names)
+    assert await desk.writer.run_once() == 27
+    seconds = [len(calls(api, "patch"))]
+    for _ in range(40):
+        desk.clock.advance(0.125)
+        await desk.writer.run_once()
+        seconds.append(len(calls(api, "patch")))
+    written = Counter(calls(api, "patch"))
+    assert set(written) == set(names)
+    assert sum(written.values()) == 30
+    assert max(late - early for early, late in zip(seconds, seconds[8:], strict=False)) <= 10
+
+
+async def test_a_busy_policy_does_not_starve_the_others(desk, api):
+    desk = desk("busy1", "busy2", "busy3", "busy4", "quiet")
+    for filled in range(8):
+        for name in ("busy1", "busy2", "busy3", "busy4"):
+            desk.change(name, filled=filled)
+        await desk.writer.run_once()
+        desk.clock.advance(0.25)
+    assert "quiet" in calls(api, "patch")
+
+
+async def test_t13_a_stale_resource_version_conflicts_and_is_tried_again(desk, api):
+    desk = desk()
+    api.patch_policy = api.put(POLICIES, desk.stored() | {"spec": desk.stored()["spec"]})
+    await desk.writer.run_once()
+    assert "status" not in desk.stored(), "someone else wrote meanwhile: nothing is overwritten"
+    desk.clock.advance(1)
+    await desk.writer.run_once()
+    assert desk.condition(keys.READY)["status"] == "True"
+
+
+async def test_status_is_not_written_twice_while_the_watch_lags(desk, api):
+    desk = desk()
+    await desk.writer.run_once()
+    desk.change(filled=1)
+    desk.clock.advance(1)
+    await desk.writer.run_once()
+    assert desk.stored()["status"]["slots"]["filled"] == 1
+    assert calls(api, "patch") == ["a", "a"]
+    desk.watch(desk.stored())
+    desk.clock.advance(1)
+    await desk.writer.run_once()
+    assert calls(api, "patch") == ["a", "a"]
+
+
+@pytest.mark.parametrize("error", [Unreachable("cut"), APIError(403, "Forbidden", "no")])
+async def test_a_write_that_fails_is_tried_again_later(desk, api, error):
+    desk = desk()
+    api.fail("patch", error)
+    await desk.writer.run_once()
+    desk.clock.advance(1)
+    await desk.writer.run_once()
+    assert len(calls(api, "patch")) == 1
+    desk.clock.advance(1.5)
+    await desk.writer.run_once()
+    assert desk.condition(keys.HELD)["status"] == "True"
+
+
+async def test_a_policy_that_is_gone_is_no_error(desk, api):
+    desk = desk()
+    api.remove(POLICIES, "default", "a")
+    await desk.writer.run_once()
+    desk.catalog.remove_policy("default/a")
+    desk.writer.forget("default/a")
+    assert await desk.writer.run_once() == 0
+
+
+async def test_owners_that_wait_long_make_slots_unusable(desk, make_pod, clock):
+    desk = desk()
+    pod = decode.pod(orjson.dumps(make_pod("web") | {"metadata": {"uid": "u", "name": "web"}}))
+    desk.view.set_pod(replace(pod, unschedulable_since=clock() - 14))
+    await desk.writer.run_once()
+    assert desk.condition(keys.SLOTS_USABLE)["status"] == "True"
+    clock.advance(2)
+    desk.account.policy_of = lambda pod: "default/a"
+    await desk.writer.run_once()
+    assert desk.condition(keys.SLOTS_USABLE)["reason"] == "OwnersWait"
+
+
+async def test_a_user_is_told_by_an_event_when_slots_are_lost_and_held_again(desk, api):
+    from ledger.decisions import Unplaced
+
+    desk = desk()
+    await desk.writer.run_once()
+    desk.change(held=1, unplaced=(Unplaced(1, "Insufficient", "cpu", 2000),))
+    desk.clock.advance(1)
+    await desk.writer.run_once()
+    desk.change(held=2, unplaced=())
+    desk.clock.advance(1)
+    await desk.writer.run_once()
+    await desk.events.run_once()
+    said = {one["reason"]: one for one in api.objects(EVENTS)}
+    assert set(said) == {"SlotsUnplaced", "SlotsHeld"}
+    assert "cpu: 2 missing for 1 slot" in said["SlotsUnplaced"]["note"]
+    assert said["SlotsUnplaced"]["regarding"]["name"] == "a"
+    assert said["SlotsUnplaced"]["type"] == "Warning"
+
+
+async def test_overlaps_are_computed_seldom_but_for_a_new_policy_at_once(desk, make_policy):
+    desk, computed = desk("a", "b"), []
+    desk.account.overlaps = lambda: computed.append(desk.clock()) or {"default/b": "default/a"}
+    for _ in range(20):
+        await desk.writer.run_once()
+        desk.clock.advance(0.5)
+    assert len(computed) == 2
+    assert desk.condition(keys.OVERLAPPING, "b")["status"] == "True"
+    desk.watch(desk.api.put(POLICIES, make_policy("c")))
+    await desk.writer.run_once()
+    assert len(computed) == 3
