@@ -19,11 +19,10 @@ _CORE_DIMS = 3
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A pod's request in the dimensions that some demand holds; others are kube-scheduler's business (trap
-    T17).
+    """A pod's request in the dimensions that some demand holds.
 
-    `need` has one amount for each of the demands' dimensions, in their order; `parts` only those above zero,
-    by column.
+    Others are kube-scheduler's business (trap T17). `need` has one amount for each of the demands'
+    dimensions, in their order; `parts` only those above zero, by column; `avoid` is a row to choose last.
     """
 
     pod: Pod

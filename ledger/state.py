@@ -182,7 +182,7 @@ class State:
 
     def _narrow(self, pod: Pod) -> None:
         row = self.table.rows.get(pod.nominated_node_name)
-        if row is not None and not self.binds:
+        if row is not None:
             self.flights.narrow(pod.uid, row)
 
     def put_claim(self, pod: Pod, node: str, state: ClaimState, now: float) -> None:

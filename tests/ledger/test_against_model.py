@@ -115,19 +115,30 @@ class Machine(RuleBasedStateMachine):
         self.pods[made.uid] = made
         self.ledger.set_pod(made)
 
+    @rule(
+        app=st.sampled_from(("", "", *APPS)), cpu=CPU, memory=MEMORY, priority=st.sampled_from((0, 0, 5, 50))
+    )
+    def schedule(self, app: str, cpu: int, memory: int, priority: int) -> None:
+        self.new_pod(app, cpu, memory, priority)
+        offered = self._filter(self.pods[f"p{self.number}"])
+        if offered:
+            self._bind(self.pods[f"p{self.number}"], offered[0])
+
     @precondition(lambda self: self.pods)
     @rule(data=st.data())
     def filter(self, data: st.DataObject) -> None:
         who = self.pods[data.draw(st.sampled_from(sorted(self.pods)))]
-        if who.uid in self.account.claims:
-            return
+        if who.uid not in self.account.claims:
+            self.offered[who.uid] = self._filter(who)
+
+    def _filter(self, who: Pod) -> list[str]:
         fitting = [name for name in NODES if self._in_tree(who, name)]
         asked = [*fitting, "unknown"]
         answer = self.ledger.filter(who, asked, self.now)
         assert set(answer.nodes) <= set(fitting)
         assert bool(answer.nodes) != bool(answer.refused)
         assert not answer.refused or set(answer.refused) == set(asked)
-        self.offered[who.uid] = answer.nodes
+        return answer.nodes
 
     def _in_tree(self, who: Pod, name: str) -> bool:
         there = self.account.nodes.get(name)
@@ -138,17 +149,20 @@ class Machine(RuleBasedStateMachine):
     def bind(self, data: st.DataObject) -> None:
         uid = data.draw(st.sampled_from(sorted(self.offered)))
         offered = self.offered.pop(uid)
-        if not offered or uid not in self.pods:
-            return
-        chosen = data.draw(st.sampled_from(offered))
+        if offered and uid in self.pods:
+            self._bind(self.pods[uid], data.draw(st.sampled_from(offered)))
+
+    def _bind(self, who: Pod, on: str) -> None:
+        """A pod that sees every hold costs no slot in Strict."""
         before = sum(report.missing for report in self.ledger.report().values())
-        decision = self.ledger.bind(self.pods[uid], chosen, self.now)
+        decision = self.ledger.bind(who, on, self.now)
+        if decision.refusal:
+            return
+        self.account.claims[who.uid] = (who, on)
         lowest = min((d.priority for d in self.account.demands.values()), default=0)
-        if self.mode is Mode.STRICT and self.pods[uid].priority <= lowest:
+        if self.mode is Mode.STRICT and who.priority <= lowest:
             assert decision.unplaced == 0
             assert sum(report.missing for report in self.ledger.report().values()) <= before
-        if not decision.refusal:
-            self.account.claims[uid] = (self.pods[uid], chosen)
 
     @precondition(lambda self: self.account.claims)
     @rule(data=st.data(), seen=st.booleans())
