@@ -68,10 +68,24 @@ class Flights:
                 flight.own = [(demand, there) for demand, there in flight.own if there != row]
                 self._charge(flight, 1)
 
-    def disown(self, demand: int) -> None:
-        """A demand is going away, and with it the holds it gave."""
+    def bereave(self, demand: int, row: int | None = None) -> None:
+        """A hold given to an owner in flight is lifted, there or anywhere.
+
+        Its whole request is charged instead.
+        """
         for flight in self.by_uid.values():
-            flight.own = [given for given in flight.own if given[0] != demand]
+            lost = [given for given in flight.own if given[0] == demand and row in (None, given[1])]
+            if not lost:
+                continue
+            self._charge(flight, -1)
+            rows = np.asarray([there for _, there in lost], dtype=np.intp)
+            parts = [(part[~np.isin(part, rows)], amounts) for part, amounts in flight.parts]
+            flight.parts = [*parts, (rows, flight.pod.requests)]
+            flight.own = [given for given in flight.own if given not in lost]
+            self._charge(flight, 1)
+            self._table.touched.update(rows.tolist())
+            if row is not None:
+                return
 
     def _charge(self, flight: Flight, sign: int) -> None:
         for rows, amounts in flight.parts:

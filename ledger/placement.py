@@ -31,16 +31,20 @@ def settle(state: State, *, thorough: bool = False) -> None:
         state.regraded = False
     _leave_full_nodes(state)
     _lift_excess(state)
-    _leave_short_nodes(state)
     _keep_cap(state)
+    _leave_short_nodes(state)
     if state.grown or (thorough and state.overdue):
         state.overdue = not thorough
         state.grown = False
         _place(state, thorough)
+    state.dirty = bool(state.table.touched)
 
 
 def _lift(state: State, demand: int, row: int, count: int) -> None:
     state.holds.add(demand, row, -count)
+    given = state.holds.soft.get((demand, row), 0)
+    for _ in range(given - int(state.holds.count[demand, row])):
+        state.flights.bereave(demand, row)
     state.grown = True
     state.version += 1
 

@@ -240,6 +240,8 @@ class State:
             return
         number, before = self.demands.add(demand)
         self.holds.resize()
+        if before is not None and before.vector != demand.vector:
+            self.flights.bereave(number)
         if before is None or (before.selector, before.priority, before.created) != (
             demand.selector,
             demand.priority,
@@ -257,7 +259,7 @@ class State:
             return
         namespace = self.demands[number].namespace
         self.claims.disown(number)
-        self.flights.disown(number)
+        self.flights.bereave(number)
         self.holds.forget(number)
         self.demands.remove(key)
         self.holds.stale = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-# pytest --hypothesis-profile=thorough tests/ledger: forty times the examples.
+# pytest --hypothesis-profile=thorough tests/ledger: forty times the usual examples.
 settings.register_profile("thorough", max_examples=4000)
 
 RESULTS = pytest.StashKey[list[str]]()

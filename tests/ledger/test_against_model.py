@@ -319,7 +319,7 @@ class OneDemandMachine(Machine):
 
 
 _SETTINGS = settings(
-    max_examples=settings().max_examples // 4,
+    max_examples=settings().max_examples // 2,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -176,6 +176,17 @@ def test_t10_members_of_a_gang_filtered_before_any_bind_count_against_each_other
     assert made.gauges()["claimed/cpu"] == 8000
 
 
+def test_t09_without_bind_an_owner_whose_hold_is_lifted_is_charged_in_full() -> None:
+    made = ledger(*nodes(1, 4), demand("a", 1, 2), binds=False)
+    assert made.filter(pod("o", 4, app="a"), ["n0"], 0.0).nodes == ["n0"]
+    made.set_demand(demand("a", 0, 1))
+    assert holds(made, "a") == {}
+    made.set_demand(demand("a", 3, 1))
+    assert holds(made, "a") == {}
+    made.remove_pod("o")
+    assert holds(made, "a") == {"n0": 3}
+
+
 def test_t10_a_hold_given_to_an_owner_in_flight_is_not_moved() -> None:
     made = ledger(node("n0", 4), node("n1", 8), demand("a", 1, 4))
     (where,) = made.held_nodes()
