@@ -105,12 +105,14 @@ def board_for(state: State, ask: Ask) -> Board:
 
 def _by_moves(state: State, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
     special = ask.pod.uid in state.nominations.by_uid or ask.pod.uid in state.claims.by_uid
-    kind = (ask.priority, ask.owner, tuple(ask.need), rows.tobytes(), ask.pod.uid if special else "")
-    if kind in state.given_up():
+    kind = (ask.priority, ask.owner, tuple(ask.need), ask.pod.uid if special else "")
+    failed = state.given_up().setdefault(kind, np.zeros(state.table.shape[1], dtype=np.bool_))
+    fresh = ~failed.take(rows)
+    if not fresh.any():
         return None
-    verdict = _searched(state, ask, rows, left)
+    verdict = _searched(state, ask, rows[fresh], left[:, fresh])
     if verdict is None:
-        state.given_up().add(kind)
+        failed[rows] = True
     return verdict
 
 

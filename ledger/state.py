@@ -16,10 +16,11 @@ from ledger.decisions import Mode
 from ledger.demands import Demands
 from ledger.flights import Flights, Nominations
 from ledger.holds import Holds
-from ledger.table import Table
+from ledger.table import Flags, Table
 from qos.keys import SYSTEM_CRITICAL_PRIORITY
 from qos.objects import DaemonSet, Demand, Node, Pod
 
+_MOST_KINDS = 256
 COUNTERS: Final = ("moves", "displaced", "refusals", "withheld", "exempt")
 
 
@@ -67,7 +68,7 @@ class State:
         self.overdue = False
         self.failed: dict[int, int] = {}
         self.version = 0
-        self.hopeless: set[object] = set()
+        self._hopeless: dict[object, Flags] = {}
         self._hopeless_version = 0
         self._capacity: list[int] | None = None
 
@@ -89,12 +90,15 @@ class State:
         """
         return self.mode is not Mode.STRICT or not self.binds
 
-    def given_up(self) -> set[object]:
-        """Searches that failed since the last change; they would fail again."""
-        if self._hopeless_version != self.version:
+    def given_up(self) -> dict[object, Flags]:
+        """Rows, by kind of pod, where the search for moves failed since the last change.
+
+        It would fail again.
+        """
+        if self._hopeless_version != self.version or len(self._hopeless) > _MOST_KINDS:
             self._hopeless_version = self.version
-            self.hopeless.clear()
-        return self.hopeless
+            self._hopeless.clear()
+        return self._hopeless
 
     @property
     def moment(self) -> tuple[int, bool]:
