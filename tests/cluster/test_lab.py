@@ -143,8 +143,13 @@ def test_the_command_starts_lists_and_ends(tmp_path: Path) -> None:
 
     assert j10ce("status") == "no lab cluster runs; start one: j10ce lab up\n"
     hint = j10ce("up", "--name", "one", "--nodes", "3")
-    kubeconfig = Path(hint.strip().removeprefix("export KUBECONFIG="))
-    assert kubeconfig.is_file()
+    assert hint == j10ce("env", "--name", "one")
+    nodes = subprocess.run(
+        ["bash", "-euc", f"{hint}\nkubectl get nodes --output=name; echo $J10CE_EXTENDER"],
+        env=environ, stdout=subprocess.PIPE, text=True, timeout=60, check=True,
+    ).stdout.split()  # fmt: skip
+    assert nodes[:-1] == ["node/node-0", "node/node-1", "node/node-2"]
+    assert nodes[-1].startswith("http://127.0.0.1:")
     (one,) = lab_cluster.clusters(root=tmp_path / "j10ce" / "lab")
     assert one.kubectl("get", "nodes", "--output=name").split() == [
         "node/node-0",
