@@ -107,7 +107,7 @@ def joined(before: Flight | None, after: Flight) -> Flight:
     parts = [(np.setdiff1d(rows, known), amounts) for rows, amounts in after.parts]
     return Flight(
         after.pod,
-        before.since,
+        after.since,  # the newest answer may be bound last: waiting for it to settle begins anew
         before.parts + [(rows, amounts) for rows, amounts in parts if rows.size],
         before.own + [given for given in after.own if given[1] not in known],
     )

@@ -154,6 +154,14 @@ def test_t09_without_bind_there_is_no_short_time_limit() -> None:
     assert [p.uid for p in made.expired(900.0)] == ["p"]
 
 
+def test_t09_without_bind_the_time_limit_counts_from_the_newest_answer() -> None:
+    made = ledger(*nodes(1), binds=False, settle_seconds=900.0)
+    made.filter(pod("p", 6), ["n0"], 0.0)
+    made.filter(pod("p", 6), ["n0"], 899.0)
+    assert made.expired(1798.0) == []
+    assert [p.uid for p in made.expired(1799.0)] == ["p"]
+
+
 def test_t09_without_bind_ordinary_pods_get_no_held_node_until_warm() -> None:
     made = ledger(*nodes(1), demand("a", 1), binds=False, warmup_until=30.0)
     cold = made.filter(pod("p", 1), ["n0"], 29.0)
