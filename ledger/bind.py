@@ -22,6 +22,8 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
     if _already(state, pod, node):
         state.settle_flight(pod.uid)
         return BindDecision(policy=_key(state, state.claims.by_uid[pod.uid].owner))
+    if elsewhere := _bound_elsewhere(state, pod, node):
+        return BindDecision(refusal=f"the pod is bound to node {elsewhere}")
     settle(state)
     state.settle_flight(pod.uid)
     before = state.claims.by_uid.get(pod.uid)
@@ -44,6 +46,14 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
 def _already(state: State, pod: Pod, node: str) -> bool:
     claim = state.claims.by_uid.get(pod.uid)
     return claim is not None and state.table.names[claim.row] == node
+
+
+def _bound_elsewhere(state: State, pod: Pod, node: str) -> str:
+    """The node the pod is known to be bound to, if another: its claim there must not be let go."""
+    claim = state.claims.by_uid.get(pod.uid)
+    if claim is None or claim.state is ClaimState.BINDING or state.table.names[claim.row] == node:
+        return ""
+    return state.table.names[claim.row]
 
 
 def _key(state: State, owner: int) -> str:

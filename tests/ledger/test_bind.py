@@ -150,3 +150,11 @@ def test_a_pod_relabelled_is_no_owner_any_more() -> None:
     made.set_pod(replace(pod("o", 4, node="n0"), labels={"app": "other"}))
     report = made.report()["default/a"]
     assert (report.filled, report.held) == (0, 1)
+
+
+@pytest.mark.parametrize("mode", [Mode.GUARD, Mode.STRICT])
+def test_t04_a_pod_that_is_bound_elsewhere_keeps_its_claim(mode: Mode) -> None:
+    made = ledger(*nodes(2), pod("p", 6, node="n0"), mode=mode)
+    assert made.bind(pod("p", 6), "n1", 0.0).refusal == "the pod is bound to node n0"
+    made.set_demand(demand("a", 2, 6))
+    assert holds(made, "a") == {"n1": 1}
