@@ -34,6 +34,8 @@ class Expiry:
             seen = decode.pod(await self._api.get(PODS, pod.namespace, pod.name))
         except NotFound:
             seen = None
+        if not self._due(pod.uid):
+            return  # the watch or a new answer was faster: what was read may be older than that
         if seen is None or seen.uid != pod.uid:
             self._ledger.remove_pod(pod.uid)
         elif seen.node_name:
@@ -42,3 +44,6 @@ class Expiry:
             self._ledger.release(pod.uid)
             self._ledger.settle(pod.uid)
         log.info("pod in flight settled pod=%s", pod.key)
+
+    def _due(self, uid: str) -> bool:
+        return any(pod.uid == uid for pod in self._ledger.expired(self._clock()))

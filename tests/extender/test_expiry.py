@@ -6,7 +6,9 @@ import pytest
 
 from adapters.api import PODS
 from extender.expiry import Expiry
-from qos.objects import Pod
+from ledger.decisions import Mode
+from ledger.ledger import Ledger
+from qos.objects import Node, Pod
 from tests.extender.accounts import Account
 
 
@@ -27,6 +29,27 @@ async def test_t09_a_pod_long_in_flight_is_settled_by_a_read(api, clock, make_po
         api.put(PODS, make_pod("web", node="n1" if now == "bound" else "", uid=uid))
     await Expiry(api, account, clock=clock).run_once()
     assert account.done == expected
+
+
+async def test_t06_what_the_watch_settled_during_the_read_stays_settled(api, clock, make_pod):
+    pod = Pod(uid="u", namespace="default", name="web", requests={"cpu": 1})
+    ledger = Ledger(Mode.GUARD, binds=False)
+    ledger.set_node(Node("n1", "n1", {"cpu": 2, "pods": 1}))
+    ledger.filter(pod, ["n1"], clock())
+    clock.advance(600)
+    assert ledger.expired(clock()) == [pod]
+    api.put(PODS, make_pod("web", node="n1", uid="u"))
+
+    class Slow:
+        """The pod is deleted between the read and its answer."""
+
+        async def get(self, *args):
+            read = await api.get(*args)
+            ledger.remove_pod("u")
+            return read
+
+    await Expiry(Slow(), ledger, clock=clock).run_once()
+    assert ledger.gauges()["claims"] == 0
 
 
 async def test_t09_what_cannot_be_read_stays_charged(api, clock):
