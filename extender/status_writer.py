@@ -123,6 +123,7 @@ class StatusWriter:
 
     async def _write(self, policy: Policy, computed: dict[str, Any]) -> None:
         body = {"metadata": {"resourceVersion": policy.resource_version}, "status": computed}
+        was = self._watched(policy.key)
         try:
             raw = await self._api.patch(POLICIES, policy.namespace, policy.name, body, subresource="status")
         except Conflict:
@@ -138,24 +139,30 @@ class StatusWriter:
             log.warning("status not written policy=%s error=%s", policy.key, error)
             return
         self._metrics.status_write("written")
-        self._remember(policy.key, raw)
+        self._remember(policy.key, raw, was)
         about = Regarding(keys.API_VERSION, POLICIES.kind, policy.namespace, policy.name, policy.uid)
         for notice in status.notices(policy.status, computed):
             self._events.say(about, *notice)
 
     async def _refresh(self, policy: Policy) -> None:
         """Another resourceVersion than ours: read it, the next call tries again."""
+        was = self._watched(policy.key)
         try:
-            self._remember(policy.key, await self._api.get(POLICIES, policy.namespace, policy.name))
+            self._remember(policy.key, await self._api.get(POLICIES, policy.namespace, policy.name), was)
         except (APIError, Unreachable) as error:
             log.info("policy not read policy=%s error=%s", policy.key, error)
 
-    def _remember(self, key: str, raw: bytes) -> None:
+    def _watched(self, key: str) -> str:
+        """The resourceVersion that the watch has shown; empty when the policy is gone."""
         seen = self._catalog.policies.get(key)
-        if seen is None:
-            return
+        return seen.resource_version if seen is not None else ""
+
+    def _remember(self, key: str, raw: bytes, was: str) -> None:
+        """Take the answer to a call; `was` is what the watch had shown before it."""
+        if self._watched(key) != was:
+            return  # it has moved on during the call, perhaps past this answer
         try:
-            self._newest[key] = seen.resource_version, decode.policy(raw)
+            self._newest[key] = was, decode.policy(raw)
         except decode.DecodeError as error:
             log.warning("policy not readable policy=%s error=%s", key, error)
 

@@ -136,6 +136,24 @@ async def test_status_is_not_written_twice_while_the_watch_lags(desk, api):
     assert calls(api, "patch") == ["a", "a"]
 
 
+async def test_a_change_that_the_watch_shows_before_our_write_is_answered_is_not_forgotten(desk, api):
+    desk, patch = desk(), api.patch
+
+    async def slow(resource, namespace, name, body, **how):
+        written = await patch(resource, namespace, name, body, **how)
+        changed = desk.stored()
+        changed["spec"]["placement"] = {"maxSlotsPerNode": 9}
+        desk.watch(api.put(POLICIES, changed))
+        api.patch = patch
+        return written
+
+    api.patch = slow
+    await desk.writer.run_once()
+    desk.clock.advance(1)
+    await desk.writer.run_once()
+    assert desk.stored()["status"]["observedGeneration"] == 2
+
+
 @pytest.mark.parametrize("error", [Unreachable("cut"), APIError(403, "Forbidden", "no")])
 async def test_a_write_that_fails_is_tried_again_later(desk, api, error):
     desk = desk()
