@@ -79,12 +79,28 @@ class Waiting:
 def _kind(state: State, refused: _Refused) -> object:
     """Pods of one kind get one verdict."""
     pod = refused.pod
-    return tuple(sorted(pod.requests.items())), pod.priority, state.demands.owned_by(pod), refused.names
+    return (
+        tuple(sorted(pod.requests.items())),
+        pod.priority,
+        state.demands.owned_by(pod),
+        _names(state, refused),
+    )
+
+
+def _names(state: State, refused: _Refused) -> tuple[str, ...]:
+    """Where the pod may go: the names of its refusal, and its nominated node; empty: anywhere.
+
+    kube-scheduler can lose the event that should make it try a preemptor again; its hole would stay empty.
+    """
+    nominated = state.nominations.by_uid.get(refused.pod.uid)
+    if nominated is None or not refused.names:
+        return refused.names
+    return (*refused.names, state.table.names[nominated[0]])
 
 
 def _passing(state: State, refused: _Refused) -> int:
     """How many pods like this one would pass now; by moves one at a time."""
-    names = refused.names or tuple(state.table.index)
+    names = _names(state, refused) or tuple(state.table.index)
     rows = state.table.rows_of(names)
     ask = ask_of(state, refused.pod)
     verdict = judge(state, ask, rows)

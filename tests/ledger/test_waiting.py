@@ -45,6 +45,18 @@ def test_t18_a_pod_refused_on_a_sample_is_woken_for_nodes_outside_it() -> None:
     assert [p.uid for p in made.waiting()] == ["p"]
 
 
+def test_t14_a_preemptor_is_woken_when_its_hole_is_there() -> None:
+    """It was refused on n0 alone; n1, where it is nominated, was full then."""
+    made = ledger(*nodes(2), demand("a", 2, 4, priority=9), pod("victim", 8, node="n1"))
+    holder = next(iter(dict(made.report()["default/a"].holds)))
+    assert holder == "n0"
+    assert not made.filter(pod("p", 4, priority=5), ["n0"], 0.0).nodes
+    made.set_pod(pod("p", 4, priority=5, nominated_node_name="n1"))
+    assert made.waiting() == []
+    made.remove_pod("victim")
+    assert [p.uid for p in made.waiting()] == ["p"]
+
+
 def test_owners_that_wait_are_reported() -> None:
     made = ledger(*nodes(1), demand("a", 2, 4))
     made.set_pod(pod("o", 4, app="a", unschedulable_since=5.0))
