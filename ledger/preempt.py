@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ledger.asks import Ask, ask_of, avail, own_holds, sees, vector_of
+from ledger.decisions import Mode
 from ledger.demands import NO_DEMAND
 from ledger.judge import Verdict, board_for, commit, moved
 from ledger.moves import Search
@@ -21,7 +22,7 @@ def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now
     `victims` maps a node to the UIDs that would be evicted there.
     """
     state.now = max(state.now, now)
-    if exempt(pod):
+    if exempt(pod) or state.mode is Mode.OBSERVE:
         return list(victims)
     settle(state)
     flight = state.flights.drop(pod.uid)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ledger.decisions import Mode
 from qos.objects import PlacementMode
 from tests.ledger.builders import demand, holds, ledger, names, nodes, pod
 
@@ -69,3 +70,9 @@ def test_preempt_changes_nothing() -> None:
     before = (made.report(), made.gauges())
     made.preempt(pod("p", 8, priority=HIGH), {name: ["v"] for name in names(2)}, 0.0)
     assert (made.report(), made.gauges()) == before
+
+
+def test_observe_drops_no_candidate() -> None:
+    made = ledger(*nodes(1), demand("a", 1, 6, priority=100), pod("v", 2, node="n0"), mode=Mode.OBSERVE)
+    assert holds(made, "a") == {"n0": 1}
+    assert made.preempt(pod("p", 6, priority=HIGH), {"n0": ["v"]}, 0.0) == ["n0"]
