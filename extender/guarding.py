@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from ledger.decisions import Mode
 from qos.objects import Demand, Node, Pod
 from qos.selectors import admits
+
+_FEW: Final = 1_000
+"""So many breaches are remembered without a look at their age."""
 
 
 class Breach(Enum):
@@ -70,6 +74,7 @@ class Guarding:
         self.installed = installed
         self._breaches: dict[str, _Sighting] = {}
         self._pending: set[str] = set()
+        self._prune_above = _FEW
 
     def see(self, pod: Pod) -> None:
         """Take a pod as the watch shows it."""
@@ -81,7 +86,11 @@ class Guarding:
         breach = self._judge(pod)
         self._pending.discard(pod.uid)
         if breach is not None:
-            self._breaches[pod.uid] = _Sighting(breach, pod.node_name, pod.scheduled or pod.created)
+            at = pod.scheduled or pod.created
+            self._breaches[pod.uid] = _Sighting(breach, pod.node_name, at)
+            if len(self._breaches) > self._prune_above:  # where nobody asks: a standby that is not scraped
+                self._prune(at)
+                self._prune_above = max(_FEW, 2 * len(self._breaches))
 
     def forget(self, uid: str) -> None:
         """The pod is gone. That it was bound without us stays true for the window."""
@@ -101,9 +110,12 @@ class Guarding:
     def recent(self, now: float) -> list[tuple[Breach, str]]:
         """Breaches within the window and since the installation: how, and on which node."""
         since = max(now - self._window, self.installed)
-        for uid in [uid for uid, one in self._breaches.items() if one.at < now - self._window]:
-            del self._breaches[uid]
+        self._prune(now)
         return [(one.breach, one.node) for one in self._breaches.values() if one.at >= since]
+
+    def _prune(self, now: float) -> None:
+        """Forget what is older than the window."""
+        self._breaches = {uid: one for uid, one in self._breaches.items() if one.at >= now - self._window}
 
     def judge(
         self, demand: Demand | None, recent: list[tuple[Breach, str]], nodes: Mapping[str, Node]

@@ -121,3 +121,11 @@ def test_the_same_pod_is_judged_once():
     found.see(pod(bound_by="x"))
     assert reason(found) == "ExtenderAway"
     assert len(found.recent(NOW)) == 1
+
+
+def test_breaches_that_nobody_asks_for_do_not_pile_up():
+    found = guarding()
+    for second in range(5_000):
+        found.see(pod(uid=str(second), scheduler_name="other", scheduled=NOW + second))
+    assert len(found._breaches) <= 1_000
+    assert len(found.recent(NOW + 4_999)) == 301
