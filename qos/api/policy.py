@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
@@ -23,6 +23,9 @@ from qos.keys import CPU
 from qos.quantity import is_whole, parse
 
 ObjectName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
+
+MAX_SELECTOR_TEXT: Final = 160_000
+"""Above what the largest selector of a spec comes to: 32 labels, and 32 expressions with 64 values each."""
 
 _EXTENDED = r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 RESOURCE_NAME = rf"^(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMGT]i|{_EXTENDED})$"
@@ -331,7 +334,9 @@ class MinimalReservationPolicyStatus(Reported):
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     selector: str | None = Field(
-        default=None, max_length=4096, description="spec.selector as a string, for the scale subresource."
+        default=None,
+        max_length=MAX_SELECTOR_TEXT,
+        description="spec.selector as a string, for the scale subresource.",
     )
     conditions: list[Condition] | None = Field(
         default=None,

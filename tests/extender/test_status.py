@@ -13,6 +13,7 @@ from extender.status import Facts
 from ledger.decisions import DemandReport, Unplaced
 from qos import keys
 from qos.api.policy import MinimalReservationPolicyStatus
+from qos.api.upstream import LabelSelector
 from qos.objects import Demand, Requirement, Selector
 from qos.policy import Policy
 from qos.resolve import Problem
@@ -197,3 +198,14 @@ def notices(before: Facts | None, after: Facts) -> list[tuple[Any, ...]]:
 )
 def test_events_tell_what_changed(before, after, expected):
     assert notices(before, after) == expected
+
+
+def test_the_largest_selector_that_a_spec_may_have_fits_the_status():
+    key, value = "p" * 253 + "/" + "n" * 63, "v" * 63
+    labels = {f"{number:02d}{key[2:]}": value for number in range(32)}
+    expression = {"key": key, "operator": "NotIn", "values": [value] * 64}
+    LabelSelector.model_validate({"matchLabels": labels, "matchExpressions": [expression] * 32})
+    exact = [Requirement(name, "In", (value,)) for name in labels]
+    largest = Selector((*exact, *[Requirement(key, "NotIn", (value,) * 64)] * 32))
+    computed = status.compute(replace(FACTS, policy=replace(POLICY, selector=largest)), NOW)
+    MinimalReservationPolicyStatus.model_validate(computed)
