@@ -67,7 +67,9 @@ class Waiting:
             if refused.moment != moment:
                 kinds.setdefault(_kind(state, refused), []).append(refused)
         woken: list[Pod] = []
-        for alike in list(kinds.values())[:_MOST_JUDGED]:
+        # Those longest not judged first: changes may come faster than all kinds can be judged.
+        turns = sorted(kinds.values(), key=lambda alike: min(refused.moment for refused in alike))
+        for alike in turns[:_MOST_JUDGED]:
             woken += [refused.pod for refused in alike[: _passing(state, alike[0])]]
             for refused in alike:
                 refused.moment = moment

@@ -99,3 +99,18 @@ def test_gauges_add_up() -> None:
     assert gauges["allocatable/cpu"] == 16000
     assert (gauges["claimed/cpu"], gauges["held/cpu"]) == (4000, 4000)
     assert (gauges["nodes"], gauges["ready_nodes"], gauges["holds"], gauges["unplaced"]) == (2, 2, 2, 0)
+
+
+def test_t21_no_kind_of_pod_is_passed_over_when_changes_never_cease() -> None:
+    made = ledger(node("n0", 4), node("n1"), demand("a", 1, 4), pod("q", 7, node="n1"))
+    for number in range(100):
+        assert not made.filter(
+            pod(f"w{number}", 4, 1 + number, extra={"example.com/x": 1}), ["n0"], 0.0
+        ).nodes
+    assert not made.filter(pod("last", 1), ["n0"], 0.0).nodes
+    made.set_node(node("n0", 5))
+    woken = []
+    for number in range(4):
+        made.set_pod(pod(f"change{number}", 0.25, node="n1"))
+        woken += made.waiting()
+    assert [p.uid for p in woken] == ["last"]
