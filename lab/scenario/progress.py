@@ -6,6 +6,7 @@ import time
 from typing import Protocol
 
 from rich.console import Console
+from rich.markup import escape
 
 
 class Progress(Protocol):
@@ -42,7 +43,7 @@ class LiveProgress:
     def waiting(self, text: str) -> None:
         """What is being waited for, and what is seen at present."""
         if self._status is not None:
-            self._status.update(text[: max(20, self._console.width - 4)])
+            self._status.update(escape(text[: max(20, self._console.width - 4)]))
             self._status.start()
 
     def close(self) -> None:

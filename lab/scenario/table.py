@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from lab.scenario.results import Outcome, RunResult, ScenarioResult, WorkloadResult
@@ -14,7 +15,7 @@ _SHOWN_RESOURCES = ("cpu", "memory")
 def show(result: ScenarioResult, console: Console) -> None:
     """Print a scenario's result."""
     console.print()
-    console.print(f"[bold]{result.name}[/bold]: {result.description.strip()}", highlight=False)
+    console.print(f"[bold]{result.name}[/bold]: {escape(result.description.strip())}", highlight=False)
     console.print(happened(result))
     console.print(expected(result))
     verdict = "[bold green]passed[/]" if result.passed else "[bold red]FAILED[/]"
@@ -27,7 +28,7 @@ def happened(result: ScenarioResult) -> Table:
     table = Table(title="what happened", title_justify="left")
     table.add_column("")
     for run in result.runs:
-        table.add_column(run.says or run.name, max_width=44)
+        table.add_column(escape(run.says or run.name), max_width=44)
     for name in dict.fromkeys(w.name for run in result.runs for w in run.workloads):
         table.add_row(f"pods of {name}", *(_workload(run, name) for run in result.runs))
     for name in dict.fromkeys(n for run in result.runs for n in run.policies):
@@ -87,7 +88,7 @@ def expected(result: ScenarioResult) -> Table:
     table.add_column("seen", max_width=70)
     for run in result.runs:
         for outcome in run.outcomes:
-            _row(table, outcome, [run.says or run.name] if len(result.runs) > 1 else [])
+            _row(table, outcome, [escape(run.says or run.name)] if len(result.runs) > 1 else [])
     for outcome in result.comparisons:
         _row(table, outcome, ["all"] if len(result.runs) > 1 else [])
     return table
@@ -95,9 +96,4 @@ def expected(result: ScenarioResult) -> Table:
 
 def _row(table: Table, outcome: Outcome, run: list[str]) -> None:
     mark = "[green]ok[/]" if outcome.met else "[red]NO[/]"
-    table.add_row(mark, *run, _plain(outcome.says), _plain(outcome.saw))
-
-
-def _plain(text: str) -> str:
-    """No markup out of somebody's words."""
-    return text.replace("[", "\\[")
+    table.add_row(mark, *run, escape(outcome.says), escape(outcome.saw))
