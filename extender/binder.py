@@ -101,8 +101,8 @@ class Binder:
         if decision.refusal:
             self._metrics.bind_outcome("refused")
             return decision.refusal
-        self._forget_doubt(pod.uid)
-        return await self._make_binding(pod, args.node, decision)
+        in_doubt = self._forget_doubt(pod.uid)
+        return await self._make_binding(pod, args.node, decision, in_doubt=in_doubt)
 
     async def _look_up(self, args: BindingArgs) -> Pod | str:
         """A pod that the watch has not shown yet (trap T06)."""
@@ -115,7 +115,7 @@ class Binder:
             return f"pod {name} is not known here and cannot be read: {error}"
         return pod if pod.uid == args.pod_uid else f"pod {name} has another UID"
 
-    async def _make_binding(self, pod: Pod, node: str, decision: BindDecision) -> str:
+    async def _make_binding(self, pod: Pod, node: str, decision: BindDecision, *, in_doubt: bool) -> str:
         annotations = {keys.BOUND_BY_ANNOTATION: self._identity}
         if decision.policy:
             annotations[keys.POLICY_ANNOTATION] = decision.policy
@@ -126,7 +126,9 @@ class Binder:
         except Unreachable as error:
             return await self._settle_unknown(pod, node, error)
         except APIError as error:
-            # Any other answer says that nothing was written.
+            # Any other answer says that nothing was written: by this attempt.
+            if in_doubt:
+                return await self._settle_unknown(pod, node, error)
             return self._rolled_back(pod, str(error))
         self._ledger.bound(pod.uid, node)
         self._metrics.bind_outcome("bound")
@@ -147,7 +149,7 @@ class Binder:
             return self._rolled_back(pod, str(error))
         return settled
 
-    async def _settle_unknown(self, pod: Pod, node: str, error: Unreachable) -> str:
+    async def _settle_unknown(self, pod: Pod, node: str, error: APIError | Unreachable) -> str:
         try:
             settled = await self._read_outcome(pod, node)
         except (APIError, Unreachable) as unread:
@@ -185,11 +187,15 @@ class Binder:
         if self._doubtful.get(uid) is task:
             del self._doubtful[uid]
 
-    def _forget_doubt(self, uid: str) -> None:
-        """A new attempt settles the earlier one: of two Bindings the API server accepts one, and says so."""
+    def _forget_doubt(self, uid: str) -> bool:
+        """A new attempt settles the earlier one: of two Bindings the API server accepts one, and says so.
+
+        True when there was one in doubt.
+        """
         task = self._doubtful.pop(uid, None)
         if task is not None:
             task.cancel()
+        return task is not None
 
     async def _resolve_doubt(self, pod: Pod, node: str) -> None:
         give_up = self._clock() + UNKNOWN_SECONDS

@@ -221,6 +221,16 @@ async def test_t04_a_refused_attempt_leaves_the_one_in_doubt_to_be_settled(rig):
     assert rig.claim == ("n1", "bound")
 
 
+async def test_t04_an_attempt_that_wrote_nothing_does_not_settle_the_one_in_doubt(rig):
+    rig.api.fail("bind")
+    assert "not known yet" in await rig.binder.bind(rig.args())
+    rig.api.fail("bind", APIError(403, "Forbidden", "no"))
+    assert "not known yet" in await rig.binder.bind(rig.args())
+    assert rig.claim == ("n1", "binding"), "the first may still land"
+    await rig.settled()
+    assert rig.claim is None
+
+
 async def test_t04_past_the_deadline_it_answers_error_and_goes_on(rig):
     gate = rig.api.hang("bind")
     rig.binder = rig.make(deadline=0.01)
