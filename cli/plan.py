@@ -25,6 +25,7 @@ HOST_CONFIGURATION: Final = ("extender.yaml", "scheduler.yaml")
 HOST_FILES: Final = ("README.md", *HOST_CONFIGURATION, "static-pod.yaml")
 """Of overlay default-scheduler: what goes onto control-plane hosts."""
 
+_EXTENDERS: Final = "\nextenders:\n"  # kube-scheduler's configurations have it last
 # The server's own bookkeeping: differs between any two reads.
 _BOOKKEEPING: Final = (
     "managedFields",
@@ -94,12 +95,22 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
 
 
 def in_mode(text: str, mode: str) -> str:
-    """A configuration of extender or kube-scheduler, as shipped (Guard), made to fit a mode."""
-    if not mode:
+    """A configuration of extender or kube-scheduler, as shipped (Guard), made to fit a mode.
+
+    kube-scheduler's gets the extender entries of the mode's file in scheduler-config/.
+    """
+    text = re.sub(r"^mode: \w+", f"mode: {mode}", text, flags=re.MULTILINE) if mode else text
+    _, extenders, _ = text.partition(_EXTENDERS)
+    if not extenders or mode.lower() not in manifests.MODES:
         return text
-    text = re.sub(r"^mode: \w+", f"mode: {mode}", text, flags=re.MULTILINE)
-    ignorable = "false" if mode == "Strict" else "true"
-    return re.sub(r"^( +)ignorable: \w+", rf"\1ignorable: {ignorable}", text, flags=re.MULTILINE)
+    # The shipped file's opening comment tells of Guard.
+    rest = text[text.index("\napiVersion:") :].partition(_EXTENDERS)[0]
+    entries = manifests.mode(mode.lower()).partition(_EXTENDERS)[2]
+    opening = (
+        f"# kube-scheduler with the j10ce extender, mode {mode}; made by `j10ce install --mode {mode}`.\n"
+        f"# The extender entries are those of scheduler-config/{mode.lower()}.yaml."
+    )
+    return opening + rest + _EXTENDERS + entries
 
 
 def changes(kubectl: Kubectl, wanted: Iterable[Object], *, force_conflicts: bool) -> list[Change]:

@@ -1,4 +1,4 @@
-"""What is applied to a cluster, shipped with the commands: CRDs, and a kustomize base with overlays."""
+"""What is applied to a cluster, shipped with the commands: CRDs, a kustomize base with overlays, and modes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Final
 
 OVERLAYS: Final = ("second-scheduler", "default-scheduler")
 """Where the extender runs: beside a second kube-scheduler, or beside the cluster's own."""
+MODES: Final = ("observe", "strict")
+"""Whose kube-scheduler configuration differs from the overlays', which are Guard's."""
 
 
 @contextmanager
@@ -26,3 +28,10 @@ def overlay(name: str) -> Iterator[Path]:
         raise ValueError(f"overlay {name!r} is not one of {', '.join(OVERLAYS)}")
     with resources.as_file(resources.files(__name__)) as root:
         yield root / "overlays" / name
+
+
+def mode(name: str) -> str:
+    """The text of kube-scheduler's configuration for one of MODES; else ValueError."""
+    if name not in MODES:
+        raise ValueError(f"mode {name!r} is not one of {', '.join(MODES)}")
+    return (resources.files(__name__) / "modes" / f"{name}.yaml").read_text(encoding="utf-8")

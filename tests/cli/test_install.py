@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
 from cli import app as application
 from cli import plan
+from manifests import OVERLAYS
+
+CONFIGURATIONS = Path(__file__).parents[2] / "scheduler-config"
 
 # Knows a cluster of v1.36.3 in which nothing is installed, and writes down what it is asked.
 KUBECTL = f"""#!{sys.executable} -SE
@@ -134,20 +138,32 @@ def test_host_files_are_written(folder: Path, tmp_path: Path) -> None:
     assert str(out) in result.stdout
 
 
-@pytest.mark.parametrize(("mode", "ignorable"), [("observe", "true"), ("Guard", "true"), ("strict", "false")])
-def test_the_mode_reaches_both_configurations(
-    folder: Path, tmp_path: Path, mode: str, ignorable: str
-) -> None:
+@pytest.mark.parametrize(
+    ("mode", "source"),
+    [("observe", "observe"), ("Guard", "default-scheduler"), ("strict", "strict")],
+)
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_mode_brings_its_files_entries(overlay: str, mode: str, source: str) -> None:
+    """And leaves the rest of the overlay's configuration as it is."""
+    shipped = plan.overlay_file(overlay, "scheduler.yaml")
+    made = YAML(typ="safe").load(plan.in_mode(shipped, mode.capitalize()))
+    explained = YAML(typ="safe").load(CONFIGURATIONS / f"{source}.yaml")
+    assert made.pop("extenders") == explained["extenders"]
+    rest = YAML(typ="safe").load(shipped)
+    del rest["extenders"]
+    assert made == rest
+
+
+@pytest.mark.parametrize("mode", ["observe", "strict"])
+def test_the_mode_reaches_the_hosts_files(folder: Path, tmp_path: Path, mode: str) -> None:
     out = tmp_path / "host"
     result = j10ce("install", "--overlay", "default-scheduler", "--files", str(out), "--mode", mode)
     assert result.exit_code == 0, result.output
     assert f"\nmode: {mode.capitalize()} " in (out / "extender.yaml").read_text()
-    entries = [
-        line.split()[1]
-        for line in (out / "scheduler.yaml").read_text().splitlines()
-        if " ignorable: " in line
-    ]
-    assert entries == [ignorable, ignorable]
+    text = (out / "scheduler.yaml").read_text()
+    assert ("prioritizeVerb: prioritize" in text) == (mode == "observe")
+    assert ("preemptVerb: preempt" in text) == (mode == "strict")
+    assert "mode Guard" not in text
 
 
 def test_kustomize_sees_the_mode(folder: Path) -> None:

@@ -53,6 +53,16 @@ def test_overlays_ship_the_explained_configuration(overlay: str, source: str) ->
     assert shipped == (ROOT / "scheduler-config" / source).read_text()
 
 
+@pytest.mark.parametrize("mode", manifests.MODES)
+def test_modes_ship_the_explained_configuration(mode: str) -> None:
+    assert manifests.mode(mode) == (ROOT / "scheduler-config" / f"{mode}.yaml").read_text()
+
+
+def test_an_unknown_mode_is_no_path() -> None:
+    with pytest.raises(ValueError, match="observe, strict"):
+        manifests.mode("../base/namespace")
+
+
 @pytest.mark.parametrize("overlay", manifests.OVERLAYS)
 def test_the_extender_takes_its_configuration(overlay: str) -> None:
     folder = FOLDER / "overlays" / overlay
