@@ -14,6 +14,7 @@ from adapters.api import ClusterAPI
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
 from extender import rest, server
+from extender.account import Account
 from extender.binder import Binder
 from extender.catalog import Catalog
 from extender.config import ExtenderConfig
@@ -63,6 +64,7 @@ class Program:
             settle_seconds=config.settle_seconds,
             warmup_until=0.0 if config.binds else clock() + config.warmup_seconds,
         )
+        self.account = Account(self.ledger, time.monotonic)
         self.catalog = Catalog(self.ledger, self._changes.note)
         self.view = View()
         self.guarding = Guarding(
@@ -120,7 +122,7 @@ class Program:
 
     def _show_gauges(self) -> None:
         gauge = self.metrics.gauge
-        self.metrics.watch_ledger(self.ledger.report, self.ledger.gauges)
+        self.metrics.watch_ledger(self.account.report, self.account.gauges)
         gauge("ready", "1 when the verbs answer.", lambda: not self.readiness.problem())
         gauge("leader", "1 when this extender writes the policies' status.", lambda: self.elector.is_leader)
         gauge("policies", "Policies that are known.", lambda: len(self.catalog.policies))
@@ -149,7 +151,7 @@ class Program:
 
     async def _serve(self, stop: asyncio.Event, sockets: tuple[socket.socket, socket.socket]) -> None:
         verbs = server.VerbsApp(self.ledger, self.binder, self.readiness, self.metrics, self._clock)
-        others = rest.app(self.ledger, self.readiness, self.metrics)
+        others = rest.app(self.config.mode, self.account, self.readiness, self.metrics)
         verbs_socket, socket_of_others = sockets
         log.info(
             "serving mode=%s verbs=%s other=%s identity=%s",
@@ -221,6 +223,7 @@ class Program:
         # What was just listed lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
+        self.account.renew()  # ready goes with an account of all that was listed
         self.readiness.open()
         log.info("ready policies=%d nodes=%d", len(self.catalog.policies), len(self.view.nodes))
         self._wake_who_waited()

@@ -8,10 +8,10 @@ from fastapi import FastAPI, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from extender.account import Account
 from extender.metrics import Metrics
 from extender.readiness import Readiness
 from ledger.decisions import DemandReport, Mode
-from ledger.ledger import Ledger
 from qos import quantity
 
 
@@ -60,7 +60,7 @@ class Holds(_Answer):
     policies: list[PolicyHolds]
 
 
-def app(ledger: Ledger, readiness: Readiness, metrics: Metrics) -> FastAPI:
+def app(mode: Mode, account: Account, readiness: Readiness, metrics: Metrics) -> FastAPI:
     """The FastAPI application of the second port."""
     service = FastAPI(
         title="j10ce-qos extender",
@@ -80,10 +80,13 @@ def app(ledger: Ledger, readiness: Readiness, metrics: Metrics) -> FastAPI:
     async def holds(
         namespace: Annotated[str, Query(description="Only policies of this namespace.", max_length=253)] = "",
     ) -> Holds:
-        """Where each policy's slots are held: all of them, where the status shows the 20 largest."""
-        accounts = sorted(ledger.report().items())
+        """Where each policy's slots are held: all of them, where the status shows the 20 largest.
+
+        Readers share an answer for about a second.
+        """
+        accounts = sorted(account.report().items())
         return Holds(
-            mode=ledger.mode,
+            mode=mode,
             ready=not readiness.problem(),
             policies=[
                 _account(key, report)

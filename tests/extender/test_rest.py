@@ -20,8 +20,6 @@ REPORTS = {
 
 
 class Account:
-    mode = Mode.GUARD
-
     def report(self):
         return REPORTS
 
@@ -33,7 +31,7 @@ def service():
     readiness = Readiness({}, lambda: 0.0)
     metrics = Metrics()
     metrics.watch_ledger(Account().report, Account().gauges)
-    return app(Account(), readiness, metrics), readiness, metrics
+    return app(Mode.GUARD, Account(), readiness, metrics), readiness, metrics
 
 
 APP, READINESS, METRICS = service()
