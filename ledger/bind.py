@@ -10,7 +10,7 @@ from ledger.decisions import BindDecision, Mode
 from ledger.demands import NO_DEMAND
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
-from ledger.refusals import SHORT, UNKNOWN, in_the_way, policies_at
+from ledger.refusals import IN_DOUBT, SHORT, UNKNOWN, in_the_way, policies_at
 from ledger.state import State, exempt
 from ledger.waiting import Waiting
 from qos.objects import Pod
@@ -24,10 +24,10 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
         return BindDecision(policy=_key(state, state.claims.by_uid[pod.uid].owner))
     if elsewhere := _bound_elsewhere(state, pod, node):
         return BindDecision(refusal=f"the pod is bound to node {elsewhere}")
+    if state.mode is Mode.STRICT and node_in_doubt(state, pod.uid):
+        return BindDecision(refusal=IN_DOUBT)
     settle(state)
     state.settle_flight(pod.uid)
-    before = state.claims.by_uid.get(pod.uid)
-    before_node = state.table.names[before.row] if before is not None else ""
     state.drop_claim(pod.uid)
     ask = ask_of(state, pod)
     row = state.table.index.get(node, -1)
@@ -36,8 +36,6 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
         state.counters["exempt"] += 1
     elif verdict is None and state.mode is Mode.STRICT:
         state.counters["refusals"] += 1
-        if before is not None:  # an earlier Binding, whose outcome is not known, may still land there (T04)
-            state.put_claim(before.pod, before_node, before.state, before.since)
         return BindDecision(refusal=_refusal(state, ask, row))
     waiting.forget(pod.uid)
     return _claim(state, ask, node, verdict, now)
@@ -46,6 +44,14 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
 def _already(state: State, pod: Pod, node: str) -> bool:
     claim = state.claims.by_uid.get(pod.uid)
     return claim is not None and state.table.names[claim.row] == node
+
+
+def node_in_doubt(state: State, uid: str) -> str:
+    """The node where a Binding of the pod, of unknown outcome, may still land; "" for none (T04)."""
+    claim = state.claims.by_uid.get(uid)
+    if claim is None or claim.state is not ClaimState.BINDING:
+        return ""
+    return state.table.names[claim.row]
 
 
 def _bound_elsewhere(state: State, pod: Pod, node: str) -> str:

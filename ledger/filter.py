@@ -8,12 +8,13 @@ from itertools import compress
 import numpy as np
 
 from ledger.asks import Ask, ask_of, avail, cells, own_holds
+from ledger.bind import node_in_doubt
 from ledger.decisions import Filtered, Mode
 from ledger.demands import NO_DEMAND
 from ledger.flights import Flight, joined
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
-from ledger.refusals import refuse
+from ledger.refusals import in_doubt, refuse
 from ledger.state import State, exempt
 from ledger.table import Rows
 from ledger.waiting import Waiting
@@ -31,6 +32,10 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
         state.counters["exempt"] += 1
         return Filtered(list(names))
     settle(state)
+    if state.mode is not Mode.OBSERVE and (node := node_in_doubt(state, pod.uid)):
+        if node not in names:
+            waiting.remember(state, pod, names)
+        return in_doubt(names, node)
     before = state.flights.drop(pod.uid)
     rows = state.table.rows_of(names)
     ask = ask_of(state, pod, _tried(before, now))

@@ -18,6 +18,7 @@ from ledger.table import Rows
 _MOST_NAMED = 3
 UNKNOWN = "the node is not known to j10ce yet"
 SHORT = "capacity is claimed by pods that are about to run there"
+IN_DOUBT = "an earlier Binding of the pod, to another node, may still land"
 WARMING_UP = "holds are not given out yet after a start"
 
 
@@ -36,6 +37,16 @@ def policies_at(state: State, ask: Ask, rows: Rows) -> list[str]:
     holds = state.holds
     standing = [n for n in state.demands.order if holds.held_total[n] and holds.count[n].take(rows).any()]
     return [state.demands[number].key for number in standing if sees(state, ask, number)]
+
+
+def in_doubt(names: Sequence[str], node: str) -> Filtered:
+    """A pod whose Binding to `node` may still land goes there or nowhere.
+
+    Elsewhere it could take room twice.
+    """
+    if node in names:
+        return Filtered([node])
+    return Filtered([], dict.fromkeys(names, IN_DOUBT), frozenset(names))
 
 
 def refuse(state: State, ask: Ask, names: Sequence[str], rows: Rows) -> Filtered:

@@ -13,6 +13,7 @@ from adapters.kubernetes import decode
 from extender import verbs
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
+from ledger.refusals import IN_DOUBT
 from qos.objects import Demand, NodePredicate, Requirement, Selector
 
 IN_THE_WAY = "holds of default/checkout are in the way"
@@ -103,7 +104,7 @@ def test_t04_a_refused_bind_keeps_the_claim_of_an_earlier_one_in_doubt(scheduler
     scheduler.ledger.set_demand(demand(slots=1, cpu=4000, where=only_there))
     pod = decode.pod(orjson.dumps(scheduler.pod("a", cpu="3")))
     assert not scheduler.ledger.bind(pod, "free", 1.0).refusal
-    assert scheduler.ledger.bind(pod, "held", 2.0).refusal == IN_THE_WAY
+    assert scheduler.ledger.bind(pod, "held", 2.0).refusal == IN_DOUBT
     assert scheduler.ledger.gauges()["claims"] == 1, "it may still land there"
     scheduler.ledger.release(pod.uid)
     assert scheduler.ledger.gauges()["claims"] == 0

@@ -55,8 +55,30 @@ def test_binding_twice_to_the_same_node_claims_once() -> None:
     assert made.gauges()["claimed/cpu"] == 4000
 
 
-def test_binding_to_another_node_replaces_the_claim() -> None:
+def test_t04_a_pod_whose_binding_may_still_land_goes_there_or_nowhere() -> None:
     made = ledger(*nodes(2))
+    made.bind(pod("p", 4), "n0", 0.0)
+    assert made.filter(pod("p", 4), ["n0", "n1"], 1.0).nodes == ["n0"]
+    assert made.filter(pod("p", 4), ["n1"], 1.0).resolvable == {"n1"}
+    assert "may still land" in made.bind(pod("p", 4), "n1", 1.0).refusal
+    assert made.gauges()["claimed/cpu"] == 4000
+    assert made.bind(pod("p", 4), "n0", 1.0).refusal == ""
+    made.release("p")
+    assert made.filter(pod("p", 4), ["n1"], 2.0).nodes == ["n1"]
+
+
+def test_t04_a_pod_kept_from_other_nodes_is_woken_when_its_binding_never_landed() -> None:
+    made = ledger(*nodes(2))
+    made.set_pod(pod("p", 4))
+    made.bind(pod("p", 4), "n0", 0.0)
+    assert made.filter(pod("p", 4), ["n1"], 1.0).nodes == []
+    assert made.waiting() == []
+    made.release("p")
+    assert [waiting.uid for waiting in made.waiting()] == ["p"]
+
+
+def test_binding_to_another_node_replaces_the_claim_in_guard() -> None:
+    made = ledger(*nodes(2), mode=Mode.GUARD)
     made.bind(pod("p", 4), "n0", 0.0)
     made.bind(pod("p", 4), "n1", 0.0)
     made.set_demand(demand("a", 3, 4))
