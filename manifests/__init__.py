@@ -1,4 +1,4 @@
-"""What is applied to a cluster, shipped with the commands: CRDs, a kustomize base with overlays, and modes."""
+"""What is applied to a cluster, shipped with the commands: CRDs, a kustomize base, overlays, modes."""
 
 from __future__ import annotations
 

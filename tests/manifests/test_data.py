@@ -134,6 +134,18 @@ def test_narrowing_names_the_keys_of_the_code() -> None:
         assert f"'{key}'" in text
 
 
+def test_only_the_second_scheduler_shares_the_extenders_account() -> None:
+    """extender-narrowing.yaml and docs/limits.md say what follows from it."""
+    upstreams = {
+        path.parent.name
+        for path, document in ALL
+        if document.get("kind") == "ClusterRoleBinding"
+        and document["roleRef"]["name"] == "system:kube-scheduler"
+        and "j10ce-extender" in {subject["name"] for subject in document["subjects"]}
+    }
+    assert upstreams == {"second-scheduler"}
+
+
 def test_every_policy_is_bound_and_denies() -> None:
     policies = {d["metadata"]["name"] for _, d in ALL if d.get("kind") == "ValidatingAdmissionPolicy"}
     bindings = [d for _, d in ALL if d.get("kind") == "ValidatingAdmissionPolicyBinding"]
