@@ -64,14 +64,13 @@ _BYPASS = Guard(
 class Guarding:
     """Remembers pods that were bound without us for one window; fed with each pod as it is seen."""
 
-    def __init__(
-        self, mode: Mode, *, binds: bool, schedulers: Iterable[str], window: float, installed: float = 0.0
-    ) -> None:
+    def __init__(self, mode: Mode, *, binds: bool, schedulers: Iterable[str], window: float) -> None:
         self._mode = mode
         self._binds = binds
         self._schedulers = frozenset(schedulers)
         self._window = window
-        self.installed = installed
+        self.installed: float | None = None
+        """When this installation began; None until that is known, and then there is no verdict yet."""
         self._breaches: dict[str, _Sighting] = {}
         self._pending: set[str] = set()
         self._prune_above = _FEW
@@ -108,9 +107,14 @@ class Guarding:
         return Breach.BYPASS if created_bound else Breach.AWAY
 
     def recent(self, now: float) -> list[tuple[Breach, str]]:
-        """Breaches within the window and since the installation: how, and on which node."""
-        since = max(now - self._window, self.installed)
+        """Breaches within the window and since the installation: how, and on which node.
+
+        Empty until it is known when the installation was; what is seen until then is not lost.
+        """
         self._prune(now)
+        if self.installed is None:
+            return []
+        since = max(now - self._window, self.installed)
         return [(one.breach, one.node) for one in self._breaches.values() if one.at >= since]
 
     def _prune(self, now: float) -> None:

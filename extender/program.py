@@ -42,6 +42,7 @@ WAKE_SECONDS: Final = 0.1
 EVENT_SECONDS: Final = 0.5
 NODE_SECONDS: Final = 2.0
 EXPIRY_SECONDS: Final = 10.0
+INSTALLATION_SECONDS: Final = 0.5
 RESTART_SECONDS: Final = 1.0
 """Until a watch or the election goes on after a bug; they handle what the API server does themselves."""
 
@@ -177,6 +178,7 @@ class Program:
         yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once)
         yield "events", self._loop("events", EVENT_SECONDS, self._say)
         yield "expiry", self._loop("expiry", EXPIRY_SECONDS, expiry.run_once)
+        yield "installation", self._loop("installation", INSTALLATION_SECONDS, self._learn_installation)
         yield "status", self._loop("status", STATUS_SECONDS, self._leading(self._status))
         if self.config.annotate_held_nodes:
             guard = ScaleDownGuard(self._api, self.ledger, self.view, clock=self._clock)
@@ -203,9 +205,14 @@ class Program:
         elif self.elector.holder not in ("", self.config.identity):
             self.events.leave_to_another()
 
+    async def _learn_installation(self) -> None:
+        """Leader or not: a standby shows pods that went by as well."""
+        if self.guarding.installed is None:
+            self.guarding.installed = await installed_at(self._api, self.config)
+
     async def _status(self) -> None:
-        if not self.guarding.installed:
-            self.guarding.installed = await installed_at(self._api, self.config, self._clock)
+        if self.guarding.installed is None:
+            return  # what a predecessor said of Guarded stays until there is something to judge it by
         await self._changes.wait()
         if self.elector.is_leader and await self.writer.run_once():
             self._changes.note()

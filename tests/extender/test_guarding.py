@@ -61,6 +61,15 @@ def test_pods_from_before_the_installation_are_no_breach():
     assert reason(found) == "Guarded"
 
 
+def test_breaches_seen_before_the_installation_is_known_are_judged_once_it_is():
+    found = guarding()
+    found.installed = None
+    found.see(pod())
+    assert found.recent(NOW) == []
+    found.installed = NOW - 1000
+    assert reason(found) == "ExtenderAway"
+
+
 def test_it_is_true_again_when_the_window_has_passed():
     found = guarding()
     found.see(pod())

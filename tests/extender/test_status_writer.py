@@ -28,6 +28,7 @@ class Desk:
         self.view = View()
         self.catalog = Catalog(self.account, lambda: None)
         self.guarding = Guarding(Mode.GUARD, binds=True, schedulers=["default-scheduler"], window=300)
+        self.guarding.installed = 0.0
         self.events = EventWriter(api, metrics, identity="me", clock=clock)
         self.writer = StatusWriter(
             api,
