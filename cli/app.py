@@ -49,6 +49,7 @@ EXPECTED = (
     ("adapters.api", "Unreachable"),
     ("adapters.kubernetes.credentials", "CredentialsError"),
     ("adapters.kubernetes.wire", "DecodeError"),
+    ("cli.host_files", "HostFilesError"),
     ("cli.kubectl", "KubectlError"),
     ("lab.binaries", "BinariesError"),
     ("lab.cluster", "LabError"),

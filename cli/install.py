@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.syntax import Syntax
 
-from cli import plan
+from cli import host_files, plan
 from cli.kubectl import Kubectl, Object, as_list, find
 from cli.preflight import (
     Check,
@@ -48,6 +48,9 @@ def install(
             "--files", help="Write the files for control-plane hosts to this folder (default-scheduler)."
         ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite files in --files that have other content.")
+    ] = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Let the API server try it, show what would change, change nothing."),
@@ -61,7 +64,7 @@ def install(
 ) -> None:
     """Install CRDs, rights, and a kube-scheduler with the extender; again to upgrade.
 
-    Exit code 1 when a check of `j10ce preflight` fails: then nothing has been changed.
+    Exit code 1 when a check of `j10ce preflight` fails or a file would be lost: nothing has been changed.
     """
     if files is not None and overlay is not Overlay.DEFAULT:
         raise typer.BadParameter("is for --overlay default-scheduler only", param_hint="--files")
@@ -69,12 +72,15 @@ def install(
     facts = gather(kubectl)
     choices = plan.Choices(image, scheduler_image or plan.image_of(facts.schedulers), mode.value)
     _refuse_unfit(assess(facts, overlay.value, choices, datetime.now(UTC)))
+    texts = host_files.texts(choices) if files is not None else {}
+    if files is not None and not force:
+        host_files.refuse_edited(files, texts)
     wanted = plan.objects(kubectl, overlay.value, choices)
     changes = plan.changes(kubectl, [*plan.definitions(), *wanted], force_conflicts=force_conflicts)
     if not dry_run:
-        apply(kubectl, wanted, force_conflicts=force_conflicts)
         if files is not None:
-            plan.write_host_files(files, choices)
+            host_files.write(files, texts)  # first: where it fails, the cluster is not changed either
+        apply(kubectl, wanted, force_conflicts=force_conflicts)
     if output is Output.JSON:
         document = {"overlay": overlay.value, "dryRun": dry_run, "changes": [c.to_json() for c in changes]}
         typer.echo(json.dumps(document, indent=2))

@@ -22,8 +22,6 @@ PART_OF: Final = {"app.kubernetes.io/part-of": "j10ce-qos"}
 EXTENDER_IMAGE: Final = "j10ce-qos"
 SCHEDULER_IMAGE: Final = "kube-scheduler"
 HOST_CONFIGURATION: Final = ("extender.yaml", "scheduler.yaml")
-HOST_FILES: Final = ("README.md", *HOST_CONFIGURATION, "static-pod.yaml")
-"""Of overlay default-scheduler: what goes onto control-plane hosts."""
 
 _EXTENDERS: Final = "\nextenders:\n"  # kube-scheduler's configurations have it last
 # The server's own bookkeeping: differs between any two reads.
@@ -193,16 +191,3 @@ def overlay_file(overlay: str, name: str) -> str:
     """The text of a file of an overlay."""
     with manifests.overlay(overlay) as folder:
         return (folder / name).read_text(encoding="utf-8")
-
-
-def write_host_files(folder: Path, choices: Choices) -> list[Path]:
-    """Write what a control-plane host needs for overlay default-scheduler; the paths written."""
-    texts = {name: overlay_file("default-scheduler", name) for name in HOST_FILES}
-    texts |= {name: in_mode(texts[name], choices.mode) for name in HOST_CONFIGURATION}
-    if choices.image:
-        pod = texts["static-pod.yaml"]
-        texts["static-pod.yaml"] = re.sub(rf"image: {EXTENDER_IMAGE}:\S+", f"image: {choices.image}", pod)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return [folder / name for name in texts]

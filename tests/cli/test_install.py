@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
 from cli import app as application
-from cli import plan
+from cli import host_files, plan
 from manifests import OVERLAYS
 
 CONFIGURATIONS = Path(__file__).parents[2] / "scheduler-config"
@@ -133,7 +133,7 @@ def test_host_files_are_written(folder: Path, tmp_path: Path) -> None:
         "install", "--overlay", "default-scheduler", "--files", str(out), "--image", "example.com/e:1"
     )
     assert result.exit_code == 0, result.output
-    assert {path.name for path in out.iterdir()} == set(plan.HOST_FILES)
+    assert {path.name for path in out.iterdir()} == set(host_files.NAMES)
     assert "image: example.com/e:1\n" in (out / "static-pod.yaml").read_text()
     assert str(out) in result.stdout
 
@@ -178,6 +178,22 @@ def test_kustomize_sees_the_mode(folder: Path) -> None:
         == 0
     )
     assert "\nmode: Strict " in (folder / "seen").read_text()
+
+
+def test_an_edited_host_file_is_not_lost(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "host"
+    words = ["install", "--overlay", "default-scheduler", "--files", str(out)]
+    assert j10ce(*words).exit_code == 0
+    assert j10ce(*words).exit_code == 0, "the same content again is no loss"
+    (out / "scheduler.yaml").write_text("# mine\n")
+    (folder / "log").unlink()
+    result = j10ce(*words, "--mode", "strict")
+    assert isinstance(result.exception, host_files.HostFilesError)
+    assert str(out / "extender.yaml") in str(result.exception), "Strict differs from what is there"
+    assert changing(folder) == []
+    assert (out / "scheduler.yaml").read_text() == "# mine\n"
+    assert j10ce(*words, "--force").exit_code == 0
+    assert "mine" not in (out / "scheduler.yaml").read_text()
 
 
 def test_host_files_are_for_one_overlay(folder: Path, tmp_path: Path) -> None:
