@@ -106,13 +106,20 @@ def test_a_second_scheduler_binds_its_own_pods(make_cluster: Callable[..., Clust
     assert cluster.alive(name)
 
 
+def heed_interrupts() -> None:
+    """A test run in the background of a script ignores SIGINT, and its children would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda sig: sig.name)
 def test_a_start_that_is_cut_short_leaves_nothing(tmp_path: Path, sig: signal.Signals) -> None:
     name = f"cut-{secrets.token_hex(3)}"
     environ = os.environ | {"XDG_STATE_HOME": str(tmp_path)}
     argv = [J10CE, "lab", "up", "--name", name, "--extender", "none"]
     folder = tmp_path / "j10ce" / "lab" / name
-    with subprocess.Popen(argv, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+    with subprocess.Popen(
+        argv, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=heed_interrupts
+    ) as child:
         until(lambda: any(processes.started_from(folder)), "a component runs")
         child.send_signal(sig)
     assert child.returncode != 0
