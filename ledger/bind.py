@@ -10,6 +10,7 @@ from ledger.decisions import BindDecision, Mode
 from ledger.demands import NO_DEMAND
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
+from ledger.preempt import victims_gone
 from ledger.refusals import IN_DOUBT, SHORT, UNKNOWN, in_the_way, policies_at
 from ledger.state import State, exempt
 from ledger.waiting import Waiting
@@ -31,7 +32,8 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
     state.drop_claim(pod.uid)
     ask = ask_of(state, pod)
     row = state.table.index.get(node, -1)
-    verdict = judge(state, ask, np.asarray([row], dtype=np.intp))
+    with victims_gone(state, pod, [node]):
+        verdict = judge(state, ask, np.asarray([row], dtype=np.intp))
     if exempt(pod):
         state.counters["exempt"] += 1
     elif verdict is None and state.mode is Mode.STRICT:

@@ -14,6 +14,7 @@ from ledger.demands import NO_DEMAND
 from ledger.flights import Flight, joined
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
+from ledger.preempt import victims_gone
 from ledger.refusals import in_doubt, refuse
 from ledger.state import State, exempt
 from ledger.table import Rows
@@ -40,7 +41,8 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
     rows = state.table.rows_of(names)
     ask = ask_of(state, pod, _tried(before, now))
     state.claims.suspend(pod.uid, -1)
-    verdict = judge(state, ask, rows)
+    with victims_gone(state, pod, names):
+        verdict = judge(state, ask, rows)
     state.claims.suspend(pod.uid, 1)
     if state.mode is Mode.OBSERVE:
         return _observe(state, names, verdict)

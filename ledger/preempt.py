@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -32,6 +33,26 @@ def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now
         state.flights.put(flight)
     state.offers[pod.uid] = {node: tuple(victims[node]) for node in kept}
     return kept
+
+
+@contextmanager
+def victims_gone(state: State, pod: Pod, names: Sequence[str]) -> Iterator[None]:
+    """Leave a preemptor's victims out of account while it is judged for the node they made room on.
+
+    kube-scheduler tries a nominated node alone, and only once the victims are gone; our watch may show it
+    later (T06). A refusal there would make it evict others, and leave the hole to anyone.
+    """
+    offers = state.offers.get(pod.uid, {})
+    gone = offers.get(names[0], ()) if len(names) == 1 else ()
+    row = state.table.index.get(names[0], -1) if gone else -1
+    there = [uid for uid in set(gone) if uid in state.claims.by_uid and state.claims.by_uid[uid].row == row]
+    for uid in there:
+        state.claims.suspend(uid, -1)
+    try:
+        yield
+    finally:
+        for uid in there:
+            state.claims.suspend(uid, 1)
 
 
 def _leads_to_bind(state: State, ask: Ask, node: str, uids: Sequence[str]) -> bool:

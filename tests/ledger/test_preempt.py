@@ -76,3 +76,14 @@ def test_observe_drops_no_candidate() -> None:
     made = ledger(*nodes(1), demand("a", 1, 6, priority=100), pod("v", 2, node="n0"), mode=Mode.OBSERVE)
     assert holds(made, "a") == {"n0": 1}
     assert made.preempt(pod("p", 6, priority=HIGH), {"n0": ["v"]}, 0.0) == ["n0"]
+
+
+def test_t06_a_preemptors_node_passes_although_the_watch_still_shows_its_victim() -> None:
+    """kube-scheduler tries the nominated node alone, and only once the victim is gone."""
+    made = ledger(*nodes(1), demand("a", 1, 4, priority=9), pod("victim", 4, node="n0"), pod("other", 4))
+    assert made.preempt(pod("p", 4, priority=5), {"n0": ["victim"]}, 0.0) == ["n0"]
+    assert not made.filter(pod("other", 4), ["n0"], 0.0).nodes
+    assert made.filter(pod("p", 4, priority=5), ["n0"], 0.0).nodes == ["n0"]
+    assert not made.bind(pod("p", 4, priority=5), "n0", 0.0).refusal
+    made.remove_pod("victim")
+    assert made.report()["default/a"].held == 1
