@@ -116,9 +116,9 @@ def serve(kind: str, ports: Any) -> None:
             metrics,
             identity="bench",
             deadline=1.0,
-            clock=time.time,
+            clock=time.monotonic,
         )
-        app = bound_at_once(VerbsApp(account, binder, readiness, metrics, time.time), account)
+        app = bound_at_once(VerbsApp(account, binder, readiness, metrics, time.monotonic), account)
     opened = listen("127.0.0.1:0")
     ports.put(opened.getsockname()[1])
     uvloop.run(serve_until(asyncio.Event(), [(server(app), opened)], draining=lambda: None))

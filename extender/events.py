@@ -33,7 +33,7 @@ class Regarding(NamedTuple):
 
 
 class Said(NamedTuple):
-    """One event to write."""
+    """One event to write; `at`: seconds since the epoch."""
 
     regarding: Regarding
     type: str
@@ -43,15 +43,21 @@ class Said(NamedTuple):
 
 
 class EventWriter:
-    """A bounded queue that is written at 5 a second, 25 at once."""
+    """A bounded queue that is written at 5 a second, 25 at once; `wall` is what an Event says of its time."""
 
     def __init__(
-        self, api: ClusterAPI, metrics: Metrics, *, identity: str, clock: Callable[[], float]
+        self,
+        api: ClusterAPI,
+        metrics: Metrics,
+        *,
+        identity: str,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
     ) -> None:
         self._api = api
         self._metrics = metrics
         self._identity = identity
-        self._clock = clock
+        self._clock, self._wall = clock, wall
         self._pace = Pace(5, 25, clock)
         self._queue: deque[Said] = deque()
         self._recent: dict[tuple[Regarding, str, str], float] = {}
@@ -68,7 +74,7 @@ class EventWriter:
             return
         self._forget_old(now)
         self._recent[key] = now
-        self._queue.append(Said(regarding, kind, reason, note, now))
+        self._queue.append(Said(regarding, kind, reason, note, self._wall()))
 
     def _forget_old(self, now: float) -> None:
         if len(self._recent) >= 2 * MOST_QUEUED:

@@ -48,14 +48,23 @@ RESTART_SECONDS: Final = 1.0
 
 
 class Program:
-    """One extender, assembled; `api` is the real API server or one in memory. `config` is named()."""
+    """One extender, assembled; `api` is the real API server or one in memory. `config` is named().
+
+    `clock`: seconds, monotonic: durations, the ledger's `now` among them. `wall`: seconds since the epoch,
+    only for what is written and for what is compared with times that Kubernetes wrote.
+    """
 
     def __init__(
-        self, config: ExtenderConfig, api: ClusterAPI, *, clock: Callable[[], float] = time.time
+        self,
+        config: ExtenderConfig,
+        api: ClusterAPI,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.config = config
         self._api = api
-        self._clock = clock
+        self._clock, self._wall = clock, wall
         self._changes = Changes(IDLE_SECONDS)
         self.metrics = Metrics()
         self.ledger = Ledger(
@@ -65,7 +74,7 @@ class Program:
             settle_seconds=config.settle_seconds,
             warmup_until=0.0 if config.binds else clock() + config.warmup_seconds,
         )
-        self.account = Account(self.ledger, time.monotonic)
+        self.account = Account(self.ledger, clock)
         self.catalog = Catalog(self.ledger, self._changes.note)
         self.view = View()
         self.guarding = Guarding(
@@ -74,7 +83,7 @@ class Program:
             schedulers=config.scheduler_names,
             window=config.guard_window_seconds,
         )
-        self.events = EventWriter(api, self.metrics, identity=config.identity, clock=clock)
+        self.events = EventWriter(api, self.metrics, identity=config.identity, clock=clock, wall=wall)
         self.writer = StatusWriter(
             api,
             self.ledger,
@@ -85,6 +94,7 @@ class Program:
             self.metrics,
             owner_wait=config.owner_wait_seconds,
             clock=clock,
+            wall=wall,
         )
         self.reflectors = self._reflectors()
         self.readiness = Readiness(self.reflectors, time.monotonic)
@@ -99,7 +109,7 @@ class Program:
         self.elector = LeaseElector(
             api, config.lease_namespace, config.lease_name, config.identity, on_started=self._changes.note
         )
-        self.waker = Waker(api, self.ledger, self.metrics, clock=clock)
+        self.waker = Waker(api, self.ledger, self.metrics, clock=clock, wall=wall)
         self.failed = False
         self._show_gauges()
 
@@ -131,7 +141,7 @@ class Program:
         gauge(
             "unguarded_pods",
             "Pods of the last window that were bound without the extender.",
-            lambda: len(self.guarding.recent(self._clock())),
+            lambda: len(self.guarding.recent(self._wall())),
         )
 
     async def run(self, stop: asyncio.Event) -> None:

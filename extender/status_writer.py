@@ -34,7 +34,10 @@ OVERLAP_SECONDS: Final = 5.0
 
 
 class StatusWriter:
-    """Compares what is with what the status says, and patches with its resourceVersion (trap T13)."""
+    """Compares what is with what the status says, and patches with its resourceVersion (trap T13).
+
+    `clock`: monotonic, for rates; `wall`: for what is written or compared with times of Kubernetes.
+    """
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class StatusWriter:
         *,
         owner_wait: float,
         clock: Callable[[], float],
+        wall: Callable[[], float],
     ) -> None:
         self._api = api
         self._ledger = ledger
@@ -57,7 +61,7 @@ class StatusWriter:
         self._events = events
         self._metrics = metrics
         self._owner_wait = owner_wait
-        self._clock = clock
+        self._clock, self._wall = clock, wall
         self._pace = Pace(ALL_RATE, ALL_BURST, clock)
         self._not_before: dict[str, float] = {}
         self._newest: dict[str, tuple[str, Policy]] = {}
@@ -70,7 +74,7 @@ class StatusWriter:
         waiting = 0
         for facts in self._facts():
             now = self._clock()
-            computed = status.compute(facts, now)
+            computed = status.compute(facts, self._wall())
             if all(facts.policy.status.get(name) == value for name, value in computed.items()):
                 continue
             if now < self._not_before.get(facts.policy.key, 0.0) or not self._pace.take():
@@ -82,7 +86,7 @@ class StatusWriter:
 
     def _facts(self) -> list[status.Facts]:
         reports, overlaps = self._ledger.report(), self._overlapping()
-        recent = self._guarding.recent(self._clock())
+        recent = self._guarding.recent(self._wall())
         waiting = self._waiting_owners()
         found = []
         for key, resolved in self._catalog.resolved.items():
@@ -117,7 +121,7 @@ class StatusWriter:
         return seen
 
     def _waiting_owners(self) -> Counter[str]:
-        before = self._clock() - self._owner_wait
+        before = self._wall() - self._owner_wait
         long = [pod for pod in self._view.unschedulable.values() if pod.unschedulable_since <= before]
         return Counter(self._ledger.policy_of(pod) for pod in long)
 

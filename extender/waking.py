@@ -29,7 +29,7 @@ POD_SECONDS: Final = 1.0
 
 
 class Waker:
-    """Patches the annotation, at most 50 pods a second, each at most once a second."""
+    """Patches the annotation (its value: `wall`), at most 50 pods a second, each at most once a second."""
 
     def __init__(
         self,
@@ -38,12 +38,13 @@ class Waker:
         metrics: Metrics,
         *,
         clock: Callable[[], float],
+        wall: Callable[[], float],
         timer: Callable[[], float] = perf_counter,
     ) -> None:
         self._api = api
         self._ledger = ledger
         self._metrics = metrics
-        self._clock = clock
+        self._clock, self._wall = clock, wall
         self._timer = timer
         self._look_again = 0.0
         self._pace = Pace(PER_SECOND, PER_SECOND, clock)
@@ -82,7 +83,7 @@ class Waker:
 
     async def _wake(self, pod: Pod) -> None:
         # The UID is a precondition: a pod of the same name is another pod.
-        body = {"metadata": {"uid": pod.uid, "annotations": {keys.WAKE_ANNOTATION: f"{self._clock():.3f}"}}}
+        body = {"metadata": {"uid": pod.uid, "annotations": {keys.WAKE_ANNOTATION: f"{self._wall():.3f}"}}}
         try:
             await self._api.patch(PODS, pod.namespace, pod.name, body)
         except NotFound:

@@ -17,7 +17,8 @@ from qos.objects import DaemonSet, Demand, Node, Pod
 
 
 class Ledger:
-    """Allocatable, claims and holds of every node. Synchronous and deterministic; time is passed in.
+    """Allocatable, claims and holds of every node. Synchronous and deterministic; time is passed in:
+    every `now`, and `warmup_until`, in seconds of one monotonic clock, never compared with times of objects.
 
     `binds` False: bind does not come through us (trap T09): a pod in flight is charged on the union of its
     answers, and until `warmup_until` ordinary pods get no held node.

@@ -10,7 +10,7 @@ ABOUT = Regarding(keys.API_VERSION, POLICIES.kind, "default", "checkout", "uid-1
 
 
 async def test_the_same_words_are_said_once(api, metrics, clock):
-    events = EventWriter(api, metrics, identity="me", clock=clock)
+    events = EventWriter(api, metrics, identity="me", clock=clock, wall=clock)
     for _ in range(5):
         events.say(ABOUT, "Warning", "Why", "words")
     events.say(ABOUT, "Warning", "Why", "other words")
@@ -23,7 +23,7 @@ async def test_the_same_words_are_said_once(api, metrics, clock):
 
 
 async def test_events_are_written_at_their_rate_and_the_queue_is_bounded(api, metrics, clock):
-    events = EventWriter(api, metrics, identity="me", clock=clock)
+    events = EventWriter(api, metrics, identity="me", clock=clock, wall=clock)
     for number in range(MOST_QUEUED + 50):
         events.say(ABOUT, "Normal", "Why", f"words {number}")
     await events.run_once()
@@ -35,7 +35,7 @@ async def test_events_are_written_at_their_rate_and_the_queue_is_bounded(api, me
 
 
 async def test_an_event_that_cannot_be_written_is_dropped_and_counted(api, metrics, clock):
-    events = EventWriter(api, metrics, identity="me", clock=clock)
+    events = EventWriter(api, metrics, identity="me", clock=clock, wall=clock)
     api.fail("create", APIError(403, "Forbidden", "no"))
     events.say(ABOUT, "Normal", "Why", "words")
     await events.run_once()
@@ -45,7 +45,7 @@ async def test_an_event_that_cannot_be_written_is_dropped_and_counted(api, metri
 
 
 def test_an_event_about_a_cluster_scoped_object_is_in_namespace_default(api, metrics, clock):
-    events = EventWriter(api, metrics, identity="me", clock=clock)
+    events = EventWriter(api, metrics, identity="me", clock=clock, wall=clock)
     events.say(ABOUT._replace(namespace="", kind="QoSProfile"), "Warning", "Why", "x" * 5000)
     body = events.body(events._queue[0])
     assert body["metadata"]["namespace"] == "default"

@@ -29,7 +29,7 @@ class Desk:
         self.catalog = Catalog(self.account, lambda: None)
         self.guarding = Guarding(Mode.GUARD, binds=True, schedulers=["default-scheduler"], window=300)
         self.guarding.installed = 0.0
-        self.events = EventWriter(api, metrics, identity="me", clock=clock)
+        self.events = EventWriter(api, metrics, identity="me", clock=clock, wall=clock)
         self.writer = StatusWriter(
             api,
             self.account,
@@ -40,6 +40,7 @@ class Desk:
             metrics,
             owner_wait=15.0,
             clock=clock,
+            wall=clock,
         )
         for name in names:
             self.watch(api.put(POLICIES, make_policy(name)))

@@ -22,7 +22,7 @@ def pending(api, make_pod, name, account):
 
 async def test_t21_a_pod_that_would_pass_now_is_woken_by_an_annotation(api, metrics, clock, make_pod):
     account = Account()
-    waker = Waker(api, account, metrics, clock=clock, timer=clock)
+    waker = Waker(api, account, metrics, clock=clock, wall=clock, timer=clock)
     account.waits = [pending(api, make_pod, "web", account)]
     await waker.run_once()
     first = api.get_object(PODS, "default", "web")["metadata"]["annotations"][keys.WAKE_ANNOTATION]
@@ -35,7 +35,7 @@ async def test_t21_a_pod_that_would_pass_now_is_woken_by_an_annotation(api, metr
 
 async def test_t21_waking_is_limited_and_nothing_is_lost(api, metrics, clock, make_pod):
     account = Account()
-    waker = Waker(api, account, metrics, clock=clock, timer=clock)
+    waker = Waker(api, account, metrics, clock=clock, wall=clock, timer=clock)
     account.waits = [pending(api, make_pod, f"p{i}", account) for i in range(120)]
     await waker.run_once()
     assert len(calls(api, "patch")) == 50
@@ -50,7 +50,7 @@ async def test_t21_waking_is_limited_and_nothing_is_lost(api, metrics, clock, ma
 
 async def test_t21_a_pod_is_woken_at_most_once_a_second(api, metrics, clock, make_pod):
     account = Account()
-    waker = Waker(api, account, metrics, clock=clock, timer=clock)
+    waker = Waker(api, account, metrics, clock=clock, wall=clock, timer=clock)
     pod = pending(api, make_pod, "web", account)
     for _ in range(10):
         account.waits = [pod]
@@ -71,7 +71,7 @@ async def test_t21_looking_for_pods_to_wake_takes_a_twentieth_of_the_time_at_mos
         return []
 
     account.waiting = slow
-    waker = Waker(api, account, metrics, clock=clock, timer=clock)
+    waker = Waker(api, account, metrics, clock=clock, wall=clock, timer=clock)
     for _ in range(300):
         await waker.run_once()
         clock.advance(0.125)
@@ -82,7 +82,7 @@ async def test_t21_looking_for_pods_to_wake_takes_a_twentieth_of_the_time_at_mos
 
 async def test_t21_pods_that_are_bound_or_gone_are_left_alone(api, metrics, clock, make_pod):
     account = Account()
-    waker = Waker(api, account, metrics, clock=clock, timer=clock)
+    waker = Waker(api, account, metrics, clock=clock, wall=clock, timer=clock)
     pod = pending(api, make_pod, "web", account)
     account.waits, account.pods = [pod], {pod.uid: replace(pod, node_name="n1")}
     await waker.run_once()
@@ -93,7 +93,7 @@ async def test_t21_pods_that_are_bound_or_gone_are_left_alone(api, metrics, cloc
 
 async def test_t21_waking_survives_what_the_api_server_says(api, metrics, clock, make_pod):
     account = Account()
-    waker = Waker(api, account, metrics, clock=clock, timer=clock)
+    waker = Waker(api, account, metrics, clock=clock, wall=clock, timer=clock)
     account.waits = [pending(api, make_pod, f"p{i}", account) for i in range(3)]
     api.fail("patch", NotFound(404, "NotFound", "gone"))
     api.fail("patch", APIError(403, "Forbidden", "no"))
