@@ -75,7 +75,7 @@ def install(
     texts = host_files.texts(choices) if files is not None else {}
     if files is not None and not force:
         host_files.refuse_edited(files, texts)
-    wanted = plan.objects(kubectl, overlay.value, choices)
+    wanted = plan.sparing(plan.objects(kubectl, overlay.value, choices), facts.namespace)
     changes = plan.changes(kubectl, [*plan.definitions(), *wanted], force_conflicts=force_conflicts)
     if not dry_run:
         if files is not None:

@@ -92,6 +92,21 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
     return made
 
 
+def is_ours(item: Mapping[str, Any]) -> bool:
+    """Whether an object in the cluster carries the label that everything installed carries."""
+    labels: dict[str, str] = item["metadata"].get("labels", {})
+    return PART_OF.items() <= labels.items()
+
+
+def sparing(wanted: Iterable[Object], namespace: Object | None) -> list[Object]:
+    """What is wanted, without our namespace where somebody else made it: so it never gets our label.
+
+    namespace: as it is in the cluster, None when it is not there.
+    """
+    spared = namespace is not None and not is_ours(namespace)
+    return [item for item in wanted if not (spared and item["kind"] == "Namespace")]
+
+
 def in_mode(text: str, mode: str) -> str:
     """A configuration of extender or kube-scheduler, as shipped (Guard), made to fit a mode.
 

@@ -166,10 +166,10 @@ def _namespace(namespace: Object | None) -> Check:
     name = f"namespace {plan.NAMESPACE}"
     if namespace is None:
         return Check(name, Level.OK, "will be created")
-    if plan.PART_OF.items() <= namespace["metadata"].get("labels", {}).items():
+    if plan.is_ours(namespace):
         return Check(name, Level.OK, "is there from an earlier installation")
     return Check(
-        name, Level.WARNING, "is there and not ours; uninstall would remove it with all that is in it"
+        name, Level.WARNING, "is there and not ours: install takes it as it is, and uninstall leaves it"
     )
 
 
@@ -308,7 +308,8 @@ def preflight(
     checks = assess(facts, overlay.value, choices, datetime.now(UTC))
     changes: list[plan.Change] = []
     if not facts.missing_rights:
-        changes, checks = _planned(kubectl, overlay.value, choices, checks)
+        wanted = plan.sparing(plan.objects(kubectl, overlay.value, choices), facts.namespace)
+        changes, checks = _planned(kubectl, wanted, checks)
     if output is Output.JSON:
         document = {"checks": [c.to_json() for c in checks], "changes": [c.to_json() for c in changes]}
         typer.echo(json.dumps(document, indent=2))
@@ -319,11 +320,10 @@ def preflight(
 
 
 def _planned(
-    kubectl: Kubectl, overlay: str, choices: plan.Choices, checks: list[Check]
+    kubectl: Kubectl, wanted: list[Object], checks: list[Check]
 ) -> tuple[list[plan.Change], list[Check]]:
     """What installing would change; a dry run that the API server refuses is a failed check."""
-    wanted = [*plan.definitions(), *plan.objects(kubectl, overlay, choices)]
     try:
-        return plan.changes(kubectl, wanted, force_conflicts=False), checks
+        return plan.changes(kubectl, [*plan.definitions(), *wanted], force_conflicts=False), checks
     except KubectlError as error:
         return [], [*checks, Check("dry run", Level.FAILED, str(error))]

@@ -22,20 +22,31 @@ POD_ANNOTATIONS: Final = (keys.POLICY_ANNOTATION, keys.BOUND_BY_ANNOTATION, keys
 NODE_ANNOTATIONS: Final = (keys.HELD_ANNOTATION, keys.SCALE_DOWN_DISABLED_ANNOTATION)
 _CHUNK: Final = 200
 _FOREIGN_KINDS: Final = (
-    "deployments,statefulsets,daemonsets,services,persistentvolumeclaims,configmaps,secrets"
+    "deployments,statefulsets,daemonsets,pods,jobs,cronjobs,services,ingresses,persistentvolumeclaims,"
+    "configmaps,secrets,serviceaccounts"
 )
+_IN_EVERY_NAMESPACE: Final = {
+    "ConfigMap/kube-root-ca.crt",
+    "ConfigMap/openshift-service-ca.crt",
+    "ConfigMap/istio-ca-root-cert",
+    "ServiceAccount/default",
+    "ServiceAccount/builder",
+    "ServiceAccount/deployer",
+}
+_LEASES: Final = ("j10ce-extender", "j10ce-scheduler")
+"""In our namespace; the programs make them, so they carry no label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What is there to be removed. Pods by namespace; `foreign`: objects of others in our namespace."""
+    """What is there to be removed. Pods by namespace; `kept`: why our namespace is not removed, or ""."""
 
     objects: tuple[Object, ...]
     policies: tuple[str, ...]
     profiles: tuple[str, ...]
     nodes: tuple[str, ...]
     pods: dict[str, list[str]]
-    foreign: tuple[str, ...]
+    kept: str = ""
 
     @property
     def nothing(self) -> bool:
@@ -53,7 +64,7 @@ class Remains:
             "profiles": list(self.profiles),
             "nodes": list(self.nodes),
             "pods": self.pods,
-            "foreign": list(self.foreign),
+            "keptNamespace": self.kept,
         }
 
 
@@ -72,7 +83,8 @@ def uninstall(
 ) -> None:
     """Remove everything of j10ce-qos: programs, rights, CRDs with all policies and profiles, annotations.
 
-    Running pods are not touched but for those annotations. Events expire by themselves.
+    Running pods are not touched but for those annotations. Events expire by themselves. Namespace
+    j10ce-system stays when somebody else made it, or when it holds objects of others.
     """
     kubectl = find(os.environ, kubeconfig, context)
     remains = survey(kubectl)
@@ -101,9 +113,13 @@ def survey(kubectl: Kubectl) -> Remains:
         for item in plan.objects(kubectl, overlay, plan.Choices())
     }
     definitions = {item["metadata"]["name"] for item in kubectl.existing(plan.definitions())}
-    leases = kubectl.existing(plan.extender_leases())
+    found = kubectl.existing([*plan.definitions(), *wanted.values()])
+    namespace = next((item for item in found if item["kind"] == "Namespace"), None)
+    kept = why_kept(namespace, _foreign(kubectl)) if namespace else ""
+    removed = [item for item in found if not (kept and item["kind"] == "Namespace")]
+    removed += [*kubectl.existing(plan.extender_leases()), *_unnamed(kubectl)]
     return Remains(
-        objects=(*kubectl.existing([*plan.definitions(), *wanted.values()]), *leases),
+        objects=tuple({identity(item): item for item in removed}.values()),
         policies=_names(kubectl, definitions, "minimalreservationpolicies"),
         profiles=_names(kubectl, definitions, "qosprofiles"),
         nodes=tuple(
@@ -112,8 +128,29 @@ def survey(kubectl: Kubectl) -> Remains:
             if _carries(item, (keys.HELD_ANNOTATION,))
         ),
         pods=_annotated_pods(kubectl),
-        foreign=tuple(_foreign(kubectl)),
+        kept=kept,
     )
+
+
+def why_kept(namespace: Object, foreign: list[str]) -> str:
+    """Why our namespace has to stay, or ""; foreign: "Kind/name" of what others have in it."""
+    if not plan.is_ours(namespace):
+        return "it was there before j10ce-qos"
+    if foreign:
+        return (
+            f"it holds {', '.join(foreign)}; `kubectl delete namespace {plan.NAMESPACE}` removes it with them"
+        )
+    return ""
+
+
+def _unnamed(kubectl: Kubectl) -> list[Object]:
+    """What is ours in our namespace under names that the manifests do not tell."""
+    label, value = next(iter(plan.PART_OF.items()))
+    scope = ("--namespace", plan.NAMESPACE)
+    # A ConfigMap's name has a hash: of another mode or version it is another one.
+    maps = kubectl.objects("get", "configmaps", *scope, "--selector", f"{label}={value}")
+    leases = kubectl.objects("get", "leases", *scope)
+    return [*maps, *(item for item in leases if item["metadata"]["name"] in _LEASES)]
 
 
 def _names(kubectl: Kubectl, definitions: set[str], plural: str) -> tuple[str, ...]:
@@ -138,18 +175,19 @@ def _annotated_pods(kubectl: Kubectl) -> dict[str, list[str]]:
 
 
 def _foreign(kubectl: Kubectl) -> list[str]:
-    """Objects in our namespace that are not ours and that would go with it."""
+    """Objects in our namespace that are not ours; what another object owns goes by its owner."""
     label, value = next(iter(plan.PART_OF.items()))
     found = kubectl.objects(
         "get", _FOREIGN_KINDS, "--namespace", plan.NAMESPACE, "--selector", f"{label}!={value}"
     )
-    ours = {"kube-root-ca.crt"}
-    return [
-        f"{item['kind']}/{item['metadata']['name']}" for item in found if item["metadata"]["name"] not in ours
-    ]
+    roots = [item for item in found if not item["metadata"].get("ownerReferences")]
+    names = [f"{item['kind']}/{item['metadata']['name']}" for item in roots]
+    return [name for name in names if name not in _IN_EVERY_NAMESPACE]
 
 
 def _show(remains: Remains) -> None:
+    if remains.kept:
+        typer.echo(f"keep Namespace {plan.NAMESPACE}: {remains.kept}")
     if remains.nothing:
         typer.echo("Nothing of j10ce-qos is in this cluster.")
         return
@@ -165,8 +203,6 @@ def _show(remains: Remains) -> None:
             f"yaml` saves them.",
             err=True,
         )
-    if remains.foreign:
-        typer.secho(f"WARNING: goes with namespace {plan.NAMESPACE}: {', '.join(remains.foreign)}", err=True)
 
 
 def stop_programs(kubectl: Kubectl, remains: Remains) -> bool:
@@ -183,7 +219,7 @@ def stop_programs(kubectl: Kubectl, remains: Remains) -> bool:
         "-",
         stdin=as_list(deployments),
     )
-    kubectl.run("delete", "leases", "--namespace", plan.NAMESPACE, "--all")
+    kubectl.run("delete", "leases", "--ignore-not-found", "--namespace", plan.NAMESPACE, *_LEASES)
     return True
 
 

@@ -76,6 +76,15 @@ def test_a_namespace_of_someone_else() -> None:
     assert findings(replace(GOOD, namespace=namespace))["namespace j10ce-system"].level is Level.OK
 
 
+@pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/part-of": "theirs"}])
+def test_a_namespace_of_someone_else_is_not_made_ours(labels: dict[str, str]) -> None:
+    ours = {"kind": "Namespace", "metadata": {"name": "j10ce-system", "labels": dict(plan.PART_OF)}}
+    account = {"kind": "ServiceAccount", "metadata": {"name": "j10ce-extender"}}
+    theirs = {"kind": "Namespace", "metadata": {"name": "j10ce-system", "labels": labels}}
+    assert plan.sparing([ours, account], theirs) == [account]
+    assert plan.sparing([ours, account], ours) == plan.sparing([ours, account], None) == [ours, account]
+
+
 def test_an_extender_that_runs_already() -> None:
     assert running_extenders([lease(5)], NOW) == ["host-a (Lease kube-system/j10ce-extender)"]
     assert running_extenders([lease(600), lease(5, holder="")], NOW) == []

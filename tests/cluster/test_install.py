@@ -195,6 +195,19 @@ def test_a_cluster_is_as_it_was(own: Any, kubectl: Kubectl, overlay: str, tmp_pa
     kubectl.run("delete", "pod", "checkout", "-n", "default", "--grace-period=0", "--force")
 
 
+def test_a_namespace_that_was_there_is_as_it_was(own: Any, kubectl: Kubectl) -> None:
+    kubectl.run("create", "namespace", "j10ce-system")
+    kubectl.run("create", "configmap", "theirs", "-n", "j10ce-system")
+    before = steady(own)
+    said = json.loads(j10ce(own, "install", SCHEDULER_IMAGE, "--mode", "observe", "-o", "json"))
+    assert "Namespace" not in {change["kind"] for change in said["changes"]}
+    assert "was there before" in j10ce(own, "uninstall", "--yes")
+    after = settled(own, before)
+    assert after.keys() == before.keys()
+    assert after == before
+    kubectl.run("delete", "namespace", "j10ce-system")
+
+
 def test_upgrade_shows_what_changes(own: Any, kubectl: Kubectl) -> None:
     j10ce(own, "install", SCHEDULER_IMAGE)
     kubectl.run("patch", "crd", "qosprofiles.j10ce.io", "--type=json", "-p", PATCH_OF_AN_OLDER_VERSION)

@@ -1,0 +1,111 @@
+"""What uninstall removes, and what it leaves in a namespace that others use; a script plays kubectl."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import plan, uninstall
+from cli.kubectl import Kubectl, identity
+
+# Answers from cluster.json: {kind or resource: objects}; selectors on part-of are honoured.
+KUBECTL = f"""#!{sys.executable} -SE
+import json, sys
+from pathlib import Path
+here = Path(__file__).parent
+cluster = json.loads((here / "cluster.json").read_text())
+words = sys.argv[1:]
+with (here / "log").open("a") as log:
+    log.write(json.dumps(words) + "\\n")
+if words[0] == "kustomize":
+    print(json.dumps(cluster["namespace"][0]))
+elif words[0] == "get" and "-f" in words:
+    kinds = [item["kind"].lower() for item in json.loads(sys.stdin.read())["items"]]
+    items = [item for kind in dict.fromkeys(kinds) for item in cluster.get(kind, [])]
+    print(json.dumps({{"kind": "List", "items": items}}))
+elif words[0] == "get":
+    items = [item for kind in words[1].split(",") for item in cluster.get(kind, [])]
+    for word in words:
+        label, sign, value = word.partition("!=") if "!=" in word else word.partition("=")
+        if sign:
+            items = [
+                item for item in items
+                if (item["metadata"].get("labels", {{}}).get(label) == value) == (sign == "=")
+            ]
+    print(json.dumps({{"kind": "List", "items": items}}))
+"""
+
+
+def thing(kind: str, name: str, *, ours: bool = False, **metadata: Any) -> dict[str, Any]:
+    labels = dict(plan.PART_OF) if ours else {}
+    where = {} if kind == "Namespace" else {"namespace": plan.NAMESPACE}
+    return {
+        "apiVersion": "v1",
+        "kind": kind,
+        "metadata": {"name": name, "labels": labels} | where | metadata,
+    }
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path) -> Kubectl:
+    path = tmp_path / "kubectl"
+    path.write_text(KUBECTL)
+    path.chmod(0o755)
+    return Kubectl(path)
+
+
+def survey(kubectl: Kubectl, *, namespace_ours: bool, **cluster: list[dict[str, Any]]) -> uninstall.Remains:
+    there = cluster | {"namespace": [thing("Namespace", plan.NAMESPACE, ours=namespace_ours)]}
+    kubectl.binary.with_name("cluster.json").write_text(json.dumps(there))
+    return uninstall.survey(kubectl)
+
+
+def names(remains: uninstall.Remains) -> set[str]:
+    return {f"{kind}/{name}" for _, kind, _, name in map(identity, remains.objects)}
+
+
+MAPS = [
+    thing("ConfigMap", "kube-root-ca.crt"),
+    thing("ConfigMap", "j10ce-scheduler-config-of-observe", ours=True),
+]
+OWNED = thing("Pod", "j10ce-scheduler-x", ownerReferences=[{"kind": "ReplicaSet"}])
+
+
+def test_a_namespace_that_install_made_goes(kubectl: Kubectl) -> None:
+    found = survey(kubectl, namespace_ours=True, configmaps=MAPS, pods=[])
+    assert found.kept == ""
+    assert names(found) == {"Namespace/j10ce-system", "ConfigMap/j10ce-scheduler-config-of-observe"}
+
+
+def test_what_is_in_every_namespace_or_owned_is_nobodys(kubectl: Kubectl) -> None:
+    accounts = [thing("ServiceAccount", "default")]
+    found = survey(kubectl, namespace_ours=True, configmaps=MAPS, pods=[OWNED], serviceaccounts=accounts)
+    assert found.kept == ""
+
+
+def test_a_namespace_that_was_there_stays_and_what_is_ours_in_it_goes(kubectl: Kubectl) -> None:
+    leases = [thing("Lease", "theirs"), thing("Lease", "j10ce-scheduler")]
+    found = survey(kubectl, namespace_ours=False, configmaps=MAPS, leases=leases)
+    assert "was there before" in found.kept
+    assert names(found) == {"ConfigMap/j10ce-scheduler-config-of-observe", "Lease/j10ce-scheduler"}
+    assert found.to_json()["keptNamespace"] == found.kept
+
+
+def test_a_namespace_with_things_of_others_stays_and_they_are_named(kubectl: Kubectl) -> None:
+    found = survey(kubectl, namespace_ours=True, secrets=[thing("Secret", "theirs")])
+    assert "it holds Secret/theirs" in found.kept
+    assert "Namespace/j10ce-system" not in names(found)
+
+
+def test_leases_of_others_are_not_deleted(kubectl: Kubectl) -> None:
+    deployment = thing("Deployment", "j10ce-scheduler", ours=True)
+    survey(kubectl, namespace_ours=False)
+    remains = uninstall.Remains((deployment,), (), (), (), {})
+    assert uninstall.stop_programs(kubectl, remains)
+    last = json.loads((kubectl.binary.parent / "log").read_text().splitlines()[-1])
+    assert last[:2] == ["delete", "leases"]
+    assert "--all" not in last
