@@ -19,6 +19,29 @@ WAKE_ANNOTATION: Final = f"{GROUP}/wake"
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 """Upstream's: the kubelet's mirror of a static pod, which no scheduler places."""
+STATIC_UID_ANNOTATION: Final = "kubernetes.io/config.hash"
+"""Upstream's, on such a mirror: the static pod's own uid, which its cgroups are named by."""
+
+# What Koordinator's users have on pods: labels, and annotations that hold JSON.
+KOORDINATOR_CLASS_LABEL: Final = "koordinator.sh/qosClass"
+KOORDINATOR_CORE_SCHED_GROUP_LABEL: Final = "koordinator.sh/core-sched-group-id"
+KOORDINATOR_CORE_SCHED_POLICY_LABEL: Final = "koordinator.sh/core-sched-policy"
+KOORDINATOR_MEMORY_ANNOTATION: Final = "koordinator.sh/memoryQOS"
+KOORDINATOR_CPU_ANNOTATION: Final = "koordinator.sh/cpuQOS"
+KOORDINATOR_BURST_ANNOTATION: Final = "koordinator.sh/cpuBurst"
+KOORDINATOR_DISK_ANNOTATION: Final = "koordinator.sh/blkioQOS"
+KOORDINATOR_NETWORK_ANNOTATION: Final = "koordinator.sh/networkQOS"
+KOORDINATOR_OOM_ANNOTATION: Final = "koordinator.sh/oom-score-adj"
+"""An integer, for all containers."""
+KOORDINATOR_OOM_SPEC_ANNOTATION: Final = "koordinator.sh/oom-score-adj-spec"
+"""Container name to integer; wins over the annotation above."""
+
+# What Katalyst's users have on pods: annotations; enhancements are JSON objects of text values.
+KATALYST_LEVEL: Final = "katalyst.kubewharf.io/qos_level"
+"""An annotation; Katalyst's kubelet reads a label of the same key."""
+KATALYST_MEMORY_ANNOTATION: Final = "katalyst.kubewharf.io/memory_enhancement"
+KATALYST_CPU_ANNOTATION: Final = "katalyst.kubewharf.io/cpu_enhancement"
+KATALYST_NETWORK_ANNOTATION: Final = "katalyst.kubewharf.io/network_enhancement"
 
 # Labels and taints of nodes, upstream's.
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
@@ -44,6 +67,12 @@ HELD: Final = "Held"
 GUARDED: Final = "Guarded"
 SLOTS_USABLE: Final = "SlotsUsable"
 OVERLAPPING: Final = "Overlapping"
+APPLIED: Final = "Applied"
+"""Of a policy and of a NodeQoS."""
+VERIFIED: Final = "Verified"
+
+# Of a NodeQoS: READY, APPLIED, and:
+UNDISTURBED: Final = "Undisturbed"
 
 # Resource names with a meaning of their own.
 CPU: Final = "cpu"

@@ -132,12 +132,20 @@ class PlacementMode(Enum):
     PINNED = "Pinned"
 
 
+class NodeEnforcement(Enum):
+    """Which nodes may hold a policy's slots: any, or only those that enforce every promise."""
+
+    BEST_EFFORT = "BestEffort"
+    STRICT = "Strict"
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """A policy resolved against its workload, profile and PriorityClass: what the ledger shall hold.
 
     `vector` is one slot: max(floor, the template's effective request), pods: 1 included.
     `desired` counts filled and held slots together; 0 when suspended.
+    `needs`: the promises that its nodes must enforce (NodeEnforcement.STRICT); None: any node does.
     Demands are ordered by priority, highest first, then `created`, oldest first, then key.
     """
 
@@ -151,6 +159,7 @@ class Demand:
     mode: PlacementMode = PlacementMode.FLOATING
     where: NodePredicate = NodePredicate()
     max_slots_per_node: int | None = None
+    needs: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

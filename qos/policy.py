@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from qos.objects import NodePredicate, PlacementMode, Resources, Selector
+from qos.objects import NodeEnforcement, NodePredicate, PlacementMode, Resources, Selector
+from qos.promises import Overrides
 
 ANYWHERE: Final = NodePredicate()
 """Every node without taints."""
@@ -56,16 +57,18 @@ class Policy:
     where: NodePredicate = ANYWHERE
     inherit_from_workload: bool = False
     max_slots_per_node: int | None = None
+    enforcement: NodeEnforcement = NodeEnforcement.BEST_EFFORT
     status: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A QoSProfile: its class, and the PriorityClass of policies that name none."""
+    """A QoSProfile: its class, what it promises otherwise, the PriorityClass of policies that name none."""
 
     name: str
     class_name: str
     priority_class_name: str = ""
+    overrides: Overrides = field(default_factory=Overrides)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from qos import keys
-from qos.objects import Demand, Resources, Selector
+from qos.classes import CLASSES
+from qos.needs import needs_of
+from qos.objects import Demand, NodeEnforcement, Resources, Selector
 from qos.policy import Policy, Profile, Workload
 from qos.selectors import matches
 
-CLASSES_WITHOUT_FLOOR: Final = frozenset({"BE"})
 _VALUELESS = frozenset({"Exists", "DoesNotExist"})
 _VALUED = frozenset({"In", "NotIn"})
 
@@ -64,7 +64,12 @@ def resolve(
         mode=policy.mode,
         where=inherited.where if inherited else policy.where,
         max_slots_per_node=_max_per_node(policy.max_slots_per_node, inherited),
+        needs=_needs(policy, profiles.get(policy.profile_name)),
     )
+
+
+def _needs(policy: Policy, profile: Profile | None) -> frozenset[str] | None:
+    return needs_of(policy, profile) if policy.enforcement is NodeEnforcement.STRICT else None
 
 
 def slot_vector(floor: Resources, requests: Resources) -> dict[str, int]:
@@ -103,7 +108,7 @@ def _profile_problem(policy: Policy, profiles: Mapping[str, Profile]) -> Problem
     profile = profiles.get(policy.profile_name)
     if profile is None:
         return Problem("ProfileNotFound", f"QoSProfile {policy.profile_name} does not exist")
-    if profile.class_name in CLASSES_WITHOUT_FLOOR:
+    if not CLASSES[profile.class_name].has_floor:
         return Problem(
             "ProfileWithoutFloor",
             f"QoSProfile {profile.name} is of class {profile.class_name}, which has no floor",

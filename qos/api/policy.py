@@ -255,6 +255,14 @@ class MinimalReservationPolicySpec(Model):
         description="On which nodes slots may be held, and whether holds may move.",
         json_schema_extra={"default": {}},
     )
+    node_enforcement: Literal["BestEffort", "Strict"] = Field(
+        default="BestEffort",
+        description=(
+            "Strict: slots are held on, and pods go to, only nodes whose NodeQoS is fresh and says that "
+            "every promise of the class and the floor is enforced there. BestEffort: any node; what one "
+            "cannot enforce is reported by the condition Applied. Default BestEffort."
+        ),
+    )
 
     @model_validator(mode="after")
     def _placement_fits_slots(self) -> MinimalReservationPolicySpec:
@@ -296,7 +304,8 @@ class UnplacedStatus(Reported):
         description=(
             "Why: Insufficient (the nodes lack the resource), Fragmented (enough in all, on no single "
             "node), NoNode (no node is eligible), MaxSlotsPerNode (every eligible node is at its limit), "
-            "CapReached (the installation-wide cap)."
+            "CapReached (the installation-wide cap), NodeCannotEnforce (nodeEnforcement is Strict, and nodes "
+            "that would do otherwise do not enforce every promise)."
         ),
     )
     resource: str | None = Field(default=None, max_length=317, description="The resource that is missing.")
@@ -304,6 +313,9 @@ class UnplacedStatus(Reported):
         default=None,
         max_length=64,
         description="How much of it is missing for all of these slots, as a quantity.",
+    )
+    message: str | None = Field(
+        default=None, max_length=1024, description="With NodeCannotEnforce: the first reason, by node."
     )
 
 
@@ -344,7 +356,8 @@ class MinimalReservationPolicyStatus(Reported):
         description=(
             "Ready (all is as asked), Feasible (every slot has a place), Held (every unfilled slot is "
             "held), Guarded (kube-scheduler asks the extender), SlotsUsable (no owner waits while slots are"
-            " held), Overlapping (another policy has pods that this one selects)."
+            " held), Overlapping (another policy has pods that this one selects), Applied (its pods have all "
+            "their settings on their nodes), Verified (and they were read back there)."
         ),
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

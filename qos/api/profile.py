@@ -2,23 +2,271 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import Field
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic.alias_generators import to_camel
 
-from qos.api.fields import DNS_SUBDOMAIN, Model
+from qos.api.fields import DNS_SUBDOMAIN, LARGEST_QUANTITY, Model, Quantity, cel, validations
 from qos.api.upstream import ObjectMeta
+from qos.classes import (
+    BURST_WITHOUT_QUOTA,
+    CLASSES,
+    IDLE_ON_OWN_CPUS,
+    IDLE_WITH_FLOOR,
+    WEIGHT_OF_IDLE,
+    Contradiction,
+    QosClass,
+    contradiction,
+    promises_of,
+)
+from qos.promises import PINNED, CpuQuota, CpuSet, IoLimit, Overrides
+from qos.quantity import parse
+
+_NO_LIMIT: Final = "ioLimit must limit something"
+
+
+def _known_class(name: str) -> str:
+    if name not in CLASSES:
+        raise ValueError(f"must be one of {', '.join(CLASSES)}")
+    return name
+
+
+ClassName = Annotated[
+    str, AfterValidator(_known_class), WithJsonSchema({"type": "string", "enum": list(CLASSES)})
+]
+"""A row of qos.classes."""
+
+
+class DiskLimit(Model):
+    """The most that each container may read from and write to each disk."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "has(self.readBytesPerSecond) || has(self.writeBytesPerSecond)"
+                " || has(self.readOperationsPerSecond) || has(self.writeOperationsPerSecond)",
+                _NO_LIMIT,
+            )
+        )
+    )
+
+    read_bytes_per_second: Quantity | None = Field(
+        default=None, description="Bytes read per second and disk, such as 50Mi. Default: no limit."
+    )
+    write_bytes_per_second: Quantity | None = Field(
+        default=None, description="Bytes written per second and disk, such as 50Mi. Default: no limit."
+    )
+    read_operations_per_second: int | None = Field(
+        default=None, ge=1, le=2**31, description="Reads per second and disk. Default: no limit."
+    )
+    write_operations_per_second: int | None = Field(
+        default=None, ge=1, le=2**31, description="Writes per second and disk. Default: no limit."
+    )
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> DiskLimit:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError(_NO_LIMIT)
+        for name in ("read_bytes_per_second", "write_bytes_per_second"):
+            value = getattr(self, name)
+            if value is not None and not 0 < parse(to_camel(name), value) <= parse("", LARGEST_QUANTITY):
+                raise ValueError(
+                    f"{to_camel(name)}: {value!r} must be above 0, and at most {LARGEST_QUANTITY}"
+                )
+        return self
+
+    def limit(self) -> IoLimit:
+        """As the domain has it."""
+        return IoLimit(
+            read_bytes=parse("", self.read_bytes_per_second or 0),
+            write_bytes=parse("", self.write_bytes_per_second or 0),
+            read_operations=self.read_operations_per_second or 0,
+            write_operations=self.write_operations_per_second or 0,
+        )
+
+
+class PromisedOtherwise(Model):
+    """What is promised otherwise than the class has it; what is unset stays as the class has it."""
+
+    cpu_idle: bool | None = Field(
+        default=None,
+        description=(
+            "Run only when nobody else wants the CPU (cpu.idle). Only in a class without floor, and not with"
+            " CPUs of its own."
+        ),
+    )
+    cpu_weight: int | None = Field(
+        default=None,
+        ge=1,
+        le=10000,
+        description=(
+            "A fixed share of contended CPUs (cpu.weight, 100 is the kernel's default). Unset: from request "
+            "and floor, which is how a floor is kept."
+        ),
+    )
+    cpu_quota: Literal["Limit", "None"] | None = Field(
+        default=None,
+        description=(
+            "Limit: a container's CPU limit throttles it. None: it does not; a pod of class LSE or LSR is "
+            "bounded by its own CPUs instead, once it has them."
+        ),
+    )
+    cpu_burst_percent: int | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description=(
+            "How much of the CPU limit may be saved up while idle and spent above the limit "
+            "(cpu.max.burst). Not with cpuQuota None."
+        ),
+    )
+    cpus: Literal["Shared", "Reserved", "Exclusive", "System"] | None = Field(
+        default=None,
+        description=(
+            "Which CPUs: Shared (all that nobody has for itself), Reserved (some of its own, lent while "
+            "idle), Exclusive (some of its own, never lent), System (those of the node's own agents)."
+        ),
+    )
+    memory_min_percent: int | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="How much of the memory floor is never reclaimed (memory.min, on all ancestors too).",
+    )
+    memory_low_percent: int | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description=(
+            "How much of the memory floor is reclaimed only when nothing unprotected is left (memory.low)."
+        ),
+    )
+    memory_request_min_percent: int | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description=(
+            "How much of the memory request is never reclaimed, with or without a floor; the larger amount "
+            "counts. Koordinator's minLimitPercent."
+        ),
+    )
+    memory_request_low_percent: int | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description=(
+            "How much of the memory request is reclaimed only when nothing unprotected is left. "
+            "Koordinator's lowLimitPercent."
+        ),
+    )
+    memory_high_percent: int | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description=(
+            "Where throttling begins (memory.high): this far on the way from the memory request to the "
+            "limit, or to the node's memory where there is no limit. 0: never. Koordinator's "
+            "throttlingPercent."
+        ),
+    )
+    memory_oom_group: bool | None = Field(
+        default=None,
+        description=(
+            "When memory runs out, end all processes of the container at once (memory.oom.group). False: one "
+            "at a time. Not set: as the class has it, else as the kubelet or the runtime chose."
+        ),
+    )
+    oom_score_adj: int | None = Field(
+        default=None,
+        ge=-1000,
+        le=1000,
+        description="Whom the kernel kills first: 1000 first, -1000 never. Unset: as the kubelet chose.",
+    )
+    io_weight: int | None = Field(
+        default=None,
+        ge=1,
+        le=10000,
+        description=(
+            "The share of a contended disk (io.weight, 100 is the kernel's default). Needs a disk scheduler "
+            "that heeds it: BFQ or iocost."
+        ),
+    )
+    io_limit: DiskLimit | None = Field(
+        default=None, description="The most that each container may read and write (io.max)."
+    )
+    pids_max: int | None = Field(
+        default=None, ge=1, le=2**22, description="The most processes and threads of a container (pids.max)."
+    )
+
+    def overrides(self) -> Overrides:
+        """What is set, as the domain has it."""
+        given = {name: getattr(self, name) for name in type(self).model_fields}
+        return cast(
+            "Overrides",
+            {name: _DOMAIN.get(name, _same)(value) for name, value in given.items() if value is not None},
+        )
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_DOMAIN: Final[dict[str, Callable[[Any], Any]]] = {
+    "cpu_quota": CpuQuota,
+    "cpus": CpuSet,
+    "io_limit": DiskLimit.limit,
+}
+"""Fields that the domain has in types of its own."""
+
+
+def _classes(where: Callable[[QosClass], bool]) -> list[str]:
+    """The classes for which this is so; in an f-string it reads as a CEL list."""
+    return [name for name, row in CLASSES.items() if where(row)]
+
+
+def _promised(name: str, test: str, classes: Sequence[str] = ()) -> str:
+    """CEL: the promise is overridden so that `test` holds, or is not, and the class is one of these."""
+    return f"(has(self.promises) && has(self.promises.{name}) ? {test} : self.class in {list(classes)})"
+
+
+def _never(reason: Contradiction, *conditions: str) -> dict[str, str]:
+    """The rule that not all the conditions hold."""
+    return cel(f"!({' && '.join(conditions)})", reason.why, field=f".promises.{to_camel(reason.field)}")
+
+
+def _rules() -> Iterable[dict[str, str]]:
+    """qos.classes.contradiction as CEL."""
+    idle = _promised("cpuIdle", "self.promises.cpuIdle", _classes(lambda row: row.promises.cpu_idle))
+    pinned = _promised(
+        "cpus",
+        f"self.promises.cpus in {sorted(cpus.value for cpus in PINNED)}",
+        _classes(lambda row: row.promises.cpus in PINNED),
+    )
+    unlimited = _promised(
+        "cpuQuota",
+        f"self.promises.cpuQuota == '{CpuQuota.NONE.value}'",
+        _classes(lambda row: row.promises.cpu_quota is CpuQuota.NONE),
+    )
+    yield _never(IDLE_WITH_FLOOR, idle, f"self.class in {_classes(lambda row: row.has_floor)}")
+    yield _never(IDLE_ON_OWN_CPUS, idle, pinned)
+    yield _never(WEIGHT_OF_IDLE, idle, _promised("cpuWeight", "true"))
+    yield _never(
+        BURST_WITHOUT_QUOTA, unlimited, _promised("cpuBurstPercent", "self.promises.cpuBurstPercent > 0")
+    )
 
 
 class QoSProfileSpec(Model):
     """What policies that use this profile have in common."""
 
-    class_name: Literal["SYSTEM", "LSE", "LSR", "LS", "BE"] = Field(
+    model_config = ConfigDict(json_schema_extra=validations(*_rules()))
+
+    class_name: ClassName = Field(
         alias="class",
         description=(
-            "The class: SYSTEM, LSE (latency sensitive, exclusive CPUs), LSR (latency sensitive, reserved "
-            "CPUs), LS (latency sensitive, shared CPUs), BE (best effort). BE has no floor: nothing is held"
-            " for a policy with a BE profile."
+            f"The class: {', '.join(f'{name} ({row.meaning})' for name, row in CLASSES.items())}. Without a "
+            f"floor, so that nothing is held for a policy: {', '.join(_classes(lambda r: not r.has_floor))}."
         ),
     )
     description: str | None = Field(
@@ -31,6 +279,24 @@ class QoSProfileSpec(Model):
         pattern=DNS_SUBDOMAIN,
         description="The PriorityClass of policies that use this profile and name none themselves.",
     )
+    promises: PromisedOtherwise | None = Field(
+        default=None,
+        description=(
+            "What is promised otherwise than the class has it. It stands above what Koordinator's and "
+            "Katalyst's annotations on a pod say."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _promises_that_can_be_kept(self) -> QoSProfileSpec:
+        found = contradiction(self.class_name, promises_of(self.class_name, self.overrides()))
+        if found:
+            raise ValueError(f"promises.{to_camel(found.field)}: {found.why}")
+        return self
+
+    def overrides(self) -> Overrides:
+        """What the profile promises otherwise than its class."""
+        return self.promises.overrides() if self.promises else {}
 
 
 class QoSProfile(Model):

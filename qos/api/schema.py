@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 from qos.api.fields import cel
+from qos.api.node_qos import NodeQoS
 from qos.api.policy import MinimalReservationPolicy
 from qos.api.profile import QoSProfile
 from qos.keys import GROUP, VERSION
@@ -48,6 +49,8 @@ def _structural(node: Schema, definitions: Mapping[str, Schema], path: str) -> S
             name: _structural(part, definitions, f"{path}.{name}")
             for name, part in node["properties"].items()
         }
+    if not result.get("properties", True):
+        del result["properties"]  # the API server drops it, and another manager's apply would be a conflict
     if "items" in node:
         result["items"] = _structural(node["items"], definitions, f"{path}[]")
     if _is_map(node):
@@ -173,6 +176,9 @@ KINDS: Final = (
             Column("Mode", ".spec.placement.mode", "Whether holds may move.", wide=True),
             Column("Workload", ".spec.slots.scaleTargetRef.name", "Whose replicas are the slots.", wide=True),
             Column("Suspended", ".spec.suspend", "Whether all holds are released.", "boolean", wide=True),
+            Column("Enforcement", ".spec.nodeEnforcement", "Which nodes may hold its slots.", wide=True),
+            Column("Applied", _condition("Applied", "status"), "Whether its pods have it.", wide=True),
+            Column("Verified", _condition("Verified", "status"), "Whether that was read back.", wide=True),
         ),
         {
             "status": {},
@@ -196,6 +202,30 @@ KINDS: Final = (
         ),
         {},
     ),
+    Kind(
+        NodeQoS,
+        "nodeqoses",
+        "nqos",
+        "Cluster",
+        (
+            Column("Ready", _condition("Ready", "status"), "Whether the agent is at work."),
+            Column("Applied", _condition("Applied", "status"), "Whether every pod has its settings."),
+            Column("Cgroup", ".status.cgroupVersion", "The version of cgroup."),
+            Column("CPU", ".status.pressure.cpu", "How much processes wait for CPU."),
+            Column("Memory", ".status.pressure.memory", "How much processes wait for memory."),
+            Column("IO", ".status.pressure.io", "How much processes wait for disks."),
+            Column("Fights", ".status.drift.fights", "Files that somebody keeps changing back.", "integer"),
+            Column("Heartbeat", ".status.lastHeartbeat", "Time since the agent last wrote.", "date"),
+            _AGE,
+            Column(
+                "Repaired", ".status.drift.repairedLastHour", "Settings put back, last hour.", "integer", True
+            ),
+            Column("Kernel", ".status.kernelVersion", "The kernel.", wide=True),
+            Column("Runtime", ".status.containerRuntime", "The container runtime.", wide=True),
+            Column("Agent", ".status.agentVersion", "The agent's version.", wide=True),
+        ),
+        {"status": {}},
+    ),
 )
 
 
@@ -203,7 +233,11 @@ def custom_resource_definition(kind: Kind) -> Schema:
     """The whole CRD, apiextensions.k8s.io/v1."""
     schema = structural(kind.model)
     schema["properties"] = dict(sorted((schema["properties"] | _ROOT).items()))
-    schema["required"] = ["spec"]
+    schema["required"] = sorted(
+        name for name, field in kind.model.model_fields.items() if field.is_required()
+    )
+    if not schema["required"]:
+        del schema["required"]
     name = kind.model.__name__
     version: Schema = {
         "name": VERSION,

@@ -10,20 +10,9 @@ from qos import keys
 from qos.objects import Demand, NodePredicate, PlacementMode, Requirement, Selector
 from qos.policy import Policy, Profile, ScaleTarget, Surge, Workload
 from qos.resolve import PriorityClasses, Problem, resolve, slot_vector
+from tests.qos.builders import CHECKOUT, policy
 
-APP = Selector((Requirement("app", "In", ("checkout",)),))
-POLICY = Policy(
-    key="shop/checkout",
-    namespace="shop",
-    name="checkout",
-    uid="u",
-    generation=3,
-    resource_version="7",
-    created=5.0,
-    selector=APP,
-    floor={"cpu": 2000, "memory": 4},
-    count=3,
-)
+POLICY = policy(floor={"cpu": 2000, "memory": 4}, count=3)
 TARGET = replace(POLICY, count=None, scale_target=ScaleTarget("apps/v1", "Deployment", "checkout"))
 WORKLOAD = Workload(
     namespace="shop",
@@ -48,7 +37,7 @@ def test_a_count_of_slots_of_the_floor():
     assert resolved(POLICY) == Demand(
         key="shop/checkout",
         namespace="shop",
-        selector=APP,
+        selector=CHECKOUT,
         vector={"cpu": 2000, "memory": 4, "pods": 1},
         desired=3,
         priority=7,

@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from ruamel.yaml import YAML
 
+from adapters.writes import merge_patch
 from qos.api.policy import MinimalReservationPolicy
 from qos.api.profile import QoSProfile
-
-TABLES = Path(__file__).parents[2] / "data" / "policies"
-
-
-def load(name: str) -> Any:
-    return YAML(typ="safe", pure=True).load(TABLES / name)
-
-
-def merged(target: Any, patch: Any) -> Any:
-    """RFC 7396."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
+from tests.tables import documents, table
 
 
 def _without_defaults(value: Any) -> Any:
@@ -39,6 +20,7 @@ def _without_defaults(value: Any) -> Any:
         "operator": "Equal",
         "mode": "Floating",
         "consumePolicy": "Reuse",
+        "nodeEnforcement": "BestEffort",
         "suspend": False,
         "placement": {},
     }
@@ -50,12 +32,11 @@ def _without_defaults(value: Any) -> Any:
     return {key: part for key, part in parts.items() if key not in defaults or part != defaults[key]}
 
 
-BASE = load("base.yaml")
+BASE = table("policies/base")
 
 
-@pytest.mark.parametrize("entry", load("accepted.yaml"), ids=lambda entry: entry["name"])
-def test_accepts_good_policies_and_gives_them_back(entry: dict[str, Any]) -> None:
-    given = merged(BASE, entry["patch"])
+@pytest.mark.parametrize(("given", "entry"), documents("policies", "accepted"))
+def test_accepts_good_policies_and_gives_them_back(given: dict[str, Any], entry: dict[str, Any]) -> None:
     policy = MinimalReservationPolicy.model_validate(given)
     again = json.loads(json.dumps(policy.to_json()))
     assert MinimalReservationPolicy.model_validate(again) == policy
@@ -63,10 +44,10 @@ def test_accepts_good_policies_and_gives_them_back(entry: dict[str, Any]) -> Non
     assert _without_defaults(again["spec"]) == _without_defaults(given["spec"])
 
 
-@pytest.mark.parametrize("entry", load("refused.yaml"), ids=lambda entry: entry["name"])
-def test_refuses_nonsense(entry: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("given", "entry"), documents("policies", "refused"))
+def test_refuses_nonsense(given: dict[str, Any], entry: dict[str, Any]) -> None:
     with pytest.raises(ValidationError) as caught:
-        MinimalReservationPolicy.model_validate(merged(BASE, entry["patch"]))
+        MinimalReservationPolicy.model_validate(given)
     place = entry["field"].split(".")[1]
     assert any(str(part) == place for error in caught.value.errors() for part in error["loc"]) or (
         place in str(caught.value)
@@ -89,9 +70,9 @@ def test_ignores_what_others_may_add_to_metadata_and_status() -> None:
 def test_inherits_from_a_workload_unless_told_otherwise() -> None:
     ref = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "checkout"}
     follows = {"spec": {"slots": {"count": None, "scaleTargetRef": ref}}}
-    told = merged(follows, {"spec": {"placement": {"inheritFromWorkload": False}}})
-    assert MinimalReservationPolicy.model_validate(merged(BASE, follows)).spec.inherits
-    assert not MinimalReservationPolicy.model_validate(merged(BASE, told)).spec.inherits
+    told = merge_patch(follows, {"spec": {"placement": {"inheritFromWorkload": False}}})
+    assert MinimalReservationPolicy.model_validate(merge_patch(BASE, follows)).spec.inherits
+    assert not MinimalReservationPolicy.model_validate(merge_patch(BASE, told)).spec.inherits
     assert not MinimalReservationPolicy.model_validate(BASE).spec.inherits
 
 

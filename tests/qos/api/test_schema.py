@@ -72,6 +72,7 @@ def test_only_what_is_honoured_is_in_the_schema() -> None:
         "slots",
         "consumePolicy",
         "placement",
+        "nodeEnforcement",
     }
     assert set(spec["floor"]["properties"]) == {"resources"}
     assert set(spec["slots"]["properties"]) == {"count", "scaleTargetRef", "surge"}
@@ -83,6 +84,15 @@ def test_the_files_are_up_to_date() -> None:
     assert {entry.name: entry.read_text(encoding="utf-8") for entry in folder.iterdir()} == files(), (
         "run `j10ce dev generate`"
     )
+
+
+def test_an_object_without_fields_has_no_properties() -> None:
+    """The API server stores none; then whoever else applies the same would be in conflict with us."""
+
+    class Nothing(BaseModel):
+        pass
+
+    assert structural(Nothing) == {"type": "object"}
 
 
 def test_refuses_a_union() -> None:

@@ -1,0 +1,141 @@
+"""NodeQoS: what a node's agent reports; `kubectl explain nodeqos` shows this."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, Literal
+
+from pydantic import Field
+
+from qos.api.fields import Model, Reported
+from qos.api.upstream import Condition, ObjectMeta
+
+MOST_POLICIES: Final = 1000
+"""More than a node has pods."""
+
+PressureLevel = Literal["None", "Some", "High"]
+
+
+class NodeQoSSpec(Model):
+    """Nothing is asked of a node here: it reports."""
+
+
+class PromiseStatus(Reported):
+    """One promise, and whether this node's kernel and runtime enforce it."""
+
+    promise: str = Field(max_length=64, description="The promise, as docs/kernel-table.md names it.")
+    enforced: bool = Field(
+        description="True when the agent has written and read back its file in a cgroup made for the trial."
+    )
+    file: str | None = Field(default=None, max_length=64, description="The kernel file that keeps it here.")
+    message: str | None = Field(
+        default=None, max_length=1024, description="Why it is not enforced, or what is done instead."
+    )
+
+
+class PressureStatus(Reported):
+    """How much the node's processes wait (PSI), coarsely and with hysteresis; absent: not measured."""
+
+    cpu: PressureLevel | None = Field(default=None, description="Waiting for CPU.")
+    memory: PressureLevel | None = Field(default=None, description="Waiting for memory.")
+    io: PressureLevel | None = Field(default=None, description="Waiting for disks.")
+
+
+class DriftStatus(Reported):
+    """Settings that did not stay as they were written."""
+
+    repaired_last_hour: int = Field(
+        default=0, ge=0, description="Settings that somebody changed and the agent put back, in an hour."
+    )
+    fights: int = Field(
+        default=0,
+        ge=0,
+        description="Kernel files that somebody keeps changing back; the agent leaves them for a while.",
+    )
+
+
+class PolicyOnNodeStatus(Reported):
+    """What a policy's pods on this node really have."""
+
+    policy: str = Field(max_length=512, description="namespace/name of the MinimalReservationPolicy.")
+    uid: str = Field(default="", max_length=64, description="Its metadata.uid.")
+    pods: int = Field(default=0, ge=0, description="Its pods here with a container that runs.")
+    applied: int = Field(
+        default=0, ge=0, description="Those of them whose containers have all their settings."
+    )
+    verified: int = Field(
+        default=0,
+        ge=0,
+        description="Those of them whose settings were read back as planned at the last check.",
+    )
+    message: str | None = Field(default=None, max_length=1024, description="The first problem.")
+    deficit_seconds: int = Field(
+        default=0,
+        ge=0,
+        description=(
+            "Seconds in which a pod wanted a resource and received less than its floor, since the agent's"
+            " process first saw the policy; 0 after it restarts; rounded up."
+        ),
+    )
+
+
+class NodeQoSStatus(Reported):
+    """What the node enforces and how it goes; written by its agent."""
+
+    last_heartbeat: datetime | None = Field(
+        default=None,
+        description=(
+            "When the agent last wrote this, by the node's clock. Others judge its age by when they saw it "
+            "change."
+        ),
+    )
+    agent_version: str | None = Field(default=None, max_length=64, description="The agent's version.")
+    kernel_version: str | None = Field(
+        default=None, max_length=128, description="The kernel, as uname has it."
+    )
+    cgroup_version: Literal["v1", "v2", "hybrid"] | None = Field(
+        default=None,
+        description="v2, v1, or hybrid: v1 controllers beside an empty unified tree, planned as v1.",
+    )
+    container_runtime: str | None = Field(
+        default=None, max_length=128, description="The container runtime and its version, if it is known."
+    )
+    promises: list[PromiseStatus] | None = Field(
+        default=None,
+        max_length=64,
+        description="What this node can enforce; a policy with nodeEnforcement Strict goes by it.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["promise"]},
+    )
+    pressure: PressureStatus | None = Field(
+        default=None, description="How much the node's processes wait for CPU, memory and disks."
+    )
+    drift: DriftStatus | None = Field(
+        default=None, description="Settings that did not stay as they were written."
+    )
+    policies: list[PolicyOnNodeStatus] | None = Field(
+        default=None,
+        max_length=MOST_POLICIES,
+        description="The policies with pods on this node; Applied and Verified of a policy are made from it.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["policy"]},
+    )
+    conditions: list[Condition] | None = Field(
+        default=None,
+        max_length=16,
+        description=(
+            "Ready (the agent is at work), Applied (every pod with a policy has its settings), Undisturbed "
+            "(nobody keeps changing settings back)."
+        ),
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+
+
+class NodeQoS(Model):
+    """What a node's kernel and runtime can enforce, and what its pods really have; named as the node."""
+
+    api_version: Literal["j10ce.io/v1alpha1"] = "j10ce.io/v1alpha1"
+    kind: Literal["NodeQoS"] = "NodeQoS"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeQoSSpec | None = Field(default=None, description="Nothing is asked of a node here: it reports.")
+    status: NodeQoSStatus | None = Field(
+        default=None, description="What the node enforces and how it goes; written by its agent."
+    )
