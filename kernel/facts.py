@@ -1,0 +1,132 @@
+"""What there is on this machine: a cgroup's files and children, disks, CPUs, memory. Nothing is written.
+
+Plain text and names, as the kernel gives them; qos/observed.py makes a node's facts of them.
+"""
+
+import posix
+
+from kernel import files, hierarchies
+from kernel.allowed import ALLOWED
+from kernel.refused import GONE, Refused
+
+_CHUNK = 65536
+_KERNEL_THREAD = 0x200000
+"""PF_KTHREAD of the kernel's include/linux/sched.h."""
+_NO_DISKS = ("loop", "ram", "zram", "sr", "fd", "nbd")
+"""Block devices that hold nobody's data, or whose limits mean nothing."""
+
+
+class Look:
+    """A cgroup as it was seen: `values` file -> text, `names` of its files, `children`: names of cgroups."""
+
+    __slots__ = ("children", "names", "values")
+
+    def __init__(
+        self, values: "dict[str, str]", names: "frozenset[str]", children: "tuple[str, ...]"
+    ) -> None:
+        self.values = values
+        self.names = names
+        self.children = children
+
+
+def look(mountpoint: str, path: str, wanted: "tuple[str, ...]") -> "Look | None":
+    """The cgroup at that path of the hierarchy mounted there; None where there is none.
+
+    wanted: files to read; those it does not have are left out. Raises Refused.
+    """
+    try:
+        group = files.opened(mountpoint, path)
+        try:
+            names, children = _entries(group.fd)
+            values = {name: group.read(name) for name in wanted if name in names and _readable(name)}
+        finally:
+            group.close()
+    except Refused as refused:
+        if refused.errno in GONE:
+            return None
+        raise
+    return Look(values, names, children)
+
+
+def threads(mountpoint: str, path: str, proc: str = "/proc") -> int:
+    """How many threads are in the cgroup itself, not in one below it; without those of the kernel.
+
+    They are counted where their process is. Raises Refused.
+    """
+    try:
+        group = files.opened(mountpoint, path)
+        try:
+            pids = _text("cgroup.procs", group.fd).split()
+        finally:
+            group.close()
+    except Refused as refused:
+        if refused.errno in GONE:
+            return 0
+        raise
+    return sum([_threads_of(proc + "/" + pid) if pid != "0" else 1 for pid in pids])
+
+
+def mounts(proc: str = "/proc") -> "dict[str, str]":
+    """Where each hierarchy is mounted: v1 controller -> mountpoint, "" -> that of cgroup v2."""
+    return hierarchies.mounts(_text(proc + "/self/mountinfo"))
+
+
+def memory(proc: str = "/proc") -> int:
+    """The machine's memory in bytes (MemTotal of proc_meminfo(5))."""
+    for line in _text(proc + "/meminfo").split("\n"):
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    raise Refused("says no MemTotal", proc + "/meminfo")
+
+
+def cpus(sys: str = "/sys") -> str:
+    """The CPUs that are online, as a list: 0-3,8."""
+    return _text(sys + "/devices/system/cpu/online").strip()
+
+
+def disks(sys: str = "/sys") -> "tuple[str, ...]":
+    """The disks as MAJOR:MINOR, without loop devices, RAM disks and the like; () where none is to be seen."""
+    try:
+        names = sorted(posix.listdir(sys + "/block"))
+    except OSError:
+        return ()
+    kept = [name for name in names if name.rstrip("0123456789") not in _NO_DISKS]
+    return tuple([_text(sys + "/block/" + name + "/dev").strip() for name in kept])
+
+
+def _entries(fd: int) -> "tuple[frozenset[str], tuple[str, ...]]":
+    names, children = set(), []
+    with posix.scandir(fd) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                children.append(entry.name)
+            else:
+                names.add(entry.name)
+    return frozenset(names), tuple(sorted(children))
+
+
+def _readable(name: str) -> bool:
+    return name in ALLOWED or name in files.READABLE
+
+
+def _threads_of(process: str) -> int:
+    """Of a process, given its folder in /proc; 0 where it has ended (proc_pid_stat(5))."""
+    try:
+        fields = _text(process + "/stat").rpartition(")")[2].split()
+    except Refused:
+        return 0
+    return 0 if int(fields[6]) & _KERNEL_THREAD else int(fields[17])
+
+
+def _text(path: str, folder: "int | None" = None) -> str:
+    data = b""
+    try:
+        fd = posix.open(path, posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC, dir_fd=folder)
+        try:
+            while chunk := posix.read(fd, _CHUNK):
+                data += chunk
+        finally:
+            posix.close(fd)
+    except OSError as error:
+        raise Refused(posix.strerror(error.errno or 0), path, errno=error.errno or 0) from None
+    return data.decode("utf-8", "surrogateescape")
