@@ -10,23 +10,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from cli import plan
+from cli import installation
 
-NAMES: Final = ("README.md", *plan.HOST_CONFIGURATION, "static-pod.yaml")
+NAMES: Final = ("README.md", *installation.HOST_CONFIGURATION, "static-pod.yaml")
 
 
 class HostFilesError(Exception):
     """A file cannot or must not be written; the message names it and says what to do."""
 
 
-def texts(choices: plan.Choices) -> dict[str, str]:
+def texts(choices: installation.Choices) -> dict[str, str]:
     """The files' contents by name, as chosen."""
-    made = {name: plan.overlay_file("default-scheduler", name) for name in NAMES}
-    made |= {name: plan.in_mode(made[name], choices.mode) for name in plan.HOST_CONFIGURATION}
+    made = {name: installation.overlay_file("default-scheduler", name) for name in NAMES}
+    made |= {name: installation.in_mode(made[name], choices.mode) for name in installation.HOST_CONFIGURATION}
     if choices.image:
         # A function, because in a template a backslash of the user's would mean something.
         made["static-pod.yaml"] = re.sub(
-            rf"image: {plan.EXTENDER_IMAGE}:\S+", lambda _: f"image: {choices.image}", made["static-pod.yaml"]
+            rf"image: {installation.IMAGE}:\S+",
+            lambda _: f"image: {choices.image}",
+            made["static-pod.yaml"],
         )
     return made
 

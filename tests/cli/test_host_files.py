@@ -9,7 +9,7 @@ import pytest
 
 from cli import host_files
 from cli.host_files import HostFilesError
-from cli.plan import Choices
+from cli.installation import Choices
 
 
 def test_an_image_is_taken_as_it_is() -> None:

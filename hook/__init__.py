@@ -1,0 +1,1 @@
+"""The OCI createRuntime hook: writes a container's planned kernel settings before its first instruction."""
