@@ -1,0 +1,100 @@
+"""Memory under contention: who loses pages when a neighbour wants all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from lab.contention import measures, work
+from lab.contention.groups import Group
+from lab.contention.node import Node, best_effort, pod
+from lab.contention.work import Load
+from qos.classes import promises_of
+from qos.containers import BURSTABLE, Container, NodePod
+from qos.keys import MEMORY
+
+MIB = 1 << 20
+FLOOR = 48 * MIB
+VICTIM = 40 * MIB
+KUBEPODS = 96 * MIB
+"""What all pods have together: the victim and its neighbour, which wants all of that, do not fit."""
+THRASHING = 800
+"""Major faults of the neighbour after which it has had every page that was to be had."""
+
+Record = Callable[[str, object], None]
+
+
+def ours() -> NodePod:
+    return pod("ours", BURSTABLE, Container("app", memory_request=FLOOR))
+
+
+def swapped(group: Group) -> int:
+    return group.number("memory.swap.current") // MIB
+
+
+def thrash(load: Load, group: Group) -> None:
+    """Want all memory of the pods, until it has gone in circles."""
+    load.churn(group, KUBEPODS)
+    faults = group.number("memory.stat", "pgmajfault")
+    work.wait_until(
+        lambda: group.number("memory.stat", "pgmajfault") - faults > THRASHING, "the neighbour thrashes", 60
+    )
+
+
+def test_a_floor_is_not_swapped_through_three_levels(node: Node, load: Load, record_property: Record) -> None:
+    node.kubepods.write("memory.max", KUBEPODS)
+    victim, neighbour = node.start(ours())["app"], node.start(best_effort("neighbour"))["app"]
+    load.hold(victim, VICTIM)
+    planned = node.keep(ours(), "app", promises_of("LS"), {MEMORY: FLOOR})
+    protected = [setting.level for setting in planned.settings if setting.file == "memory.min"]
+    assert sorted(protected) == [0, 1, 2, 3]
+    thrash(load, neighbour)
+    record_property("MiB swapped of victim and neighbour", (swapped(victim), swapped(neighbour)))
+    assert swapped(victim) == 0
+    assert swapped(neighbour) > 20
+
+
+def test_protection_of_the_container_alone_does_nothing(
+    node: Node, load: Load, record_property: Record
+) -> None:
+    node.kubepods.write("memory.max", KUBEPODS)
+    victim, neighbour = node.start(ours())["app"], node.start(best_effort("neighbour"))["app"]
+    load.hold(victim, VICTIM)
+    victim.write("memory.min", FLOOR)
+    thrash(load, neighbour)
+    record_property("MiB swapped of the victim", swapped(victim))
+    assert swapped(victim) > VICTIM // MIB // 2
+
+
+def test_high_throttles_before_the_limit_kills(node: Node, load: Load, record_property: Record) -> None:
+    limited = pod("high", BURSTABLE, Container("app", memory_request=16 * MIB, memory_limit=64 * MIB))
+    app = node.start(limited)["app"]
+    app.write("memory.max", 64 * MIB)
+    load.hold(app, 8 * MIB)
+    node.keep(limited, "app", replace(promises_of("LS"), memory_high_percent=50), None)
+    high = app.number("memory.high")
+    assert high == 40 * MIB
+    waiting = measures.Waiting(app, "memory")
+    load.churn(app, 48 * MIB)
+    work.wait_until(lambda: waiting.part() > 0.1, "it waits for memory above memory.high")
+    events = {name: app.number("memory.events", name) for name in ("high", "max", "oom", "oom_kill")}
+    record_property("memory.events, and part of the time it waited", (events, waiting.part()))
+    assert events["high"] > 0
+    assert (events["max"], events["oom"], events["oom_kill"]) == (0, 0, 0)
+    assert app.number("memory.peak") < 64 * MIB
+
+
+def test_best_effort_is_killed_as_a_whole(node: Node, load: Load) -> None:
+    batch = best_effort("batch")
+    app = node.start(batch)["app"]
+    app.write("memory.max", 32 * MIB)
+    app.write("memory.swap.max", 0)
+    load.hold(app, 8 * MIB)
+    load.hold(app, 8 * MIB)
+    node.keep(batch, "app", promises_of("BE"), None)
+    with pytest.raises(ChildProcessError):
+        load.hold(app, 32 * MIB)
+    work.wait_until(lambda: app.number("cgroup.events", "populated") == 0, "none of it is left")
+    assert app.number("memory.events", "oom_group_kill") == 1

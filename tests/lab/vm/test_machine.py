@@ -1,0 +1,101 @@
+"""The machine's edges, with QEMU played: what a guest says and leaves, and how one that fails is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.vm.machine import Machine, Patience
+from lab.vm.recipe import Image, VmError
+
+pytestmark = pytest.mark.program
+
+QEMU = """#!/bin/sh
+path() {{ printf '%s\\n' "$@" | sed -n "s/^file,id=$name,path=//p" | sed 's/,,/,/g'; }}
+name=console; console=$(path "$@")
+name=reports; reports=$(path "$@")
+name=results; results=$(path "$@")
+{guest}
+"""
+RESULTS = 'mkdir "$results-d"; echo 0 >"$results-d/status"; tar -cf "$results" -C "$results-d" .'
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Machine:
+    """A machine whose guest is a shell script: the test's parameter."""
+    program = tmp_path / "bin" / "qemu-system-x86_64"
+    program.parent.mkdir()
+    program.write_text(QEMU.format(guest=request.param))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    folder = tmp_path / "run, with a comma"
+    folder.mkdir()
+    return Machine(Image(tmp_path), folder, tmp_path / "payload.tar", Patience(silence=1.0, total=30.0))
+
+
+@pytest.mark.parametrize(
+    "machine",
+    ['printf "one\\ntw" >>"$reports"; sleep 0.2; printf "o\\n" >>"$reports"; ' + RESULTS],
+    indirect=True,
+)
+def test_reports_come_by_line_and_results_as_a_folder(machine: Machine) -> None:
+    with machine:
+        assert list(machine.lines()) == ["one", "two"]
+        results = machine.results()
+        assert (results / "status").read_text() == "0\n"
+        assert machine.results() == results
+    assert not list(machine.folder.glob("*.raw"))
+
+
+@pytest.mark.parametrize(
+    ("machine", "why"),
+    [
+        ('echo "Kernel panic - not syncing" >"$console"', "it crashed or was powered off"),
+        ('echo "Kernel panic - not syncing" >"$console"; head -c 700 /dev/zero >"$results"', "it crashed"),
+        (
+            'echo "Kernel panic - not syncing" >"$console"; sleep 600',
+            "reported nothing for 1 s, and was killed",
+        ),
+        (
+            'echo "Kernel panic - not syncing" >"$console"; mkdir d; tar -cf "$results" -C d .; rmdir d',
+            "it crashed or was powered off",
+        ),
+    ],
+    indirect=["machine"],
+)
+def test_a_guest_without_whole_results_fails_with_its_last_lines(machine: Machine, why: str) -> None:
+    with machine, pytest.raises(VmError) as said:
+        machine.results()
+    assert why in str(said.value)
+    assert "Kernel panic - not syncing" in str(said.value)
+    assert str(machine.console) in str(said.value)
+
+
+@pytest.mark.parametrize("machine", ['while sleep 0.1; do echo line >>"$reports"; done'], indirect=True)
+def test_a_guest_that_goes_on_for_ever_is_ended(machine: Machine) -> None:
+    machine._patience = Patience(silence=30.0, total=1.0)
+    with machine, pytest.raises(VmError, match="it took longer than 1 s, and was killed"):
+        machine.results()
+
+
+@pytest.mark.parametrize("machine", ['echo "qemu: no such CPU" >&2; exit 1'], indirect=True)
+def test_what_qemu_says_is_told(machine: Machine) -> None:
+    with machine, pytest.raises(VmError, match=r"console[\s\S]*\(nothing\)\nQEMU: qemu: no such CPU"):
+        machine.results()
+
+
+@pytest.mark.parametrize("machine", ["sleep 600 & echo $! >pid; wait"], indirect=True)
+def test_leaving_ends_all_of_it(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    deadline = time.monotonic() + 30
+    with machine:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    pid = (tmp_path / "pid").read_text().strip()
+    done = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() in {"", "Z"}
