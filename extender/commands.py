@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import uvloop
 
+from adapters import logs
 from adapters.kubernetes.client import KubernetesAPI
 from extender.config import ConfigError, ExtenderConfig, load
 from extender.program import Program
@@ -114,18 +113,11 @@ def check_files(settings: ExtenderConfig) -> None:
 
 
 def set_up_logs(level: str) -> None:
-    """key=value lines on stderr."""
-    if level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        raise typer.BadParameter(
-            f"{level} is not one of debug, info, warning, error", param_hint="--log-level"
-        )
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level.upper(),
-        format="time=%(asctime)s.%(msecs)03dZ level=%(levelname)s logger=%(name)s %(message)s",
-        datefmt="%Y-%m-%dT%H:%M:%S",
-    )
-    logging.Formatter.converter = time.gmtime
+    """key=value lines on stderr; uvicorn's own only from warnings on."""
+    try:
+        logs.set_up(level)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--log-level") from None
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 

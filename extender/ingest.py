@@ -13,6 +13,7 @@ from typing import Final
 from adapters.api import (
     DAEMON_SETS,
     DEPLOYMENTS,
+    NODE_QOS,
     NODES,
     PODS,
     POLICIES,
@@ -22,11 +23,12 @@ from adapters.api import (
     STATEFUL_SETS,
     Resource,
 )
-from adapters.kubernetes import decode
+from adapters.kubernetes import decode, node_qos
 from extender.catalog import Catalog
 from extender.events import EventWriter, Regarding
 from extender.guarding import Guarding
 from extender.metrics import Metrics
+from extender.node_reports import NodeReports
 from extender.view import View, marks_of
 from ledger.ledger import Ledger
 
@@ -56,6 +58,7 @@ class Ingest:
         events: EventWriter,
         metrics: Metrics,
         *,
+        reports: NodeReports,
         changed: Callable[[], None],
         gone: Callable[[str], None],
     ) -> None:
@@ -65,6 +68,7 @@ class Ingest:
         self._guarding = guarding
         self._events = events
         self._metrics = metrics
+        self._reports = reports
         self._changed = changed
         self._gone = gone
 
@@ -77,6 +81,7 @@ class Ingest:
             Handler(PRIORITY_CLASSES, self._set_priority_class, self._catalog.remove_priority_class),
             Handler(PROFILES, self._set_profile, self._catalog.remove_profile),
             Handler(POLICIES, self._set_policy, self._remove_policy),
+            Handler(NODE_QOS, self._set_report, self._reports.remove),
             *(self._workloads(resource) for resource in WORKLOADS),
         ]
         return [Handler(one.resource, self._guard(one), self._guard_removal(one)) for one in plain]
@@ -146,7 +151,13 @@ class Ingest:
     def _remove_node(self, name: str) -> None:
         self._ledger.remove_node(name)
         self._view.remove_node(name)
+        self._reports.node_gone(name)
         self._changed()
+
+    def _set_report(self, raw: bytes) -> str:
+        news = node_qos.news(raw)
+        self._reports.set(news)
+        return news.node
 
     def _set_daemon_set(self, raw: bytes) -> str:
         daemon_set = decode.daemon_set(raw)

@@ -1,4 +1,4 @@
-"""What /metrics shows. The hot path pays one observation of a histogram; gauges are read when scraped."""
+"""What /metrics shows. The hot path pays one observation of a histogram; gauges are read at a look."""
 
 from __future__ import annotations
 
@@ -71,6 +71,8 @@ class Metrics:
             "loop_errors", "Errors of background loops, by loop; each has a log line.", "loop"
         )
         self._policies: set[str] = set()
+        self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
+        self._ledgers: list[LedgerCollector] = []
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"j10ce_{name}", text, labels, registry=self.registry)
@@ -130,18 +132,31 @@ class Metrics:
         self._loops.labels(loop).inc()
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
-        """A gauge that is read when scraped."""
-        Gauge(f"j10ce_{name}", text, registry=self.registry).set_function(read)
+        """A gauge that is read at each look."""
+        self._gauges.append((Gauge(f"j10ce_{name}", text, registry=self.registry), read))
 
     def watch_ledger(
         self, report: Callable[[], Mapping[str, DemandReport]], gauges: Callable[[], Mapping[str, float]]
     ) -> None:
-        """Show the ledger's account when scraped."""
-        self.registry.register(LedgerCollector(report, gauges))
+        """Show the ledger's account as it is at each look."""
+        self._ledgers.append(LedgerCollector(report, gauges))
+        self.registry.register(self._ledgers[-1])
+
+    def look(self) -> None:
+        """Read what others change, on the event loop that changes it."""
+        for gauge, read in self._gauges:
+            gauge.set(read())
+        for ledger in self._ledgers:
+            ledger.look()
+
+    def render(self) -> bytes:
+        """The Prometheus text format, of the latest look; in any thread."""
+        return generate_latest(self.registry)
 
     def exposition(self) -> bytes:
-        """The Prometheus text format."""
-        return generate_latest(self.registry)
+        """Look and render."""
+        self.look()
+        return self.render()
 
 
 class LedgerCollector(Collector):
@@ -152,21 +167,27 @@ class LedgerCollector(Collector):
     ) -> None:
         self._report = report
         self._gauges = gauges
+        self._seen: tuple[Mapping[str, DemandReport], Mapping[str, float]] = ({}, {})
+
+    def look(self) -> None:
+        """Take what the ledger says now; what it gave is not changed later."""
+        self._seen = self._report(), self._gauges()
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Names only; values are computed when scraped."""
+        """Names only."""
         return [self._slots()]
 
     def collect(self) -> Iterator[Metric]:
         """One family for the policies, one for the totals."""
+        reports, gauges = self._seen
         slots = self._slots()
-        for key, account in self._report().items():
+        for key, account in reports.items():
             namespace, _, name = key.partition("/")
             for state in ("desired", "filled", "held"):
                 slots.add_metric([namespace, name, state], getattr(account, state))
             slots.add_metric([namespace, name, "unplaced"], account.missing)
         yield slots
-        yield from ledger_families(self._gauges())
+        yield from ledger_families(gauges)
 
     @staticmethod
     def _slots() -> GaugeMetricFamily:

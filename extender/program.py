@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
-import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final
 
-from adapters.api import ClusterAPI
+from adapters.api import NODE_QOS, ClusterAPI
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
+from adapters.loops import Changes, forever
 from extender import rest, server
 from extender.account import Account
 from extender.binder import Binder
@@ -23,8 +24,8 @@ from extender.expiry import Expiry
 from extender.guarding import Guarding
 from extender.ingest import Ingest
 from extender.installation import installed_at
-from extender.loops import Changes, forever
 from extender.metrics import Metrics
+from extender.node_reports import NodeReports
 from extender.readiness import Readiness
 from extender.scale_down import ScaleDownGuard
 from extender.status_writer import StatusWriter
@@ -43,6 +44,8 @@ EVENT_SECONDS: Final = 0.5
 NODE_SECONDS: Final = 2.0
 EXPIRY_SECONDS: Final = 10.0
 INSTALLATION_SECONDS: Final = 0.5
+REPORTS_SECONDS: Final = 10.0
+"""How long a start waits for the nodes' reports once all else is listed."""
 RESTART_SECONDS: Final = 1.0
 """Until a watch or the election goes on after a bug; they handle what the API server does themselves."""
 
@@ -83,6 +86,7 @@ class Program:
             schedulers=config.scheduler_names,
             window=config.guard_window_seconds,
         )
+        self.reports = NodeReports(self.ledger, clock=clock, changed=self._changes.note)
         self.events = EventWriter(api, self.metrics, identity=config.identity, clock=clock, wall=wall)
         self.writer = StatusWriter(
             api,
@@ -92,12 +96,16 @@ class Program:
             self.guarding,
             self.events,
             self.metrics,
+            reports=self.reports,
             owner_wait=config.owner_wait_seconds,
             clock=clock,
             wall=wall,
         )
         self.reflectors = self._reflectors()
-        self.readiness = Readiness(self.reflectors, time.monotonic)
+        # No condition of readiness: without NodeQoS nobody has reported, and all but Strict policies go on.
+        self._reported = self.reflectors[NODE_QOS.plural]
+        needed = {name: one for name, one in self.reflectors.items() if one is not self._reported}
+        self.readiness = Readiness(needed, clock)
         self.binder = Binder(
             api,
             self.ledger,
@@ -121,12 +129,18 @@ class Program:
             self.guarding,
             self.events,
             self.metrics,
+            reports=self.reports,
             changed=self._changes.note,
             gone=self.writer.forget,
         )
         return {
             one.resource.plural: Reflector(
-                self._api, one.resource, one.set, one.remove, stale_after=self.config.stale_seconds
+                self._api,
+                one.resource,
+                one.set,
+                one.remove,
+                stale_after=self.config.stale_seconds,
+                clock=self._clock,
             )
             for one in ingest.handlers()
         }
@@ -137,6 +151,8 @@ class Program:
         gauge("ready", "1 when the verbs answer.", lambda: not self.readiness.problem())
         gauge("leader", "1 when this extender writes the policies' status.", lambda: self.elector.is_leader)
         gauge("policies", "Policies that are known.", lambda: len(self.catalog.policies))
+        gauge("agents", "Nodes whose agent's report (NodeQoS) is fresh.", lambda: self.reports.agents)
+        gauge("node_reports_heard", "1 while NodeQoS objects are listed and watched.", self._hears_reports)
         gauge("unsettled_binds", "Bindings whose outcome is not known yet.", lambda: self.binder.unsettled)
         gauge(
             "unguarded_pods",
@@ -144,12 +160,16 @@ class Program:
             lambda: len(self.guarding.recent(self._wall())),
         )
 
-    async def run(self, stop: asyncio.Event) -> None:
+    def _hears_reports(self) -> bool:
+        return self._reported.synced.is_set() and not self._reported.stale(self._clock())
+
+    async def run(self, stop: asyncio.Event, sockets: server.Sockets | None = None) -> None:
         """Serve until `stop` is set; then finish what is under way. OSError when an address cannot be had.
 
-        `failed` says that it stopped by itself, because the ledger could not be built.
+        `sockets`: those of the configuration's addresses, where the caller has opened them already. `failed`
+        says that it stopped by itself, because the ledger could not be built.
         """
-        sockets = server.open_sockets(self.config)
+        sockets = sockets or server.open_sockets(self.config)
         tasks = [asyncio.create_task(work, name=name) for name, work in self._tasks()]
         tasks.append(asyncio.create_task(self._start(stop), name="start"))
         try:
@@ -160,7 +180,7 @@ class Program:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _serve(self, stop: asyncio.Event, sockets: tuple[socket.socket, socket.socket]) -> None:
+    async def _serve(self, stop: asyncio.Event, sockets: server.Sockets) -> None:
         verbs = server.VerbsApp(self.ledger, self.binder, self.readiness, self.metrics, self._clock)
         others = rest.app(self.config.mode, self.account, self.readiness, self.metrics)
         verbs_socket, socket_of_others = sockets
@@ -188,6 +208,7 @@ class Program:
         yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once)
         yield "events", self._loop("events", EVENT_SECONDS, self._say)
         yield "expiry", self._loop("expiry", EXPIRY_SECONDS, expiry.run_once)
+        yield "reports", self._loop("reports", EXPIRY_SECONDS, self._expire_reports)
         yield "installation", self._loop("installation", INSTALLATION_SECONDS, self._learn_installation)
         yield "status", self._loop("status", STATUS_SECONDS, self._leading(self._status))
         if self.config.annotate_held_nodes:
@@ -197,7 +218,7 @@ class Program:
     def _loop(
         self, name: str, seconds: float, once: Callable[[], Awaitable[object]]
     ) -> Coroutine[Any, Any, None]:
-        return forever(name, seconds, once, self.metrics)
+        return forever(name, seconds, once, self.metrics.loop_error)
 
     def _leading(self, once: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
         """Only the leader writes, and only from a complete and fresh account (trap T13)."""
@@ -215,6 +236,9 @@ class Program:
         elif self.elector.holder not in ("", self.config.identity):
             self.events.leave_to_another()
 
+    async def _expire_reports(self) -> None:
+        self.reports.expire(self._reported.last_answer)
+
     async def _learn_installation(self) -> None:
         """Leader or not: a standby shows pods that went by as well."""
         if self.guarding.installed is None:
@@ -230,6 +254,7 @@ class Program:
     async def _start(self, stop: asyncio.Event) -> None:
         """Once every list is in: resolve the policies, then answer."""
         await self.readiness.wait_synced()
+        await self._hear_reports()
         try:
             self.catalog.open()
         except Exception:
@@ -244,6 +269,13 @@ class Program:
         self.readiness.open()
         log.info("ready policies=%d nodes=%d", len(self.catalog.policies), len(self.view.nodes))
         self._wake_who_waited()
+
+    async def _hear_reports(self) -> None:
+        """Strict policies' holds are placed once, by what nodes say; but nobody else waits for that long."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._reported.answered.wait(), REPORTS_SECONDS)
+        if not self._reported.synced.is_set():
+            log.warning("nodeqoses not listed then=%r", "Strict policies find no node until they are")
 
     def _wake_who_waited(self) -> None:
         """Whom an earlier process refused only it knew (trap T21): all that wait are to ask again, once."""

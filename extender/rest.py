@@ -1,7 +1,12 @@
-"""Everything the extender serves that is not a verb: health, metrics, holds."""
+"""Everything the extender serves that is not a verb: health, metrics, holds.
+
+The ledger is asked on the verbs' event loop; a thread does what takes longer, rendering what it said.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Response
@@ -36,9 +41,10 @@ class MissingSlots(_Answer):
     """Slots that no node has room for."""
 
     count: int
-    reason: str = Field(description="Insufficient, Fragmented, NoNode, MaxSlotsPerNode or CapReached.")
+    reason: str = Field(description="One of those of a policy's status.unplaced.")
     resource: str = Field(description="The resource that is missing, or empty.")
     missing: str = Field(description="How much of it for all of these slots, as a quantity, or empty.")
+    message: str = Field(description="With NodeCannotEnforce: the first reason, by node; else empty.")
 
 
 class PolicyHolds(_Answer):
@@ -74,26 +80,21 @@ def app(mode: Mode, account: Account, readiness: Readiness, metrics: Metrics) ->
     @service.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def exposition() -> Response:
         """Prometheus text format."""
-        return Response(metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        metrics.look()
+        text = await asyncio.to_thread(metrics.render)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    @service.get("/holds")
+    @service.get("/holds", response_model=Holds)
     async def holds(
         namespace: Annotated[str, Query(description="Only policies of this namespace.", max_length=253)] = "",
-    ) -> Holds:
+    ) -> Response:
         """Where each policy's slots are held: all of them, where the status shows the 20 largest.
 
         Readers share an answer for about a second.
         """
-        accounts = sorted(account.report().items())
-        return Holds(
-            mode=mode,
-            ready=not readiness.problem(),
-            policies=[
-                _account(key, report)
-                for key, report in accounts
-                if not namespace or key.startswith(f"{namespace}/")
-            ],
-        )
+        ready = not readiness.problem()
+        text = await asyncio.to_thread(_render, mode, ready, account.report(), namespace)
+        return Response(text, media_type="application/json")
 
     return service
 
@@ -115,6 +116,15 @@ def _add_probes(service: FastAPI, readiness: Readiness) -> None:
         return Health(status=problem or "ok")
 
 
+def _render(mode: Mode, ready: bool, reports: Mapping[str, DemandReport], namespace: str) -> str:
+    asked = [
+        _account(key, report)
+        for key, report in sorted(reports.items())
+        if not namespace or key.startswith(f"{namespace}/")
+    ]
+    return Holds(mode=mode, ready=ready, policies=asked).model_dump_json(by_alias=True)
+
+
 def _account(key: str, report: DemandReport) -> PolicyHolds:
     return PolicyHolds(
         policy=key,
@@ -127,6 +137,7 @@ def _account(key: str, report: DemandReport) -> PolicyHolds:
                 reason=one.reason,
                 resource=one.resource,
                 missing=quantity.render(one.resource, one.missing) if one.missing else "",
+                message=one.detail,
             )
             for one in report.unplaced
         ],

@@ -21,6 +21,8 @@ from ledger.ledger import Ledger
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+Sockets = tuple[socket.socket, socket.socket]
+"""Listening: the verbs' and the rest's."""
 
 KEEP_ALIVE_SECONDS: Final = 150
 """Above the 90 s that Go keeps idle connections: it does not replay a POST on one that we closed."""
@@ -180,7 +182,7 @@ async def serve_until(
     await asyncio.gather(*running)
 
 
-def open_sockets(config: ExtenderConfig) -> tuple[socket.socket, socket.socket]:
+def open_sockets(config: ExtenderConfig) -> Sockets:
     """The sockets of the verbs and of the rest."""
     verbs_socket = listen(config.verbs_address)
     try:

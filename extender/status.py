@@ -6,10 +6,12 @@ Reasons and messages are stable: they change only when what they say changes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from extender import delivery
+from extender.delivery import Delivery
 from extender.guarding import Guard
 from ledger.decisions import DemandReport, Unplaced
 from qos import keys, quantity
@@ -19,6 +21,7 @@ from qos.resolve import Problem
 
 MOST_HOLDS: Final = 20
 MOST_UNPLACED: Final = 16
+LONGEST_DETAIL: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Facts:
     guard: Guard
     overlap: str = ""
     waiting: int = 0
+    delivery: Delivery = field(default_factory=Delivery)
 
 
 class Condition(NamedTuple):
@@ -78,6 +82,9 @@ def conditions(facts: Facts) -> Iterator[Condition]:
         yield Condition(keys.OVERLAPPING, "True", "SelectorOverlap", text)
     else:
         yield Condition(keys.OVERLAPPING, "False", "NoOverlap", "no other policy has this one's pods")
+    bound = facts.report.pods if facts.report else 0
+    yield Condition(keys.APPLIED, *delivery.applied(facts.delivery, bound))
+    yield Condition(keys.VERIFIED, *delivery.verified(facts.delivery, bound))
 
 
 def _ready(facts: Facts, held: Condition) -> Condition:
@@ -127,7 +134,12 @@ def _usable(facts: Facts) -> Condition:
     return Condition(keys.SLOTS_USABLE, "True", "NoOwnerWaits", "no owner waits while slots are held")
 
 
-_RANK = {"Insufficient": 0, "Fragmented": 1, "NoNode": 2, "MaxSlotsPerNode": 3, "CapReached": 4}
+_RANK = {
+    reason: rank
+    for rank, reason in enumerate(
+        ("Insufficient", "Fragmented", "NoNode", "NodeCannotEnforce", "MaxSlotsPerNode", "CapReached")
+    )
+}
 
 
 def _reason_rank(reason: str) -> tuple[int, str]:
@@ -141,6 +153,8 @@ def unplaced_text(one: Unplaced) -> str:
         amount = quantity.render(one.resource, one.missing)
         why = {"CapReached": " under the installation-wide cap", "Fragmented": " on any single node"}
         return f"{one.resource}: {amount} missing for {slots}{why.get(one.reason, '')}"
+    if one.reason == "NodeCannotEnforce":
+        return f"nodes do not enforce every promise for {slots}: {one.detail}"
     texts = {
         "NoNode": "no node is eligible",
         "MaxSlotsPerNode": "every eligible node is at placement.maxSlotsPerNode",
@@ -167,6 +181,8 @@ def _unplaced(one: Unplaced) -> dict[str, Any]:
         shown["resource"] = one.resource
     if one.missing:
         shown["missing"] = quantity.render(one.resource, one.missing)
+    if one.detail:
+        shown["message"] = one.detail[:LONGEST_DETAIL]
     return shown
 
 
@@ -224,6 +240,8 @@ _ANNOUNCED: Final = {
     keys.GUARDED: ("False", "Guarded"),
     keys.SLOTS_USABLE: ("False", ""),
     keys.OVERLAPPING: ("True", ""),
+    keys.APPLIED: ("False", ""),
+    keys.VERIFIED: ("False", ""),
 }
 _ASKED_FOR: Final = frozenset({"Suspended", "ObserveMode"})
 """Reasons of what someone configured: no news."""

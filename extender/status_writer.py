@@ -14,6 +14,7 @@ from extender.catalog import Catalog
 from extender.events import EventWriter, Regarding
 from extender.guarding import Guarding
 from extender.metrics import Metrics
+from extender.node_reports import NodeReports
 from extender.pace import Pace
 from extender.view import View
 from ledger.ledger import Ledger
@@ -49,6 +50,7 @@ class StatusWriter:
         events: EventWriter,
         metrics: Metrics,
         *,
+        reports: NodeReports,
         owner_wait: float,
         clock: Callable[[], float],
         wall: Callable[[], float],
@@ -60,6 +62,7 @@ class StatusWriter:
         self._guarding = guarding
         self._events = events
         self._metrics = metrics
+        self._reports = reports
         self._owner_wait = owner_wait
         self._clock, self._wall = clock, wall
         self._pace = Pace(ALL_RATE, ALL_BURST, clock)
@@ -91,14 +94,16 @@ class StatusWriter:
         found = []
         for key, resolved in self._catalog.resolved.items():
             demand = resolved if isinstance(resolved, Demand) else None
+            policy = self._newest_of(key)
             found.append(
                 status.Facts(
-                    policy=self._newest_of(key),
+                    policy=policy,
                     resolved=resolved,
                     report=reports.get(key),
                     guard=self._guarding.judge(demand, recent, self._view.nodes),
                     overlap=overlaps.get(key, ""),
                     waiting=waiting[key],
+                    delivery=self._reports.delivery(key, policy.uid),
                 )
             )
         # Those that have waited longest first: a busy policy must not starve the others.

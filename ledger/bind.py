@@ -11,7 +11,7 @@ from ledger.demands import NO_DEMAND
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
 from ledger.preempt import victims_gone
-from ledger.refusals import IN_DOUBT, SHORT, UNKNOWN, in_the_way, policies_at
+from ledger.refusals import IN_DOUBT, SHORT, UNKNOWN, in_the_way, policies_at, unable
 from ledger.state import State, exempt
 from ledger.waiting import Waiting
 from qos.objects import Pod
@@ -71,6 +71,8 @@ def _key(state: State, owner: int) -> str:
 def _refusal(state: State, ask: Ask, row: int) -> str:
     if row < 0:
         return UNKNOWN
+    if obstacle := unable(state, ask, row):
+        return obstacle
     keys = policies_at(state, ask, np.asarray([row], dtype=np.intp))
     return in_the_way(keys) if keys else SHORT
 

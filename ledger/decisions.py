@@ -53,20 +53,22 @@ class Unplaced:
 
     `reason`: Insufficient (the nodes lack `resource`), NoNode (no node is eligible), CapReached
     (installation-wide cap), MaxSlotsPerNode (every eligible node is at its limit), Fragmented (enough in
-    total, on no single node).
+    total, on no single node), NodeCannotEnforce (nodes that would do otherwise do not enforce what the policy
+    needs; `detail` says why, by node).
     """
 
     count: int
     reason: str
     resource: str = ""
     missing: int = 0
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DemandReport:
     """One policy's account.
 
-    desired = filled + held + sum of unplaced counts, unless more pods run than slots exist.
+    desired = filled + held + sum of unplaced counts, unless more pods run than slots exist: `pods`.
     """
 
     key: str
@@ -76,6 +78,7 @@ class DemandReport:
     holds: tuple[tuple[str, int], ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
     waiting_owners: int = 0
+    pods: int = 0
 
     @property
     def missing(self) -> int:

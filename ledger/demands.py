@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ledger.strict import Strict
 from ledger.table import Columns, Flags, Table, grown
+from qos.needs import Enforcement
 from qos.objects import Demand, Node, NodePredicate, PlacementMode, Pod
 from qos.selectors import admits, matches
 
@@ -38,6 +40,7 @@ class Demands:
         self._owners: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
         self.vectors: Columns = np.zeros((_FIRST_DEMANDS, table.shape[0]), dtype=np.int64)
         self.eligible: Flags = np.zeros((_FIRST_DEMANDS, table.shape[1]), dtype=np.bool_)
+        self.strict = Strict(table)
 
     def __getitem__(self, number: int) -> Demand:
         record = self.records[number]
@@ -50,6 +53,7 @@ class Demands:
         count = len(self.records)
         self.vectors = np.asarray(grown(self.vectors, (count, dims)), dtype=np.int64)
         self.eligible = np.asarray(grown(self.eligible, (count, rows)), dtype=np.bool_)
+        self.strict.resize()
 
     def add(self, demand: Demand) -> tuple[int, Demand | None]:
         """Take a demand; returns its number and what it replaces."""
@@ -61,8 +65,10 @@ class Demands:
         self.records[number] = demand
         vector = self._table.vector(demand.vector)
         self.vectors[number] = vector
-        if before is None or before.where != demand.where:
-            self._judge_nodes(number, demand.where)
+        if before is None or (before.where, before.needs) != (demand.where, demand.needs):
+            self.strict.set_needs(number, demand.needs)
+            for row in self._table.index.values():
+                self.eligible[number, row] = self._eligible(number, row, self._table.nodes[row])
         self._arrange()
         return number, before
 
@@ -72,6 +78,7 @@ class Demands:
         if number is None:
             return None
         self.records[number] = None
+        self.strict.set_needs(number, None)
         self.vectors[number] = 0
         self.eligible[number] = False
         self._arrange()
@@ -106,21 +113,25 @@ class Demands:
         """True when its holds may move while their node is there."""
         return self[number].mode is PlacementMode.FLOATING
 
-    def _judge_nodes(self, number: int, where: NodePredicate) -> None:
-        for row in self._table.index.values():
-            node = self._table.nodes[row]
-            self.eligible[number, row] = node is not None and node.ready and _admitted(where, node)
+    def _eligible(self, number: int, row: int, node: Node | None) -> bool:
+        willing = node is not None and node.ready and _admitted(self[number].where, node)
+        return self.strict.judge(number, row, willing)
 
     def judge_node(self, row: int, node: Node | None) -> bool:
         """Judge one node for every demand; True when an answer changed."""
         before: list[bool] = self.eligible[:, row].tolist()
-        if node is None or not node.ready:
-            self.eligible[:, row] = False
-        else:
-            for number in self.order:
-                self.eligible[number, row] = _admitted(self[number].where, node)
+        for number in self.order:
+            self.eligible[number, row] = self._eligible(number, row, node)
         after: list[bool] = self.eligible[:, row].tolist()
         return before != after
+
+    def hear(self, name: str, said: Enforcement | None) -> bool:
+        """Take what a node says it enforces; True when an answer changed."""
+        changed = self.strict.say(name, said)
+        for number in changed:
+            row = self._table.index[name]
+            self.eligible[number, row] = self._eligible(number, row, self._table.nodes[row])
+        return bool(changed)
 
     def owned_by(self, pod: Pod) -> int:
         """The first demand of its namespace, in order, whose selector matches the pod.

@@ -149,6 +149,7 @@ def prioritize_nodes(state: State, pod: Pod, names: Sequence[str], now: float) -
     settle(state)
     rows = state.table.rows_of(names)
     ask = ask_of(state, pod)
+    rows = state.demands.strict.reach(ask.owner, rows)
     scores = np.full(len(names), _MOST_SCORE, dtype=np.int64)
     scores[~state.table.present.take(rows)] = 0
     if exempt(pod) or not ask.parts:

@@ -15,7 +15,7 @@ from ledger.asks import Ask, avail, board, fits_free, own_holds, scale, sees, ve
 from ledger.demands import NO_DEMAND
 from ledger.moves import DEPTHS, Amounts, Board, Move, Search, screen
 from ledger.state import State
-from ledger.table import Rows
+from ledger.table import Flags, Rows
 
 _EXCHANGES = 4
 
@@ -38,6 +38,7 @@ class Verdict:
 def judge(state: State, ask: Ask, rows: Rows) -> Verdict | None:
     """The verdict over rows (-1: unknown); None when nothing passes."""
     if ask.owner != NO_DEMAND:
+        rows = state.demands.strict.reach(ask.owner, rows)
         verdict = _own(state, ask, rows)
         if verdict is not None:
             return verdict
@@ -121,29 +122,36 @@ def _searched(state: State, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Ve
     if not pool.movable:
         return None
     search = Search(pool)
-    own = own_holds(state, ask, rows) if ask.owner != NO_DEMAND else None
-    verdict = moved(search, ask, rows, left)
-    if verdict is not None:
-        verdict.own = own is not None and bool(own[np.flatnonzero(rows == verdict.row)[0]])
+    own = own_flags(state, ask, rows)
+    verdict = moved(search, ask, rows, left, own)
+    if verdict is not None or ask.owner == NO_DEMAND or not state.demands.floating(ask.owner):
         return verdict
-    if own is None or not state.demands.floating(ask.owner):
-        return None
     return _exchanged(state, search, ask, rows[~own], left[:, ~own])
 
 
-def moved(search: Search, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
+def own_flags(state: State, ask: Ask, rows: Rows) -> Flags:
+    """Where the pod, if it is an owner, takes a hold of its policy."""
+    if ask.owner == NO_DEMAND:
+        return np.zeros(rows.size, dtype=np.bool_)
+    return own_holds(state, ask, rows)
+
+
+def moved(search: Search, ask: Ask, rows: Rows, left: NDArray[np.int64], own: Flags) -> Verdict | None:
     """One row and the moves that make room there; `left` is what the pod may use of each row as it is.
 
-    The newcomer takes a seat of the demand that owns it.
+    The newcomer takes a seat of the demand that owns it. Where `own` says so it takes a hold of that demand:
+    `left` contains it, so it is not there to be moved as well.
     """
     change = [-n for n in ask.need]
-    worth = screen(search.board, rows, ask.need, left).tolist()
+    worth = screen(search.board, rows, ask.need, left, ask.owner, own).tolist()
     deficits = [_deficit(ask.need, left[:, position].tolist()) for position in worth]
     for depth in DEPTHS:
         for position, deficit in zip(worth, deficits, strict=True):
-            plan = search.plan(int(rows[position]), deficit, change, depth, ask.owner)
+            row, takes = int(rows[position]), bool(own[position])
+            taken = [(ask.owner, row)] if takes and ask.owner in search.board.movable else []
+            plan = search.plan(row, deficit, change, depth, ask.owner, taken)
             if plan is not None:
-                return Verdict(row=int(rows[position]), moves=plan)
+                return Verdict(row=row, own=takes, moves=plan)
             if search.effort <= 0:
                 return None
     return None

@@ -13,6 +13,7 @@ from ledger.filter import filter_nodes, prioritize_nodes
 from ledger.preempt import candidates, open_hole
 from ledger.state import State
 from ledger.waiting import Waiting
+from qos.needs import Enforcement
 from qos.objects import DaemonSet, Demand, Node, Pod
 
 
@@ -50,6 +51,10 @@ class Ledger:
     def remove_node(self, name: str) -> None:
         """Forget a node; its holds are placed elsewhere."""
         self._state.remove_node(name)
+
+    def set_enforcement(self, node: str, said: Enforcement | None) -> None:
+        """Take what a node says it enforces, known or not; None: nothing any more."""
+        self._state.set_enforcement(node, said)
 
     def set_pod(self, pod: Pod) -> None:
         """Take a pod as it is now, pending or bound."""

@@ -367,18 +367,20 @@ class Search:
             change[dim] += sign * amount
 
 
-def screen(board: Board, rows: Rows, need: Amounts, avail: Columns) -> Rows:
+def screen(board: Board, rows: Rows, need: Amounts, avail: Columns, guest: int, own: Flags) -> Rows:
     """Positions in `rows` worth a search, the cheapest first; `avail` is what the newcomer may use on each
     row.
 
-    With one movable shape exactly those where a plan exists.
+    Where `own` says so the newcomer takes a hold of its demand `guest`, which therefore cannot move. With one
+    movable shape exactly those where a plan exists.
     """
     deficit = np.maximum(np.asarray(need, dtype=np.int64)[:, None] - avail, 0)
     fewest = np.full(rows.size, _NEVER)
     for demand in board.movable:
         leave = _must_leave(board, demand, deficit)
         fit = board.fit(demand)
-        possible = leave <= np.minimum(board.movable[demand].take(rows), MOST_MOVES)
+        there = board.movable[demand].take(rows) - (own if demand == guest else 0)
+        possible = leave <= np.minimum(there, MOST_MOVES)
         possible &= leave <= int(fit.sum()) - fit.take(rows)
         fewest = np.where(possible, np.minimum(fewest, leave), fewest)
     worth = fewest < _NEVER

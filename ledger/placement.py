@@ -255,7 +255,7 @@ def _place_by_moves(state: State, demand: int, aside: list[int]) -> bool:
         open_rows &= limit > 0
     rows = np.flatnonzero(open_rows)
     ask = Ask(Pod("", "", "", {}), demand, vector_of(state, demand), ())
-    verdict = moved(Search(pool), ask, rows, pool.room[:, rows])
+    verdict = moved(Search(pool), ask, rows, pool.room[:, rows], np.zeros(rows.size, dtype=np.bool_))
     if verdict is None:
         return False
     commit(state, ask, verdict)

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ledger.asks import Ask, ask_of, avail, own_holds, sees, vector_of
+from ledger.asks import Ask, ask_of, avail, sees, vector_of
 from ledger.decisions import Mode
 from ledger.demands import NO_DEMAND
-from ledger.judge import Verdict, board_for, commit, moved
+from ledger.judge import Verdict, board_for, commit, moved, own_flags
 from ledger.moves import Search
 from ledger.placement import settle
 from ledger.state import State, exempt
@@ -65,7 +65,10 @@ def plan_after(state: State, ask: Ask, row: int, uids: Sequence[str]) -> Verdict
 
     A victim that fills a slot of a policy the pod must respect leaves a hold behind: that much is not won.
     """
-    rows = np.asarray([row], dtype=np.intp)
+    rows = state.demands.strict.reach(ask.owner, np.asarray([row], dtype=np.intp))
+    if rows[0] < 0:
+        return None
+    own = own_flags(state, ask, rows)
     left = avail(state, ask, rows, own=ask.owner != NO_DEMAND)[:, 0]
     reborn: list[int] = []
     for uid in set(uids):
@@ -79,15 +82,11 @@ def plan_after(state: State, ask: Ask, row: int, uids: Sequence[str]) -> Verdict
     for demand in _slots_reborn(state, reborn):
         left -= np.asarray(vector_of(state, demand), dtype=np.int64)
     if all(amount <= there for amount, there in zip(ask.need, left.tolist(), strict=True) if amount > 0):
-        return Verdict(row=row, own=_takes_own(state, ask, row))
+        return Verdict(row=row, own=bool(own[0]))
     pool = board_for(state, ask)
     if not pool.movable:
         return None
-    return moved(Search(pool), ask, rows, left[:, None])
-
-
-def _takes_own(state: State, ask: Ask, row: int) -> bool:
-    return ask.owner != NO_DEMAND and bool(own_holds(state, ask, np.asarray([row], dtype=np.intp))[0])
+    return moved(Search(pool), ask, rows, left[:, None], own)
 
 
 def _slots_reborn(state: State, owners: list[int]) -> list[int]:

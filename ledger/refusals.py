@@ -32,6 +32,13 @@ def in_the_way(keys: Sequence[str]) -> str:
     return f"holds of {text} are in the way"
 
 
+def unable(state: State, ask: Ask, row: int) -> str:
+    """The message for a node that cannot enforce what the pod's policy needs; "" when it can."""
+    if ask.owner not in state.demands.strict.able or state.demands.strict.able[ask.owner][row]:
+        return ""
+    return _strictly(state, ask) + state.demands.strict.obstacle(ask.owner, row)
+
+
 def policies_at(state: State, ask: Ask, rows: Rows) -> list[str]:
     """Keys of the policies whose holds on these rows the pod must leave alone."""
     holds = state.holds
@@ -55,6 +62,10 @@ def refuse(state: State, ask: Ask, names: Sequence[str], rows: Rows) -> Filtered
     All held nodes carry the same one, which names every policy that stands in the way on one of them: holds
     float from node to node, and a message for each would change with them.
     """
+    cannot = _unable_among(state, ask, names, rows)
+    if cannot and len(cannot) == len(names):
+        return Filtered([], cannot)
+    rows = state.demands.strict.reach(ask.owner, rows)
     known = state.table.present.take(rows)
     held = known & ~state.holds.clear_for(ask.priority).take(rows)
     enough = fits_free(state, ask, rows)
@@ -74,4 +85,17 @@ def refuse(state: State, ask: Ask, names: Sequence[str], rows: Rows) -> Filtered
     nominated = ask.pod.nominated_node_name
     if nominated in refused and not warming:
         soft |= {nominated}
-    return Filtered([], refused, soft, policies=tuple(policies))
+    return Filtered([], refused | cannot, soft - cannot.keys(), policies=tuple(policies))
+
+
+def _unable_among(state: State, ask: Ask, names: Sequence[str], rows: Rows) -> dict[str, str]:
+    """The messages of those known nodes that cannot enforce what the pod's policy needs."""
+    strict = state.demands.strict
+    if ask.owner not in strict.able:
+        return {}
+    cannot = np.flatnonzero(state.table.present.take(rows) & ~strict.able[ask.owner].take(rows))
+    return strict.obstacles(ask.owner, [names[index] for index in cannot.tolist()], _strictly(state, ask))
+
+
+def _strictly(state: State, ask: Ask) -> str:
+    return f"policy {state.demands[ask.owner].key} is Strict, and this node cannot enforce it: "

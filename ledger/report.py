@@ -36,6 +36,7 @@ def _report(state: State, demand: int, waiting: int) -> DemandReport:
         holds=tuple(holds),
         unplaced=why(state, demand),
         waiting_owners=waiting,
+        pods=state.holds.filled_total[demand],
     )
 
 

@@ -5,10 +5,7 @@ Holds are not touched here: `placement.settle` does that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
-
-import numpy as np
 
 from ledger.claims import Claims, ClaimState
 from ledger.daemons import Daemons
@@ -18,6 +15,7 @@ from ledger.flights import Flights, Nominations
 from ledger.holds import Holds
 from ledger.table import Flags, Table
 from qos.keys import SYSTEM_CRITICAL_PRIORITY
+from qos.needs import Enforcement
 from qos.objects import DaemonSet, Demand, Node, Pod
 
 _MOST_KINDS = 256
@@ -141,6 +139,13 @@ class State:
         self.holds.touch(row)
         self._capacity = None
         self.changed(grown=True)
+
+    def set_enforcement(self, name: str, said: Enforcement | None) -> None:
+        """Take what a node says it enforces; None: nothing any more."""
+        if self.demands.hear(name, said):
+            self.regraded = True
+            self.failed.clear()
+            self.changed(grown=True)
 
     # Pods.
 
@@ -283,7 +288,3 @@ class State:
         """Expect it no longer."""
         if self.daemons.remove(uid):
             self.changed(grown=True)
-
-    def rows_with_holds(self) -> Iterator[int]:
-        """Rows with at least one hold."""
-        yield from np.flatnonzero(self.holds.number).tolist()

@@ -6,6 +6,7 @@ import numpy as np
 
 from ledger.asks import room, seats, vector_of
 from ledger.decisions import Unplaced
+from ledger.moves import slots_that_fit
 from ledger.placement import cap_slots
 from ledger.state import State
 
@@ -14,6 +15,7 @@ NO_NODE = "NoNode"
 CAP_REACHED = "CapReached"
 MAX_SLOTS_PER_NODE = "MaxSlotsPerNode"
 FRAGMENTED = "Fragmented"
+NODE_CANNOT_ENFORCE = "NodeCannotEnforce"
 
 
 def why(state: State, demand: int) -> tuple[Unplaced, ...]:
@@ -26,16 +28,35 @@ def why(state: State, demand: int) -> tuple[Unplaced, ...]:
     if count <= 0:
         return ()
     if not state.demands.eligible[demand].any():
-        return (Unplaced(count, NO_NODE),)
+        detail = _withheld(state, demand)
+        return (Unplaced(count, NODE_CANNOT_ENFORCE if detail else NO_NODE, detail=detail),)
     reasons = []
     allowed, dim = cap_slots(state, demand)
     # A cap of all there is says no more than that the nodes lack it.
     capped = max(0, count - allowed) if state.cap_percent < 100 else 0
     if capped:
         reasons.append(_lacking(state, demand, capped, CAP_REACHED, dim))
-    if count > capped:
-        reasons += _on_nodes(state, demand, count - capped)
+    unable = min(count - capped, _would_take(state, demand))
+    if unable:
+        reasons.append(Unplaced(unable, NODE_CANNOT_ENFORCE, detail=_withheld(state, demand)))
+    if count > capped + unable:
+        reasons += _on_nodes(state, demand, count - capped - unable)
     return tuple(reasons)
+
+
+def _withheld(state: State, demand: int) -> str:
+    strict = state.demands.strict
+    return strict.explained(demand, strict.withheld(demand))
+
+
+def _would_take(state: State, demand: int) -> int:
+    """How many slots would find room on the nodes that cannot enforce what the demand needs."""
+    rows = state.demands.strict.withheld(demand)
+    if not rows.size:
+        return 0
+    fit = slots_that_fit(room(state, state.holds.all)[:, rows], vector_of(state, demand))
+    limit = seats(state, demand)
+    return int((fit if limit is None else np.minimum(fit, limit[rows])).sum())
 
 
 def _lacking(state: State, demand: int, count: int, reason: str, dim: int) -> Unplaced:

@@ -1,4 +1,4 @@
-"""What is applied to a cluster, shipped with the commands: CRDs, a kustomize base, overlays, modes."""
+"""What is applied to a cluster, shipped with the commands: CRDs, a kustomize base, overlays, agent, modes."""
 
 from __future__ import annotations
 
@@ -28,6 +28,13 @@ def overlay(name: str) -> Iterator[Path]:
         raise ValueError(f"overlay {name!r} is not one of {', '.join(OVERLAYS)}")
     with resources.as_file(resources.files(__name__)) as root:
         yield root / "overlays" / name
+
+
+@contextmanager
+def agent() -> Iterator[Path]:
+    """The kustomization of the agent, in its tree."""
+    with resources.as_file(resources.files(__name__)) as root:
+        yield root / "agent"
 
 
 def mode(name: str) -> str:

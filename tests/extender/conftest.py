@@ -14,6 +14,7 @@ from adapters.memory import MemoryAPI
 from extender.config import ExtenderConfig
 from extender.metrics import Metrics
 from extender.program import Program
+from extender.server import listen
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos import keys
@@ -140,22 +141,23 @@ ProgramFactory = Callable[..., AbstractAsyncContextManager[Any]]
 def running(eventually: Eventually) -> ProgramFactory:
     """running(api, **config): an extender that serves on free ports until the block ends."""
 
-    def free_port() -> int:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            return int(found.getsockname()[1])
+    def address(opened: socket.socket) -> str:
+        host, port = opened.getsockname()
+        return f"{host}:{port}"
 
     @asynccontextmanager
     async def run(api: MemoryAPI, *, ready: bool = True, **options: Any) -> AsyncIterator[Program]:
+        # Opened here and handed over: a port that is only looked up may be another's a moment later.
+        sockets = listen("127.0.0.1:0"), listen("127.0.0.1:0")
         settings = {
-            "verbs_address": f"127.0.0.1:{free_port()}",
-            "address": f"127.0.0.1:{free_port()}",
+            "verbs_address": address(sockets[0]),
+            "address": address(sockets[1]),
             "identity": "test",
             "cap_percent": 100,
         }
         program = Program(ExtenderConfig(**(settings | options)), api)
         stop = asyncio.Event()
-        task = asyncio.create_task(program.run(stop))
+        task = asyncio.create_task(program.run(stop, sockets))
         try:
             if ready:
                 await eventually(lambda: not program.readiness.problem())

@@ -10,12 +10,15 @@ import pytest
 
 from adapters.api import EVENTS, PODS, POLICIES
 from adapters.kubernetes import decode
+from adapters.kubernetes.node_qos import NodeNews
 from adapters.memory import MemoryAPI
 from extender.config import ExtenderConfig
 from extender.events import EventWriter, Regarding
+from extender.node_reports import STALE_SECONDS
 from extender.program import Program
 from extender.waking import Waker
 from qos import keys
+from qos.needs import Enforcement
 from qos.objects import Pod
 from tests.extender.accounts import Account, calls
 from tests.extender.conftest import NOW, Clock
@@ -105,3 +108,13 @@ async def test_a_breach_ends_and_conditions_are_stamped_by_the_time_of_day(api, 
     assert first["lastTransitionTime"] == datetime.fromtimestamp(NOW, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     wall.advance(program.config.guard_window_seconds)
     assert (await guarded())["reason"] == "Guarded"
+
+
+async def test_nobody_is_silent_while_the_api_server_is(steady, make_node):
+    """The loop that lets old reports go runs on; what the watch heard last decides."""
+    program = Program(ExtenderConfig(identity="me"), MemoryAPI(), clock=steady)
+    program.reports.set(NodeNews("n1", "1", Enforcement(), ()))
+    for _ in range(30):
+        steady.advance(STALE_SECONDS / 15)
+        await program._expire_reports()
+    assert program.reports.agents == 1

@@ -48,6 +48,7 @@ def config_table() -> str:
 
 def metrics_table() -> str:
     program = Program(ExtenderConfig(identity="me"), MemoryAPI())
+    program.metrics.look()
     families = {family.name: family for family in program.metrics.registry.collect()}
     rows = []
     for name, family in sorted(families.items()):

@@ -8,16 +8,23 @@ from adapters.api import (
     DAEMON_SETS,
     DEPLOYMENTS,
     EVENTS,
+    NODE_QOS,
     NODES,
     PODS,
     POLICIES,
     PRIORITY_CLASSES,
     PROFILES,
+    APIError,
+    NotFound,
 )
+from adapters.kubernetes import node_qos
 from adapters.memory import MemoryAPI
 from qos import keys
+from qos.node_report import NodeReport, PromiseState
 from qos.objects import Demand
 from qos.resolve import Problem
+
+pytestmark = pytest.mark.program
 
 
 def deployment(replicas: int, cpu: str = "1") -> dict:
@@ -236,6 +243,25 @@ async def test_t13_of_two_only_the_leader_writes_and_the_other_takes_over(
             assert instances == {"one"}, "events are said once"
 
 
+async def test_t13_a_standby_makes_room_by_moves_too(running, make_node, make_pod, make_policy, eventually):
+    """Nobody asks a standby for status or holds; it searches moves all the same."""
+    api = MemoryAPI()
+    for name in ("n1", "n2"):
+        api.put(NODES, make_node(name, cpu="4"))
+        api.put(PODS, make_pod(f"on-{name}", cpu="2", node=name))
+    api.put(POLICIES, make_policy("a", count=1, cpu="2"))
+    api.put(POLICIES, make_policy("b", count=1, cpu="4"))
+    async with running(api, identity="one") as first:
+        await eventually(lambda: first.elector.is_leader)
+        async with running(api, identity="two") as second:
+            assert second.ledger.gauges()["unplaced"] == 1
+            api.remove(PODS, "default", "on-n1")
+            await eventually(lambda: second.ledger.gauges()["claims"] == 1)
+            await eventually(lambda: second.ledger.gauges()["unplaced"] == 0)
+            assert second.ledger.gauges()["moves_total"] == 1
+            assert not second.elector.is_leader
+
+
 async def test_t15_pods_that_bypass_degrade_the_policy(running, make_node, make_pod, make_policy, eventually):
     api = MemoryAPI()
     api.put(NODES, make_node("n1", cpu="4"))
@@ -307,3 +333,44 @@ async def test_t21_after_a_restart_all_that_wait_ask_again_once(running, make_no
     async with running(api):
         await eventually(lambda: woken("ours"))
         assert not woken("theirs")
+
+
+NO_CRD = NotFound(404, "NotFound", "the server could not find the requested resource")
+NO_RIGHT = APIError(403, "Forbidden", "nodeqoses.j10ce.io is forbidden")
+
+
+@pytest.mark.parametrize("error", [NO_CRD, NO_RIGHT], ids=["no CRD", "no right"])
+async def test_without_node_qos_all_but_strict_policies_go_on_until_it_is_there(
+    running, make_node, make_policy, eventually, caplog, error
+):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1", cpu="64"))
+    api.put(POLICIES, make_policy("plain"))
+    api.put(POLICIES, make_policy("strict", nodeEnforcement="Strict"))
+    api.fail("list_page", error, resource=NODE_QOS, times=4)
+
+    def held(program) -> list[int]:
+        report = program.ledger.report()
+        return [report[f"default/{name}"].held for name in ("plain", "strict")]
+
+    async with running(api) as program:
+        assert not program.reflectors["nodeqoses"].synced.is_set()
+        assert held(program) == [2, 0]
+        (why,) = program.ledger.report()["default/strict"].unplaced
+        assert (why.reason, why.detail) == ("NodeCannotEnforce", "n1: has no NodeQoS: no agent has reported")
+        report = NodeReport("0.1.0", "6.12.0", "v2", "c", (PromiseState("floor (cpu)", True),))
+        status = node_qos.status_of(report, (), 1.0)
+        api.put(NODE_QOS, node_qos.new("n1", "u") | {"status": status})
+        await eventually(lambda: held(program) == [2, 2])
+    assert caplog.text.count("watch=nodeqoses") == 1
+    assert caplog.text.count("nodeqoses not listed") == 1
+
+
+async def test_a_node_that_is_gone_takes_its_report_along(running, make_node, eventually):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1"))
+    api.put(NODE_QOS, node_qos.new("n1", "u"))
+    async with running(api) as program:
+        assert program.reports.agents == 1
+        api.remove(NODES, "", "n1")
+        await eventually(lambda: not program.reports.agents)

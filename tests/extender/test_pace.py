@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.loops import forever
+from adapters.loops import forever
 from extender.pace import Pace
 
 
@@ -36,5 +36,5 @@ async def test_a_loop_goes_on_after_a_bug_and_counts_it(metrics, clock):
         raise RuntimeError("a bug")
 
     with pytest.raises(EnoughError):
-        await forever("test", 1.0, once, metrics, sleep=clock.sleep)
+        await forever("test", 1.0, once, metrics.loop_error, sleep=clock.sleep)
     assert b'j10ce_loop_errors_total{loop="test"} 3.0' in metrics.exposition()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import httpx
 import pytest
 import schemathesis
@@ -20,18 +22,21 @@ REPORTS = {
 
 
 class Account:
+    def __init__(self, reports):
+        self.reports = reports
+
     def report(self):
-        return REPORTS
+        return self.reports
 
     def gauges(self):
         return {"held/cpu": 6000, "held/memory": 5.0, "nodes": 2, "moves_total": 7}
 
 
-def service():
+def service(account=None):
     readiness = Readiness({}, lambda: 0.0)
-    metrics = Metrics()
-    metrics.watch_ledger(Account().report, Account().gauges)
-    return app(Mode.GUARD, Account(), readiness, metrics), readiness, metrics
+    metrics, account = Metrics(), account or Account(REPORTS)
+    metrics.watch_ledger(account.report, account.gauges)
+    return app(Mode.GUARD, account, readiness, metrics), readiness, metrics
 
 
 APP, READINESS, METRICS = service()
@@ -80,10 +85,43 @@ async def test_all_holds_are_listed(client):
     first, second = answer["policies"]
     assert first["holds"] == [{"nodeName": "n1", "slots": 2}, {"nodeName": "n2", "slots": 1}]
     assert second["unplaced"] == [
-        {"count": 2, "reason": "Insufficient", "resource": "memory", "missing": "8Gi"}
+        {"count": 2, "reason": "Insufficient", "resource": "memory", "missing": "8Gi", "message": ""}
     ]
     only = (await client.get("/holds", params={"namespace": "shop"})).json()["policies"]
     assert [one["policy"] for one in only] == ["shop/b"]
+
+
+class Seen(dict):
+    """Reports that note in which thread they are read."""
+
+    readers: set[int]
+
+    def items(self):
+        self.readers.add(threading.get_ident())
+        return super().items()
+
+
+class Asked(Account):
+    """Notes in which thread it is asked for them."""
+
+    askers: set[int]
+
+    def report(self):
+        self.askers.add(threading.get_ident())
+        return super().report()
+
+
+@pytest.mark.parametrize("path", ["/holds", "/metrics"])
+async def test_the_ledger_is_asked_on_the_loop_and_its_answer_rendered_beside_it(path):
+    reports = Seen(REPORTS)
+    account = Asked(reports)
+    account.askers, reports.readers = set(), set()
+    large, _, _ = service(account)
+    async with client_of(large) as client:
+        assert (await client.get(path)).status_code == 200
+    assert account.askers == {threading.get_ident()}
+    assert reports.readers
+    assert threading.get_ident() not in reports.readers
 
 
 def samples(text: str) -> dict[str, float]:
@@ -106,6 +144,7 @@ async def test_metrics_are_prometheus_text_with_the_ledgers_account(client):
 
 
 def test_metric_names_follow_the_conventions():
+    METRICS.look()
     names = {family.name for family in METRICS.registry.collect()}
     assert all(name.startswith("j10ce_") for name in names)
     assert {f"j10ce_{verb}_duration_seconds" for verb in ("filter", "prioritize", "preempt", "bind")} <= names

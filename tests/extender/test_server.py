@@ -24,6 +24,8 @@ from extender.readiness import Readiness
 from extender.server import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, VerbsApp, listen, server
 from ledger.decisions import Filtered
 
+pytestmark = pytest.mark.program
+
 POD = {"metadata": {"uid": "u", "name": "web", "namespace": "default"}, "spec": {"containers": []}}
 FILTER = json.dumps({"Pod": POD, "Nodes": None, "NodeNames": ["n1"]}).encode()
 

@@ -15,25 +15,13 @@ from qos import keys
 from qos.api.policy import MinimalReservationPolicyStatus
 from qos.api.upstream import LabelSelector
 from qos.objects import Demand, Requirement, Selector
-from qos.policy import Policy
 from qos.resolve import Problem
+from tests.qos.builders import CHECKOUT, policy
 
 NOW = 1_800_000_000.0
 STAMP = "2027-01-15T08:00:00Z"
-SELECTOR = Selector((Requirement("app", "In", ("checkout",)),))
-POLICY = Policy(
-    key="shop/checkout",
-    namespace="shop",
-    name="checkout",
-    uid="u",
-    generation=3,
-    resource_version="7",
-    created=5.0,
-    selector=SELECTOR,
-    floor={"cpu": 2000},
-    count=4,
-)
-DEMAND = Demand("shop/checkout", "shop", SELECTOR, {"cpu": 2000, "pods": 1}, 4)
+POLICY = policy()
+DEMAND = Demand("shop/checkout", "shop", CHECKOUT, {"cpu": 2000, "pods": 1}, 4)
 HELD = DemandReport("shop/checkout", desired=4, filled=1, held=3, holds=(("n1", 1), ("n2", 2)))
 SHORT = replace(HELD, held=1, unplaced=(Unplaced(2, "Insufficient", "memory", 8 * 2**30),))
 FACTS = Facts(POLICY, DEMAND, HELD, GUARDED)
@@ -108,6 +96,10 @@ def test_condition(facts, kind, expected):
             "cpu: 1 missing for 1 slot under the installation-wide cap",
         ),
         (Unplaced(1, "Fragmented"), "there is room in all, but on no single node for 1 slot"),
+        (
+            Unplaced(2, "NodeCannotEnforce", detail="n1: has no NodeQoS: no agent has reported"),
+            "nodes do not enforce every promise for 2 slots: n1: has no NodeQoS: no agent has reported",
+        ),
     ],
 )
 def test_infeasible_names_the_dimension_and_the_amount(unplaced, text):
@@ -137,6 +129,13 @@ def test_the_status_is_what_the_crd_says():
     assert computed["holds"] == [{"nodeName": "n2", "slots": 2}, {"nodeName": "n1", "slots": 1}]
     known = set(MinimalReservationPolicyStatus.model_json_schema(by_alias=True)["properties"])
     assert set(computed) <= known
+
+
+def test_what_keeps_slots_off_nodes_is_shown_and_not_longer_than_the_crd_allows():
+    unplaced = Unplaced(2, "NodeCannotEnforce", detail="x" * 2000)
+    computed = status.compute(replace(FACTS, report=replace(HELD, unplaced=(unplaced,))), NOW)
+    MinimalReservationPolicyStatus.model_validate(computed)
+    assert computed["unplaced"] == [{"count": 2, "reason": "NodeCannotEnforce", "message": "x" * 1024}]
 
 
 def test_the_twenty_largest_holds_are_shown_ties_by_name():

@@ -10,13 +10,17 @@ import pytest
 
 from adapters.api import EVENTS, POLICIES, APIError, Unreachable
 from adapters.kubernetes import decode
+from adapters.kubernetes.node_qos import NodeNews
 from extender.catalog import Catalog
 from extender.events import EventWriter
 from extender.guarding import Guarding
+from extender.node_reports import NodeReports
 from extender.status_writer import StatusWriter
 from extender.view import View
 from ledger.decisions import Mode
 from qos import keys
+from qos.needs import Enforcement
+from qos.node_report import PolicyState
 from tests.extender.accounts import Account, calls
 
 
@@ -26,6 +30,7 @@ class Desk:
     def __init__(self, api, clock, metrics, make_policy, *names):
         self.api, self.clock, self.account = api, clock, Account()
         self.view = View()
+        self.reports = NodeReports(self.account, clock=clock, changed=lambda: None)
         self.catalog = Catalog(self.account, lambda: None)
         self.guarding = Guarding(Mode.GUARD, binds=True, schedulers=["default-scheduler"], window=300)
         self.guarding.installed = 0.0
@@ -38,6 +43,7 @@ class Desk:
             self.guarding,
             self.events,
             metrics,
+            reports=self.reports,
             owner_wait=15.0,
             clock=clock,
             wall=clock,
@@ -220,3 +226,20 @@ async def test_overlaps_are_computed_seldom_but_for_a_new_policy_at_once(desk, m
     desk.watch(desk.api.put(POLICIES, make_policy("c")))
     await desk.writer.run_once()
     assert len(computed) == 3
+
+
+async def test_whatever_the_nodes_report_all_statuses_together_are_written_ten_times_a_second(desk, api):
+    """A policy's edit touches every node: each report changes the sums of every policy."""
+    names = [f"p{number}" for number in range(30)]
+    desk = desk(*names)
+    uids = {name: desk.stored(name)["metadata"]["uid"] for name in names}
+    written = []
+    for turn in range(1, 101):
+        states = tuple(PolicyState(f"default/{name}", uids[name], turn, turn - 1, 0) for name in names)
+        desk.reports.set(NodeNews("n1", str(turn), Enforcement(), states))
+        before = len(calls(api, "patch"))
+        await desk.writer.run_once()
+        written.append(len(calls(api, "patch")) - before)
+        desk.clock.advance(0.1)
+    assert max(sum(written[start : start + 10]) for start in range(90)) <= 10
+    assert {desk.condition(keys.APPLIED, name)["reason"] for name in names} == {"InProgress"}

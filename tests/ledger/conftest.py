@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import settings
 
 # pytest --hypothesis-profile=thorough tests/ledger: forty times the usual examples.
 settings.register_profile("thorough", max_examples=4000)
 
-RESULTS = pytest.StashKey[list[str]]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[RESULTS] = []
+RESULT = "moves against brute force"
 
 
 @pytest.fixture
-def show(request: pytest.FixtureRequest):
-    """Adds a line to the summary of the run."""
-    return request.config.stash[RESULTS].append
+def show(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Adds a line to the summary of the run; a property of the test's report crosses processes."""
+    return lambda line: record_property(RESULT, line)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    lines = config.stash.get(RESULTS, [])
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    lines = [value for report in reports for name, value in report.user_properties if name == RESULT]
     if lines:
-        terminalreporter.section("moves against brute force")
-        for line in lines:
+        terminalreporter.section(RESULT)
+        for line in sorted(lines):
             terminalreporter.write_line(line)

@@ -8,14 +8,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ledger.decisions import Mode
+from ledger.decisions import BindDecision, Mode
 from ledger.ledger import Ledger
+from qos.needs import Enforcement
 from qos.objects import Demand, Node, PlacementMode, Pod
 from tests.ledger.builders import demand, node, pod
 
 NODES = [f"n{i}" for i in range(4)]
 APPS = ("a", "b", "c")
 DIMS = ("cpu", "memory", "pods")
+NEEDS = frozenset({"memory_min_percent"})
 CPU = st.integers(1, 5)
 MEMORY = st.integers(1, 6)
 
@@ -27,6 +29,10 @@ class Account:
         self.nodes: dict[str, Node] = {}
         self.claims: dict[str, tuple[Pod, str]] = {}
         self.demands: dict[str, Demand] = {}
+        self.able: set[str] = set()
+
+    def may_hold(self, record: Demand, name: str) -> bool:
+        return self.nodes[name].ready and (record.needs is None or name in self.able)
 
     def free(self, name: str) -> dict[str, int]:
         there = [p.requests for p, on in self.claims.values() if on == name]
@@ -76,6 +82,13 @@ class Machine(RuleBasedStateMachine):
         self.account.nodes.pop(name, None)
         self.ledger.remove_node(name)
 
+    @rule(name=st.sampled_from(NODES), able=st.sampled_from((True, True, False, None)))
+    def say(self, name: str, able: bool | None) -> None:
+        """A node says what it enforces: all, nothing, or no longer anything."""
+        (self.account.able.add if able else self.account.able.discard)(name)
+        said = Enforcement(NEEDS) if able else Enforcement()
+        self.ledger.set_enforcement(name, None if able is None else said)
+
     @rule(
         app=st.sampled_from(APPS),
         desired=st.integers(0, 5),
@@ -83,6 +96,7 @@ class Machine(RuleBasedStateMachine):
         priority=st.sampled_from((0, 10)),
         mode=st.sampled_from(PlacementMode),
         most=st.sampled_from((None, None, 1, 2)),
+        needs=st.sampled_from((None, None, NEEDS)),
     )
     def set_demand(
         self,
@@ -92,10 +106,18 @@ class Machine(RuleBasedStateMachine):
         priority: int,
         mode: PlacementMode,
         most: int | None,
+        needs: frozenset[str] | None,
     ) -> None:
         created = float(APPS.index(app))
         made = demand(
-            app, desired, *slot, priority=priority, mode=mode, max_slots_per_node=most, created=created
+            app,
+            desired,
+            *slot,
+            priority=priority,
+            mode=mode,
+            max_slots_per_node=most,
+            created=created,
+            needs=needs,
         )
         if made.key in self.account.demands or len(self.account.demands) < self.most_demands:
             self.account.demands[made.key] = made
@@ -119,10 +141,14 @@ class Machine(RuleBasedStateMachine):
         app=st.sampled_from(("", "", *APPS)), cpu=CPU, memory=MEMORY, priority=st.sampled_from((0, 0, 5, 50))
     )
     def schedule(self, app: str, cpu: int, memory: int, priority: int) -> None:
+        """Bound at once, a pod gets what it was answered, and costs no slot of a policy that it sees."""
         self.new_pod(app, cpu, memory, priority)
-        offered = self._filter(self.pods[f"p{self.number}"])
+        who = self.pods[f"p{self.number}"]
+        offered = self._filter(who)
         if offered:
-            self._bind(self.pods[f"p{self.number}"], offered[0])
+            decision = self._bind(who, offered[0])
+            assert not decision.refusal
+            assert decision.unplaced == 0 or priority > self._lowest()
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data())
@@ -136,6 +162,9 @@ class Machine(RuleBasedStateMachine):
         asked = [*fitting, "unknown"]
         answer = self.ledger.filter(who, asked, self.now)
         assert set(answer.nodes) <= set(fitting)
+        owner = self.account.demands.get(self.account.owner(who))
+        if owner is not None and owner.needs is not None:
+            assert set(answer.nodes) <= self.account.able
         assert bool(answer.nodes) != bool(answer.refused)
         assert not answer.refused or set(answer.refused) == set(asked)
         return answer.nodes
@@ -152,17 +181,20 @@ class Machine(RuleBasedStateMachine):
         if offered and uid in self.pods:
             self._bind(self.pods[uid], data.draw(st.sampled_from(offered)))
 
-    def _bind(self, who: Pod, on: str) -> None:
+    def _bind(self, who: Pod, on: str) -> BindDecision:
         """A pod that sees every hold costs no slot in Strict."""
         before = sum(report.missing for report in self.ledger.report().values())
         decision = self.ledger.bind(who, on, self.now)
         if decision.refusal:
-            return
+            return decision
         self.account.claims[who.uid] = (who, on)
-        lowest = min((d.priority for d in self.account.demands.values()), default=0)
-        if self.mode is Mode.STRICT and who.priority <= lowest:
+        if self.mode is Mode.STRICT and who.priority <= self._lowest():
             assert decision.unplaced == 0
             assert sum(report.missing for report in self.ledger.report().values()) <= before
+        return decision
+
+    def _lowest(self) -> int:
+        return min((d.priority for d in self.account.demands.values()), default=0)
 
     @precondition(lambda self: self.account.claims)
     @rule(data=st.data(), seen=st.booleans())
@@ -192,10 +224,12 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def holds_fit(self) -> None:
-        """What is held on a node is free there, in every dimension, on ready nodes only."""
+        """What is held on a node is free there, in every dimension, on nodes that may hold it only."""
+        for key, report in self.ledger.report().items():
+            for name, _ in report.holds:
+                assert self.account.may_hold(self.account.demands[key], name)
         held = self._held()
         for name, amounts in held.items():
-            assert self.account.nodes[name].ready
             free = self.account.free(name)
             assert all(amounts[d] <= max(0, free[d]) for d in DIMS), (name, amounts, free)
 
@@ -235,7 +269,7 @@ class Machine(RuleBasedStateMachine):
         return any(self._fits_besides(record, name, reports, later) for name in self.account.nodes)
 
     def _fits_besides(self, record: Demand, name: str, reports: dict, later: set[str]) -> bool:
-        if not self.account.nodes[name].ready:
+        if not self.account.may_hold(record, name):
             return False
         there = {key: dict(r.holds).get(name, 0) for key, r in reports.items()}
         most = record.max_slots_per_node
@@ -280,6 +314,8 @@ class Machine(RuleBasedStateMachine):
             rebuilt.set_demand(record)
         for made in reversed(self.account.nodes.values()):
             rebuilt.set_node(made)
+        for name in sorted(self.account.able):
+            rebuilt.set_enforcement(name, Enforcement(NEEDS))
         assert {k: r.filled for k, r in rebuilt.report().items()} == {
             k: r.filled for k, r in self.ledger.report().items()
         }
@@ -310,7 +346,7 @@ class OneDemandMachine(Machine):
             assert report.held == min(wanted, places, allowed)
 
     def _slots(self, record: Demand, name: str) -> int:
-        if not self.account.nodes[name].ready:
+        if not self.account.may_hold(record, name):
             return 0
         free = self.account.free(name)
         fit = max(0, min(free[d] // record.vector[d] for d in DIMS))

@@ -31,6 +31,19 @@ def test_an_owner_fills_an_unplaced_slot_first() -> None:
     assert (made.report()["default/a"].held, made.report()["default/a"].missing) == (2, 0)
 
 
+@pytest.mark.parametrize("mode", [Mode.STRICT, Mode.GUARD])
+def test_the_hold_an_owner_takes_makes_no_room_by_moving(mode: Mode) -> None:
+    """An owner larger than its slot: its own hold is worth one slot to it, not two."""
+    made = ledger(node("n1", 3), demand("a", 1, 2), demand("b", 1, 1), mode=mode)
+    made.set_node(node("n0", 1))
+    assert (holds(made, "a"), holds(made, "b")) == ({"n1": 1}, {"n1": 1})
+    assert made.filter(pod("o", 2, app="b"), names(2), 0.0).policies == ("default/a", "default/b")
+    assert (holds(made, "a"), holds(made, "b")) == ({"n1": 1}, {"n1": 1})
+    made.set_node(node("n2", 2))
+    assert go(made, pod("o", 2, app="b"), ["n1"]) == "n1"
+    assert [report.missing for report in made.report().values()] == [0, 0]
+
+
 def test_more_owners_than_slots_hold_nothing() -> None:
     made = ledger(*nodes(2), demand("a", 1, 4))
     assert go(made, pod("o1", 4, app="a"), names(2))
