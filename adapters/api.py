@@ -34,6 +34,7 @@ REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
 POLICIES = Resource("j10ce.io", "v1alpha1", "minimalreservationpolicies", "MinimalReservationPolicy")
 PROFILES = Resource("j10ce.io", "v1alpha1", "qosprofiles", "QoSProfile", namespaced=False)
+NODE_QOS = Resource("j10ce.io", "v1alpha1", "nodeqoses", "NodeQoS", namespaced=False)
 
 
 class APIError(Exception):
@@ -71,11 +72,15 @@ class Unreachable(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of a list: raw JSON of each item, the list's resourceVersion, and the token of the next page."""
+    """A page of a list: raw JSON of each item, the list's resourceVersion, and the token of the next page.
+
+    `remaining`: how many items follow, as the server estimates it; None where it does not say.
+    """
 
     items: list[bytes]
     resource_version: str
     continue_token: str = ""
+    remaining: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +95,27 @@ class ClusterAPI(Protocol):
     """What we ask of an API server. Every call may raise APIError or Unreachable."""
 
     async def list_page(
-        self, resource: Resource, *, limit: int = 500, continue_token: str = "", namespace: str = ""
+        self,
+        resource: Resource,
+        *,
+        limit: int = 500,
+        continue_token: str = "",
+        namespace: str = "",
+        field_selector: str = "",
     ) -> Page:
-        """One page, consistent (no resourceVersion=0)."""
+        """One page, consistent (no resourceVersion=0). limit 0: everything on one page.
+
+        field_selector: such as spec.nodeName=NODE; "": all objects.
+        """
         ...
 
-    def watch(self, resource: Resource, *, resource_version: str) -> AsyncIterator[WatchEvent]:
-        """Events after resource_version and bookmarks; ends when the server closes it; Gone when too old."""
+    def watch(
+        self, resource: Resource, *, resource_version: str, field_selector: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        """Events after resource_version and bookmarks; ends when the server closes it; Gone when too old.
+
+        An object that comes into the selection is ADDED, one that leaves it DELETED.
+        """
         ...
 
     async def get(self, resource: Resource, namespace: str, name: str) -> bytes:

@@ -21,6 +21,7 @@ import orjson
 
 from adapters.api import PODS, ClusterAPI, Conflict, Gone, NotFound, Page, Resource, Unreachable, WatchEvent
 from adapters.faults import Fault
+from adapters.field_selectors import as_watched, selects
 from adapters.writes import merge_patch, require_bindable, require_version
 
 _Key = tuple[Resource, str, str]
@@ -42,12 +43,18 @@ class Binding:
 @dataclass(slots=True)
 class _Watcher:
     resource: Resource
+    selector: str = ""
     pending: deque[WatchEvent | Exception | None] = field(default_factory=deque)
     awake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def push(self, item: WatchEvent | Exception | None) -> None:
         self.pending.append(item)
         self.awake.set()
+
+    def tell(self, event: WatchEvent, before: bytes | None) -> None:
+        seen = as_watched(self.selector, event, before)
+        if seen is not None:
+            self.push(seen)
 
 
 class MemoryAPI:
@@ -65,7 +72,7 @@ class MemoryAPI:
         self._oldest = 0
         self._uids = itertools.count(1)
         self._objects: dict[_Key, bytes] = {}
-        self._history: list[tuple[int, Resource, WatchEvent]] = []
+        self._history: list[tuple[int, Resource, WatchEvent, bytes | None]] = []
         self._watchers: list[_Watcher] = []
         self._faults: list[Fault] = []
         self._snapshots: dict[str, tuple[str, list[bytes]]] = {}
@@ -89,7 +96,7 @@ class MemoryAPI:
         self._version += 1
         body = orjson.loads(raw)
         body["metadata"]["resourceVersion"] = str(self._version)
-        self._publish(resource, WatchEvent("DELETED", orjson.dumps(body)))
+        self._publish(resource, WatchEvent("DELETED", orjson.dumps(body)), raw)
 
     def get_object(self, resource: Resource, namespace: str, name: str) -> dict[str, Any]:
         """What is stored, as a dict of the caller's own; NotFound when it is not there."""
@@ -155,7 +162,13 @@ class MemoryAPI:
     # --- ClusterAPI ---
 
     async def list_page(
-        self, resource: Resource, *, limit: int = 500, continue_token: str = "", namespace: str = ""
+        self,
+        resource: Resource,
+        *,
+        limit: int = 500,
+        continue_token: str = "",
+        namespace: str = "",
+        field_selector: str = "",
     ) -> Page:
         """A page of a consistent snapshot; Gone for a token that expired."""
         await self._reach("list_page", resource, "")
@@ -168,24 +181,27 @@ class MemoryAPI:
             items = [
                 raw
                 for key, raw in sorted(self._objects.items(), key=lambda item: item[0][1:])
-                if key[0] == resource and namespace in ("", key[1])
+                if key[0] == resource and namespace in ("", key[1]) and selects(field_selector, raw)
             ]
+        limit = limit or len(items)
         rest, token = items[limit:], ""
         if rest:
             token = f"{version}:{next(self._uids)}"
             self._snapshots[token] = (version, rest)
-        return Page(items[:limit], version, token)
+        return Page(items[:limit], version, token, len(rest))
 
-    async def watch(self, resource: Resource, *, resource_version: str) -> AsyncIterator[WatchEvent]:
+    async def watch(
+        self, resource: Resource, *, resource_version: str, field_selector: str = ""
+    ) -> AsyncIterator[WatchEvent]:
         """Events after resource_version: the missed ones first, then as they happen."""
         await self._reach("watch", resource, "")
         since = int(resource_version)
         if since < self._oldest:
             raise _gone()
-        watcher = _Watcher(resource)
-        for version, kind, event in self._history:
+        watcher = _Watcher(resource, field_selector)
+        for version, kind, event, before in self._history:
             if version > since and kind == resource:
-                watcher.push(event)
+                watcher.tell(event, before)
         self._watchers.append(watcher)
         try:
             async for event in _drain(watcher):
@@ -300,19 +316,20 @@ class MemoryAPI:
         )
         meta["resourceVersion"] = str(self._version)
         raw = orjson.dumps(body)
-        self._objects[(resource, meta.get("namespace", ""), meta["name"])] = raw
-        self._publish(resource, WatchEvent("ADDED" if before is None else "MODIFIED", raw))
+        key = (resource, meta.get("namespace", ""), meta["name"])
+        old_raw, self._objects[key] = self._objects.get(key), raw
+        self._publish(resource, WatchEvent("ADDED" if before is None else "MODIFIED", raw), old_raw)
         stored: dict[str, Any] = orjson.loads(raw)
         return stored
 
-    def _publish(self, resource: Resource, event: WatchEvent) -> None:
-        self._history.append((self._version, resource, event))
+    def _publish(self, resource: Resource, event: WatchEvent, before: bytes | None) -> None:
+        self._history.append((self._version, resource, event, before))
         if len(self._history) > _HISTORY:
             self._oldest = self._history[_HISTORY // 2][0]
             del self._history[: _HISTORY // 2 + 1]
         for watcher in self._watchers:
             if watcher.resource == resource:
-                watcher.push(event)
+                watcher.tell(event, before)
 
     def _interrupt(self, resource: Resource | None, how: Exception | None) -> None:
         for watcher in [w for w in self._watchers if resource in (None, w.resource)]:

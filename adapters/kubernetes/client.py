@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ _MOST_BYTES: Final = 256 * 1024 * 1024
 _CONNECTIONS: Final = 256
 _KEEP_ALIVE_SECONDS: Final = 60.0
 """Below the API server's 90 s: a POST on a connection that it just closed has an unknown outcome."""
-_TOKEN_SECONDS: Final = 60.0
+_RENEW_SECONDS: Final = 60.0
+"""So often tokens and certificates are looked for anew."""
 _SHORTEST_RETRY: Final = 0.05
 _READ_BUFFER: Final = 256 * 1024
 _HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "j10ce-qos"}
@@ -59,6 +61,7 @@ class Timeouts:
 class _ListMetadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
+    remaining: int | None = msgspec.field(default=None, name="remainingItemCount")
 
 
 class _List(msgspec.Struct):
@@ -81,7 +84,8 @@ class KubernetesAPI:
         self._timeouts = timeouts or Timeouts()
         self._session: aiohttp.ClientSession | None = None
         self._header = ""
-        self._header_until = float("-inf")
+        self._tls: ssl.SSLContext | bool = True if endpoint.tls is None else endpoint.tls
+        self._fresh_until = float("-inf")
 
     @classmethod
     def from_kubeconfig(
@@ -112,10 +116,17 @@ class KubernetesAPI:
             await asyncio.sleep(0)
 
     async def list_page(
-        self, resource: Resource, *, limit: int = 500, continue_token: str = "", namespace: str = ""
+        self,
+        resource: Resource,
+        *,
+        limit: int = 500,
+        continue_token: str = "",
+        namespace: str = "",
+        field_selector: str = "",
     ) -> Page:
-        """One page of a consistent list."""
-        query = {"limit": str(limit)} | ({"continue": continue_token} if continue_token else {})
+        """One page of a consistent list; limit 0: all of it."""
+        asked = {"limit": str(limit or ""), "continue": continue_token, "fieldSelector": field_selector}
+        query = {name: value for name, value in asked.items() if value}
         url = self._url(resource, namespace, query=query)
         raw = await self._request("GET", url, seconds=self._timeouts.page)
         try:
@@ -123,9 +134,13 @@ class KubernetesAPI:
         except msgspec.MsgspecError as error:
             raise Unreachable(f"GET {url.path}: not a list: {error}") from error
         meta = answer.metadata
-        return Page([bytes(item) for item in answer.items or ()], meta.resource_version, meta.continue_)
+        items = [bytes(item) for item in answer.items or ()]
+        remaining = meta.remaining if meta.continue_ else 0
+        return Page(items, meta.resource_version, meta.continue_, remaining)
 
-    async def watch(self, resource: Resource, *, resource_version: str) -> AsyncIterator[WatchEvent]:
+    async def watch(
+        self, resource: Resource, *, resource_version: str, field_selector: str = ""
+    ) -> AsyncIterator[WatchEvent]:
         """Events after resource_version, bookmarks included, until the server closes the stream."""
         # Jitter, so that streams opened together do not end together.
         seconds = self._timeouts.watch * (1 + random.random())  # noqa: S311
@@ -134,7 +149,7 @@ class KubernetesAPI:
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
             "timeoutSeconds": str(int(seconds)),
-        }
+        } | ({"fieldSelector": field_selector} if field_selector else {})
         url = self._url(resource, "", query=query)
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=self._timeouts.request, sock_read=self._timeouts.silence
@@ -143,7 +158,7 @@ class KubernetesAPI:
         try:
             async with self._open().get(url, headers=headers, timeout=timeout, **self._how()) as answer:
                 if answer.status != 200:
-                    self._forget_token(answer.status)
+                    self._forget_credentials(answer.status)
                     raise _failure("GET", url, answer.status, await _body(answer))
                 try:
                     async for event in events_of(answer.content):
@@ -209,8 +224,8 @@ class KubernetesAPI:
         while True:
             headers = await self._headers() | ({"Content-Type": content_type} if data else {})
             status, retry_after, raw = await self._exchange(method, url, data, headers, deadline)
-            if status == 401 and not renewed and self._endpoint.authorization:
-                self._forget_token(status)
+            if status == 401 and not renewed and (self._endpoint.authorization or self._endpoint.renew_tls):
+                self._forget_credentials(status)
                 renewed = True
             elif status == 429 and time.monotonic() + retry_after < deadline:
                 await asyncio.sleep(retry_after)
@@ -235,10 +250,7 @@ class KubernetesAPI:
     def _open(self) -> aiohttp.ClientSession:
         """The session; made at first use, because it belongs to the loop that runs then."""
         if self._session is None:
-            tls = self._endpoint.tls
-            connector = aiohttp.TCPConnector(
-                limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_SECONDS, ssl=True if tls is None else tls
-            )
+            connector = aiohttp.TCPConnector(limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_SECONDS)
             self._session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_READ_BUFFER
             )
@@ -249,22 +261,28 @@ class KubernetesAPI:
             "allow_redirects": False,
             "proxy": self._endpoint.proxy,
             "server_hostname": self._endpoint.tls_server_name,
+            # Connections are kept by it: with a new certificate, new ones are made.
+            "ssl": self._tls,
         }
 
     async def _headers(self) -> dict[str, str]:
-        if self._endpoint.authorization is None:
-            return dict(_HEADERS)
-        if time.monotonic() >= self._header_until:
+        if time.monotonic() >= self._fresh_until:
             try:
-                self._header = await asyncio.to_thread(self._endpoint.authorization)
+                await self._renew()
             except OSError as error:
                 raise Unreachable(f"no token to authenticate with: {error}") from error
-            self._header_until = time.monotonic() + _TOKEN_SECONDS
-        return {**_HEADERS, "Authorization": self._header}
+            self._fresh_until = time.monotonic() + _RENEW_SECONDS
+        return {**_HEADERS, "Authorization": self._header} if self._header else dict(_HEADERS)
 
-    def _forget_token(self, status: int) -> None:
+    async def _renew(self) -> None:
+        if self._endpoint.renew_tls is not None:
+            self._tls = await asyncio.to_thread(self._endpoint.renew_tls) or self._tls
+        if self._endpoint.authorization is not None:
+            self._header = await asyncio.to_thread(self._endpoint.authorization)
+
+    def _forget_credentials(self, status: int) -> None:
         if status == 401:
-            self._header_until = float("-inf")
+            self._fresh_until = float("-inf")
 
     def _url(
         self,

@@ -1,7 +1,8 @@
 """Where the API server is, and how it is made to trust us: a kubeconfig, or a Pod's service account.
 
 Kubeconfigs go through the `kubernetes` package, which knows exec plugins, token files and OIDC; it is
-imported only then. Client certificates are read once: a process that is given new ones is restarted.
+imported only then, and reads client certificates once: a process that is given new ones is restarted. It
+takes 58 MB: adapters.kubernetes.kubeconfig does without it and without plugins, and follows what is renewed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class CredentialsError(Exception):
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """An API server. `authorization` makes the Authorization header's value, and may read files or start a
-    plugin; None where a client certificate is enough.
+    plugin; None where a client certificate is enough. `renew_tls`: a context with a newer client certificate
+    than the last one, None where there is none; it reads files, too.
     """
 
     server: str
@@ -34,6 +36,7 @@ class Endpoint:
     authorization: Callable[[], str] | None = None
     tls_server_name: str | None = None
     proxy: str | None = None
+    renew_tls: Callable[[], ssl.SSLContext | None] | None = None
 
 
 def from_kubeconfig(path: Path | None = None, context: str | None = None) -> Endpoint:
@@ -53,7 +56,7 @@ def from_kubeconfig(path: Path | None = None, context: str | None = None) -> End
         tls=tls,
         authorization=_authorization(configuration),
         tls_server_name=configuration.tls_server_name or None,
-        proxy=_proxy(configuration.host, configuration.proxy),
+        proxy=proxy_for(configuration.host, configuration.proxy),
     )
 
 
@@ -68,23 +71,24 @@ def in_cluster(root: Path = _SERVICE_ACCOUNT) -> Endpoint:
         )
     return Endpoint(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        tls=_context(str(authority)),
+        tls=trusting(str(authority)),
         authorization=lambda: f"Bearer {token.read_text().strip()}",
     )
 
 
-def _context(authority: str | None) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=authority)
+def trusting(authority: str | None = None, *, data: str | None = None, verify: bool = True) -> ssl.SSLContext:
+    """Trusts the authorities of a file, or of PEM text, or those of the system. OSError, ssl.SSLError."""
+    context = ssl.create_default_context(cafile=authority, cadata=data)
     # Cluster authorities often lack the extensions that Python 3.13 began to demand and Go does not.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     return context
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:
-    context = _context(configuration.ssl_ca_cert)
-    if not configuration.verify_ssl:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
+    context = trusting(configuration.ssl_ca_cert, verify=configuration.verify_ssl)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, configuration.key_file)
     return context
@@ -98,7 +102,7 @@ def _authorization(configuration: Any) -> Callable[[], str] | None:
     return header if configuration.api_key.get("BearerToken") else None
 
 
-def _proxy(server: str, stated: str | None) -> str | None:
+def proxy_for(server: str, stated: str | None) -> str | None:
     """The kubeconfig's proxy-url, else the environment's proxy; none for loopback, as kubectl has it."""
     address = urlsplit(server)
     host = address.hostname or ""

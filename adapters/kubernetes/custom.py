@@ -12,7 +12,7 @@ from adapters.kubernetes.wire import DecodeError, Object, key_of, read
 from qos.api.policy import MinimalReservationPolicy, Placement, Slots
 from qos.api.profile import QoSProfile
 from qos.api.upstream import LabelSelector
-from qos.objects import NodePredicate, PlacementMode, Requirement, Selector, Toleration
+from qos.objects import NodeEnforcement, NodePredicate, PlacementMode, Requirement, Selector, Toleration
 from qos.policy import Policy, Profile, ScaleTarget, Surge
 from qos.quantity import parse
 
@@ -45,6 +45,7 @@ def policy(raw: bytes) -> Policy:
         where=_where(spec.placement),
         inherit_from_workload=spec.inherits,
         max_slots_per_node=spec.placement.max_slots_per_node,
+        enforcement=NodeEnforcement(spec.node_enforcement),
         status=msgspec.json.decode(raw).get("status") or {},
     )
 
@@ -52,7 +53,8 @@ def policy(raw: bytes) -> Policy:
 def profile(raw: bytes) -> Profile:
     """A QoSProfile. DecodeError names object, field and value."""
     obj = _validated(QoSProfile, raw)
-    return Profile(obj.metadata.name, obj.spec.class_name, obj.spec.priority_class_name or "")
+    spec = obj.spec
+    return Profile(obj.metadata.name, spec.class_name, spec.priority_class_name or "", spec.overrides())
 
 
 def _validated(model: type[M], raw: bytes) -> M:

@@ -15,6 +15,7 @@ import msgspec
 
 from adapters.kubernetes.asks import request_of, vector_of
 from adapters.kubernetes.custom import policy, profile
+from adapters.kubernetes.rules import priority_class
 from adapters.kubernetes.templates import daemon_set, workload
 from adapters.kubernetes.wire import (
     Annotations,
@@ -27,7 +28,6 @@ from adapters.kubernetes.wire import (
     Object,
     PodObject,
     PodStatus,
-    PriorityClassObject,
     key_of,
     read,
 )
@@ -51,7 +51,6 @@ __all__ = [
 _OBJECT = msgspec.json.Decoder(Object)
 _POD = msgspec.json.Decoder(PodObject)
 _NODE = msgspec.json.Decoder(NodeObject)
-_PRIORITY_CLASS = msgspec.json.Decoder(PriorityClassObject)
 
 _NO_STATUS: Final = PodStatus()
 _NO_ANNOTATIONS: Final = Annotations()
@@ -107,12 +106,6 @@ def node(raw: bytes) -> Node:
         unschedulable=spec.unschedulable,
         ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions or ()),
     )
-
-
-def priority_class(raw: bytes) -> tuple[str, int, bool]:
-    """A PriorityClass: name, value, globalDefault. DecodeError."""
-    obj = read(_PRIORITY_CLASS, "PriorityClass", raw)
-    return obj.metadata.name, obj.value, obj.global_default
 
 
 def _scheduling(meta: Metadata, conditions: Iterable[Condition]) -> tuple[float, float]:

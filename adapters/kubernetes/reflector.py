@@ -85,8 +85,13 @@ class Reflector:
     Both run on the loop, never concurrently, and must not block. A relist calls on_set for everything and
     then on_remove for what is no longer there.
 
+    `field_selector`: only these objects (spec.nodeName=NODE). `page_size` 0: the list in one piece, which the
+    API server answers from memory, whatever its version; pages it may read from etcd, with all objects of
+    all nodes. `most_wait`: seconds between two tries, at most.
+
     `synced` is set after the first complete list. `last_contact` is when the server last said anything, by
-    `clock`. `relists` counts the lists begun.
+    `clock`. `relists` counts the lists begun. `answered` is set, and `last_answer` moves, also when the
+    server says that there is no such resource (404) or that it is not for us (403); it is asked again.
     """
 
     def __init__(
@@ -96,7 +101,9 @@ class Reflector:
         on_set: Callable[[bytes], str | None],
         on_remove: Callable[[str], None],
         *,
+        field_selector: str = "",
         page_size: int = 500,
+        most_wait: float = 5.0,
         stale_after: float = 120.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -104,21 +111,25 @@ class Reflector:
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
+        self.answered = asyncio.Event()
         self.last_contact = clock()
         self.rejected = 0
         self.relists = 0
         self._api = api
         self._on_set = on_set
         self._on_remove = on_remove
+        self._selector = field_selector
         self._page_size = page_size
         self._stale_after = stale_after
         self._clock = clock
         self._sleep = sleep
         self._jitter = jitter
-        self._backoff = Backoff()
+        self._backoff = Backoff(most=most_wait)
         self._known: set[str] = set()
         self._version = ""
         self._last_event = b""
+        self._refused_at = float("-inf")
+        self._failure = ""
         self._turn = Turn(clock)
 
     def stale(self, now: float) -> bool:
@@ -128,8 +139,13 @@ class Reflector:
         """
         return now - self.last_contact > self._stale_after
 
+    @property
+    def last_answer(self) -> float:
+        """last_contact, or a later refusal."""
+        return max(self.last_contact, self._refused_at)
+
     async def run(self) -> None:
-        """List and watch until cancelled; every failure is logged, waited out and tried again."""
+        """List and watch until cancelled; a failure is waited out and tried again, and logged if new."""
         while True:
             try:
                 if not self._version:
@@ -137,6 +153,7 @@ class Reflector:
                 await self._watch()
             except (APIError, DecodeError) as error:
                 self._version = ""
+                self._note_refusal(error)
                 await self._wait("list again", error)
             except Unreachable as error:
                 if self._backoff.failures >= _RESUMES:
@@ -145,10 +162,26 @@ class Reflector:
 
     async def _wait(self, then: str, error: Exception) -> None:
         seconds = self._backoff.pause(self._jitter())
-        logger.warning(
-            "watch=%s error=%r then=%r wait_seconds=%.1f", self.resource.plural, str(error), then, seconds
+        level = logging.DEBUG if str(error) == self._failure else logging.WARNING
+        self._failure = str(error)
+        logger.log(
+            level,
+            "watch=%s error=%r then=%r wait_seconds=%.1f",
+            self.resource.plural,
+            self._failure,
+            then,
+            seconds,
         )
         await self._sleep(seconds)
+
+    def _note_refusal(self, error: APIError | DecodeError) -> None:
+        if isinstance(error, APIError) and error.status in (403, 404):
+            self._refused_at = self._clock()
+            self.answered.set()
+
+    def _works(self) -> None:
+        self._backoff.reset()
+        self._failure = ""
 
     async def _list(self) -> None:
         """Take over the server's state, page by page of one snapshot."""
@@ -156,7 +189,9 @@ class Reflector:
         listed: set[str] = set()
         token = ""
         while True:
-            page = await self._api.list_page(self.resource, limit=self._page_size, continue_token=token)
+            page = await self._api.list_page(
+                self.resource, limit=self._page_size, continue_token=token, field_selector=self._selector
+            )
             self.last_contact = self._turn.begin()
             for raw in page.items:
                 key = self._set(raw)
@@ -170,13 +205,14 @@ class Reflector:
             self._on_remove(key)
         self._known = listed
         self._version = page.resource_version
-        self._backoff.reset()
+        self._works()
         self.synced.set()
+        self.answered.set()
 
     async def _watch(self) -> None:
         """Follow one stream until the server closes it; raises when it is cut, too old, or closed at once."""
         opened, events = self._clock(), 0
-        stream = self._api.watch(self.resource, resource_version=self._version)
+        stream = self._api.watch(self.resource, resource_version=self._version, field_selector=self._selector)
         try:
             async for event in stream:
                 self.last_contact = self._turn.resumed()
@@ -187,7 +223,7 @@ class Reflector:
             await _close(stream)
             self._remember_version()
             if events:
-                self._backoff.reset()
+                self._works()
         self.last_contact = self._clock()
         if not events and self.last_contact - opened < _SHORTEST_WATCH_SECONDS:
             raise Unreachable("the server closed the watch at once")

@@ -363,3 +363,12 @@ async def test_a_token_that_cannot_be_read_is_no_crash(connect, script, tmp_path
     with pytest.raises(Unreachable, match="no token to authenticate with"):
         await watched(api)
     assert script.requests == []
+
+
+@pytest.mark.parametrize(
+    ("metadata", "remaining"),
+    [({}, 0), ({"continue": "more", "remainingItemCount": 9999}, 9999), ({"continue": "more"}, None)],
+)
+async def test_how_many_follow_is_unknown_where_the_server_does_not_say(script, connect, metadata, remaining):
+    script.answers = [(200, {"metadata": {"resourceVersion": "7"} | metadata, "items": [{}]})]
+    assert (await connect().list_page(NODES, limit=1)).remaining == remaining

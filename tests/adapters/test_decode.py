@@ -17,6 +17,7 @@ from qos.objects import (
     Toleration,
 )
 from qos.policy import ScaleTarget, Surge
+from qos.promises import CpuSet, IoLimit
 
 GI = 2**30
 REQUESTS = json.loads((Path(__file__).parents[1] / "data" / "requests.json").read_text())
@@ -395,5 +396,19 @@ def test_a_profile():
     obj = {"metadata": {"name": "lc"}, "spec": {"class": "LSR", "priorityClassName": "high"}}
     profile = decode.profile(encode(obj))
     assert (profile.name, profile.class_name, profile.priority_class_name) == ("lc", "LSR", "high")
+    assert profile.overrides == {}
     with pytest.raises(DecodeError, match=r"QoSProfile lc: spec.class: 'FAST'"):
         decode.profile(encode({"metadata": {"name": "lc"}, "spec": {"class": "FAST"}}))
+
+
+def test_a_profile_promises_otherwise_than_its_class():
+    promises = {"cpus": "Shared", "ioLimit": {"readBytesPerSecond": "1Mi"}, "oomScoreAdj": -7}
+    obj = {"metadata": {"name": "lc"}, "spec": {"class": "LSR", "promises": promises}}
+    assert decode.profile(encode(obj)).overrides == {
+        "cpus": CpuSet.SHARED,
+        "io_limit": IoLimit(read_bytes=2**20),
+        "oom_score_adj": -7,
+    }
+    obj["spec"]["promises"] = {"cpuBurstPercent": 10}
+    with pytest.raises(DecodeError, match=r"QoSProfile lc: spec: .*promises.cpuBurstPercent: without a CPU"):
+        decode.profile(encode(obj))

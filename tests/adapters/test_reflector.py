@@ -293,3 +293,27 @@ def test_pauses_double_up_to_a_limit_and_jitter():
     assert (backoff.pause(0.0), Backoff(first=1.0).pause(1.0)) == (0.5, 1.5)
     backoff.failures = 10_000
     assert backoff.pause(0.5) == 8.0
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_refusal_is_an_answer_is_logged_once_and_asked_again(
+    api, store, fake_time, eventually, caplog, status
+):
+    api.fail("list_page", APIError(status, "No", "not for you"), times=20)
+    api.put(PODS, pod("a"))
+    async with reflecting(api, store, fake_time) as reflector:
+        await eventually(reflector.answered.is_set)
+        assert not reflector.synced.is_set()
+        await eventually(reflector.synced.is_set)
+        assert "a" in store
+        assert reflector.last_answer > 0
+    assert caplog.text.count("not for you") == 1
+
+
+async def test_no_answer_at_all_is_none(api, store, fake_time, eventually):
+    api.fail("list_page", APIError(401, "Unauthorized", "who are you"), times=10)
+    api.fail("list_page", times=10)
+    async with reflecting(api, store, fake_time) as reflector:
+        began = reflector.last_answer
+        await eventually(lambda: reflector.relists > 15)
+        assert (reflector.answered.is_set(), reflector.last_answer) == (False, began)

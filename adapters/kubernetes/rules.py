@@ -1,0 +1,245 @@
+"""Policies, profiles and PriorityClasses for a node's agent, without pydantic, which takes 10 MB.
+
+The API server has checked these objects against the CRDs, which the models behind adapters.kubernetes.custom
+made; here types are checked, and what a plan could not bear. Fields of a newer version are passed over.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final, TypeAlias, cast
+
+import msgspec
+
+from adapters.kubernetes import wire
+from adapters.kubernetes.asks import vector_of
+from adapters.kubernetes.wire import DecodeError, PriorityClassObject, key_of, read
+from qos.classes import CLASSES, contradiction, promises_of
+from qos.objects import (
+    NodeEnforcement,
+    NodePredicate,
+    PlacementMode,
+    Requirement,
+    Selector,
+    Toleration,
+)
+from qos.policy import Policy, Profile, ScaleTarget, Surge
+from qos.promises import CpuQuota, CpuSet, IoLimit, Overrides
+from qos.quantity import QuantityError, parse
+
+_Percent: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=100)]
+_Weight: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+_Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+_Amount: TypeAlias = str | int
+
+
+class _Metadata(wire.Metadata):
+    creation_timestamp: datetime | None = None  # type: ignore[assignment]
+
+
+class _Floor(msgspec.Struct):
+    resources: dict[str, _Amount]
+
+
+class _Target(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    name: str
+
+
+class _Slots(msgspec.Struct, rename="camel"):
+    count: int | None = None
+    scale_target_ref: _Target | None = None
+    surge: str | int | None = None
+
+
+class _Toleration(msgspec.Struct):
+    key: str | None = None
+    operator: str = "Equal"
+    value: str | None = None
+    effect: str | None = None
+
+
+class _Placement(msgspec.Struct, rename="camel"):
+    mode: PlacementMode = PlacementMode.FLOATING
+    node_selector: dict[str, str] | None = None
+    tolerations: list[_Toleration] | None = None
+    inherit_from_workload: bool | None = None
+    max_slots_per_node: int | None = None
+
+
+class _PolicySpec(msgspec.Struct, rename="camel"):
+    selector: wire.LabelSelector
+    floor: _Floor
+    slots: _Slots
+    profile_name: str | None = None
+    priority_class_name: str | None = None
+    suspend: bool = False
+    placement: _Placement = msgspec.field(default_factory=_Placement)
+    node_enforcement: NodeEnforcement = NodeEnforcement.BEST_EFFORT
+
+
+class _PolicyObject(msgspec.Struct):
+    metadata: _Metadata
+    spec: _PolicySpec
+
+
+class _DiskLimit(msgspec.Struct, rename="camel"):
+    read_bytes_per_second: _Amount | None = None
+    write_bytes_per_second: _Amount | None = None
+    read_operations_per_second: _Positive | None = None
+    write_operations_per_second: _Positive | None = None
+
+
+class _Promises(msgspec.Struct, rename="camel"):
+    cpu_idle: bool | None = None
+    cpu_weight: _Weight | None = None
+    cpu_quota: CpuQuota | None = None
+    cpu_burst_percent: _Percent | None = None
+    cpus: CpuSet | None = None
+    memory_min_percent: _Percent | None = None
+    memory_low_percent: _Percent | None = None
+    memory_request_min_percent: _Percent | None = None
+    memory_request_low_percent: _Percent | None = None
+    memory_high_percent: _Percent | None = None
+    memory_oom_group: bool | None = None
+    oom_score_adj: Annotated[int, msgspec.Meta(ge=-1000, le=1000)] | None = None
+    io_weight: _Weight | None = None
+    io_limit: _DiskLimit | None = None
+    pids_max: _Positive | None = None
+
+
+class _ProfileSpec(msgspec.Struct, rename="camel"):
+    class_name: str = msgspec.field(name="class")
+    priority_class_name: str | None = None
+    promises: _Promises | None = None
+
+
+class _ProfileObject(msgspec.Struct):
+    metadata: _Metadata
+    spec: _ProfileSpec
+
+
+_POLICY: Final = msgspec.json.Decoder(_PolicyObject)
+_PROFILE: Final = msgspec.json.Decoder(_ProfileObject)
+_PRIORITY_CLASS: Final = msgspec.json.Decoder(PriorityClassObject)
+
+
+def policy(raw: bytes) -> Policy:
+    """As adapters.kubernetes.custom.policy, without status and resourceVersion, which change all the time.
+
+    DecodeError names object, field and value.
+    """
+    obj = read(_POLICY, "MinimalReservationPolicy", raw)
+    meta, spec = obj.metadata, obj.spec
+    slots, placement = spec.slots, spec.placement
+    target = slots.scale_target_ref
+    inherits = placement.inherit_from_workload
+    return Policy(
+        key=key_of(meta),
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        generation=meta.generation,
+        resource_version="",
+        created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+        selector=_selector(meta, spec.selector),
+        floor=_floor(meta, spec.floor),
+        profile_name=spec.profile_name or "",
+        priority_class_name=spec.priority_class_name or "",
+        suspend=spec.suspend,
+        count=slots.count,
+        scale_target=ScaleTarget(target.api_version, target.kind, target.name) if target else None,
+        surge=_surge(meta, slots.surge),
+        mode=placement.mode,
+        where=_where(placement),
+        inherit_from_workload=target is not None if inherits is None else inherits,
+        max_slots_per_node=placement.max_slots_per_node,
+        enforcement=spec.node_enforcement,
+    )
+
+
+def profile(raw: bytes) -> Profile:
+    """As adapters.kubernetes.custom.profile. DecodeError names object, field and value."""
+    obj = read(_PROFILE, "QoSProfile", raw)
+    meta, spec = obj.metadata, obj.spec
+    if spec.class_name not in CLASSES:
+        raise _refused(meta, "spec.class", spec.class_name, f"must be one of {', '.join(CLASSES)}")
+    overrides = _overrides(meta, spec.promises) if spec.promises else Overrides()
+    found = contradiction(spec.class_name, promises_of(spec.class_name, overrides))
+    if found:
+        raise _refused(meta, f"spec.promises ({found.field})", spec.class_name, found.why)
+    return Profile(meta.name, spec.class_name, spec.priority_class_name or "", overrides)
+
+
+def priority_class(raw: bytes) -> tuple[str, int, bool]:
+    """A PriorityClass: name, value, globalDefault. DecodeError."""
+    obj = read(_PRIORITY_CLASS, "PriorityClass", raw)
+    return obj.metadata.name, obj.value, obj.global_default
+
+
+def _refused(meta: wire.Metadata, field: str, value: object, why: str) -> DecodeError:
+    kind = "MinimalReservationPolicy" if meta.namespace else "QoSProfile"
+    return DecodeError(kind, key_of(meta), field, value, why)
+
+
+def _selector(meta: wire.Metadata, selector: wire.LabelSelector) -> Selector:
+    exact = [Requirement(key, "In", (value,)) for key, value in sorted((selector.match_labels or {}).items())]
+    others = [
+        Requirement(each.key, each.operator, tuple(each.values or ()))
+        for each in selector.match_expressions or ()
+    ]
+    if not exact and not others:
+        raise _refused(meta, "spec.selector", {}, "must select something: an empty one selects every pod")
+    return Selector((*exact, *others))
+
+
+def _floor(meta: wire.Metadata, floor: _Floor) -> dict[str, int]:
+    amounts = dict(vector_of("MinimalReservationPolicy", meta, "spec.floor.resources", floor.resources))
+    for name, amount in amounts.items():
+        if amount <= 0:
+            field = f"spec.floor.resources.{name}"
+            raise _refused(meta, field, floor.resources[name], "must be greater than zero")
+    return amounts
+
+
+def _surge(meta: wire.Metadata, surge: str | int | None) -> Surge:
+    if not isinstance(surge, str):
+        return Surge(surge or 0)
+    number = surge.removesuffix("%")
+    if number == surge or not (number.isascii() and number.isdecimal()):
+        raise _refused(meta, "spec.slots.surge", surge, "is neither a number of slots nor a percentage")
+    return Surge(int(number), percent=True)
+
+
+def _where(placement: _Placement) -> NodePredicate:
+    return NodePredicate(
+        node_selector=tuple(sorted((placement.node_selector or {}).items())),
+        tolerations=tuple(
+            Toleration(each.key or "", each.operator, each.value or "", each.effect or "")
+            for each in placement.tolerations or ()
+        ),
+    )
+
+
+def _overrides(meta: wire.Metadata, promises: _Promises) -> Overrides:
+    given = {name: getattr(promises, name) for name in promises.__struct_fields__}
+    found: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if promises.io_limit is not None:
+        found["io_limit"] = _io_limit(meta, promises.io_limit)
+    return cast("Overrides", found)
+
+
+def _io_limit(meta: wire.Metadata, limit: _DiskLimit) -> IoLimit:
+    def amount(value: _Amount | None) -> int:
+        return parse("", value or 0)
+
+    try:
+        return IoLimit(
+            read_bytes=amount(limit.read_bytes_per_second),
+            write_bytes=amount(limit.write_bytes_per_second),
+            read_operations=limit.read_operations_per_second or 0,
+            write_operations=limit.write_operations_per_second or 0,
+        )
+    except QuantityError as error:
+        raise _refused(meta, "spec.promises.ioLimit", error.value, str(error)) from None

@@ -1,0 +1,52 @@
+"""Background loops: what is done again and again, and goes on whatever one round meets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+log = logging.getLogger(__name__)
+
+
+async def forever(
+    name: str,
+    seconds: float,
+    once: Callable[[], Awaitable[object]],
+    failed: Callable[[str], None],
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Call `once` every so many seconds until cancelled; an error is logged, `failed(name)` counts it."""
+    while True:
+        try:
+            await once()
+        except Exception:
+            failed(name)
+            log.exception("loop failed loop=%s", name)
+        await sleep(seconds)
+
+
+class Changes:
+    """Lets a loop sleep until something changed, or until a while has passed."""
+
+    def __init__(self, most: float) -> None:
+        self._most = most
+        self._event = asyncio.Event()
+
+    def note(self) -> None:
+        """Something changed."""
+        self._event.set()
+
+    def clear(self) -> None:
+        """What was noted is dealt with."""
+        self._event.clear()
+
+    async def wait(self) -> None:
+        """Return at the next change, or after `most` seconds: time itself changes some conditions."""
+        try:
+            async with asyncio.timeout(self._most):
+                await self._event.wait()
+        except TimeoutError:
+            return
+        self._event.clear()

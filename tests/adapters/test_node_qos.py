@@ -1,0 +1,93 @@
+"""NodeQoS: what the agent writes, the model takes and the extender reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from adapters.kubernetes import node_qos
+from adapters.kubernetes.wire import DecodeError
+from qos.api.node_qos import NodeQoS
+from qos.node_report import NodeReport, PolicyState, PromiseState
+
+REPORT = NodeReport(
+    agent_version="0.1.0",
+    kernel="6.12.0",
+    cgroup="v2",
+    runtime="containerd 2.1.4",
+    promises=(
+        PromiseState("floor (cpu)", True, "cpu.weight"),
+        PromiseState("cpu_burst_percent", False, "", "this kernel has no cpu.max.burst"),
+    ),
+    pressure={"cpu": "Some", "memory": "None", "io": "High"},
+    repaired=2,
+    fights=1,
+    policies=(PolicyState("shop/checkout", "u1", 3, 2, 2, "memory.min: EBUSY", 1.2),),
+)
+NOW = 1_790_000_000.0
+
+
+def written(report: NodeReport = REPORT) -> bytes:
+    return json.dumps(
+        node_qos.new("n1", "node-uid") | {"status": node_qos.status_of(report, (), NOW)}
+    ).encode()
+
+
+def test_the_model_takes_what_is_written() -> None:
+    model = NodeQoS.model_validate_json(written(), strict=False)
+    assert model.status is not None
+    shown = json.loads(json.dumps(model.status.to_json()))
+    assert shown["policies"] == [
+        {
+            "policy": "shop/checkout",
+            "uid": "u1",
+            "pods": 3,
+            "applied": 2,
+            "verified": 2,
+            "message": "memory.min: EBUSY",
+            "deficitSeconds": 2,
+        }
+    ]
+    sent = json.loads(written())["status"]
+    assert shown | {"conditions": sent["conditions"]} == sent, "the model knows every field that is written"
+
+
+def test_what_is_written_can_be_read() -> None:
+    news = node_qos.news(written())
+    assert (news.node, news.heartbeat) == ("n1", "2026-09-21T14:13:20Z")
+    assert news.enforcement.enforced == {"floor (cpu)"}
+    assert news.enforcement.refused == {"cpu_burst_percent": "this kernel has no cpu.max.burst"}
+    assert news.enforcement.problem == ""
+    assert news.policies == (replace(REPORT.policies[0], deficit_seconds=0.0),)
+
+
+def test_nodes_of_one_kind_share_what_they_say() -> None:
+    assert node_qos.news(written()).enforcement is node_qos.news(written()).enforcement
+
+
+def test_an_agent_that_is_not_ready_enforces_nothing() -> None:
+    news = node_qos.news(written(replace(REPORT, not_ready="no container runtime answers")))
+    assert news.enforcement.problem == "its agent is not ready: no container runtime answers"
+
+
+def test_before_the_first_report() -> None:
+    news = node_qos.news(json.dumps(node_qos.new("n1", "node-uid")).encode())
+    assert news.heartbeat == ""
+    assert news.enforcement.problem == "its agent has not reported yet"
+
+
+def test_a_time_of_transition_stays_while_the_status_does() -> None:
+    first = node_qos.status_of(REPORT, (), NOW)
+    second = node_qos.status_of(replace(REPORT, not_ready="x"), first["conditions"], NOW + 60)
+    times = {one["type"]: one["lastTransitionTime"] for one in second["conditions"]}
+    assert times["Applied"] == "2026-09-21T14:13:20Z"
+    assert times["Ready"] == "2026-09-21T14:14:20Z"
+
+
+def test_nonsense_is_named() -> None:
+    with pytest.raises(DecodeError, match=r"NodeQoS n1: status\.promises.*enforced"):
+        node_qos.news(
+            b'{"metadata":{"name":"n1"},"status":{"promises":[{"promise":"cpus","enforced":"yes"}]}}'
+        )
