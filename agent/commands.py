@@ -1,0 +1,131 @@
+"""The command line: j10ce-agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+
+from adapters import logs
+from adapters.atomic_file import Untrusted
+from adapters.kubernetes import credentials, kubeconfig
+from adapters.kubernetes.client import KubernetesAPI
+from adapters.kubernetes.credentials import CredentialsError
+from agent import host_cgroups
+from agent.config import NRI_SOCKET, RUN, STATE, AgentConfig, ConfigError, address, checked
+from agent.process import keep
+from agent.reporting import Identity
+from kernel.refused import Refused
+
+log = logging.getLogger(__name__)
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def serve(
+    node: Annotated[
+        str, typer.Option(help="This node's name in the API server.", envvar="NODE_NAME", metavar="NAME")
+    ] = "",
+    config_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--kubeconfig", help="How to reach the API server. Default: as the pod's service account."
+        ),
+    ] = None,
+    standalone: Annotated[
+        Path | None,
+        typer.Option(help="No API server: pods, policies and profiles are YAML files in this folder."),
+    ] = None,
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--address", help="HOST:PORT of /metrics, /healthz, /readyz.", envvar="J10CE_AGENT_ADDRESS"
+        ),
+    ] = "127.0.0.1:10262",
+    node_cgroups: Annotated[
+        bool,
+        typer.Option(
+            "--node-cgroups",
+            help="In a container: see all cgroups of the node, by the namespace of process 1 (hostPID).",
+            envvar="J10CE_NODE_CGROUPS",
+        ),
+    ] = False,
+    nri_socket: Annotated[
+        str, typer.Option(help="The container runtime's NRI socket; '' does without.")
+    ] = str(NRI_SOCKET),
+    run: Annotated[Path, typer.Option(help="The hook's files, locks: gone after a boot.")] = RUN,
+    state: Annotated[Path, typer.Option(help="What outlives a boot.")] = STATE,
+    check_seconds: Annotated[float, typer.Option(help="Between two full checks of all kernel files.")] = 60.0,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Keep the floors of this node's pods: from birth, against drift, measured."""
+    try:
+        logs.set_up(log_level)
+        config = checked(
+            AgentConfig(
+                node=node,
+                standalone=standalone,
+                kubeconfig=config_file,
+                run=run,
+                state=state,
+                nri_socket=Path(nri_socket) if nri_socket else None,
+                address=address(listen),
+                check_seconds=check_seconds,
+            )
+        )
+        raise_open_files()
+        if node_cgroups and host_cgroups.enter():
+            log.info("entered the node's cgroup namespace")
+        uvloop.run(work(config))
+    except (ConfigError, CredentialsError, Refused, Untrusted, OSError, ValueError) as error:
+        typer.echo(f"j10ce-agent: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+async def work(config: AgentConfig) -> None:
+    """Keep floors until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    identity = Identity(metadata.version("j10ce-qos"), os.uname().release)
+    async with _api(config) as api:
+        await keep(config, api, identity, stop)
+    log.info("ended: what is in the kernel stays")
+
+
+@asynccontextmanager
+async def _api(config: AgentConfig) -> AsyncIterator[KubernetesAPI | None]:
+    """The API server, None for a folder: by kubeconfig where one is named, else by the service account."""
+    if config.standalone is not None:
+        yield None
+        return
+    if config.kubeconfig is None:
+        endpoint = credentials.in_cluster()
+    else:
+        endpoint = kubeconfig.from_file(config.kubeconfig)
+    async with KubernetesAPI(endpoint) as api:
+        yield api
+
+
+def raise_open_files() -> None:
+    """As many open files as we may have: the monitor keeps some of each pod open."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def main() -> None:
+    """Run the command line; ends the process."""
+    app()

@@ -1,0 +1,67 @@
+"""What the agent is told: where things are on this node, and how often it looks."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+RUN: Final = Path("/run/j10ce")
+"""The hook's files, locks and what goes with a boot."""
+STATE: Final = Path("/var/lib/j10ce/agent")
+NRI_SOCKET: Final = Path("/var/run/nri/nri.sock")
+
+
+class ConfigError(Exception):
+    """The agent cannot start as it was told to; the message names the option, the value and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """node: its name in the API server, "" standalone. standalone: a folder of YAML; None: an API server.
+
+    kubeconfig: None: the service account of the pod it runs in. nri_socket: None: no NRI. address: host and
+    port of /metrics. check_seconds: between two full checks of all files. proc, sys: where those are mounted.
+    """
+
+    node: str = ""
+    standalone: Path | None = None
+    kubeconfig: Path | None = None
+    run: Path = RUN
+    state: Path = STATE
+    nri_socket: Path | None = NRI_SOCKET
+    address: tuple[str, int] = ("127.0.0.1", 10262)
+    check_seconds: float = 60.0
+    proc: str = "/proc"
+    sys: str = "/sys"
+
+
+def checked(config: AgentConfig) -> AgentConfig:
+    """The configuration. ConfigError for what cannot work, before anything is started."""
+    if config.standalone is not None:
+        if not config.standalone.is_dir():
+            raise ConfigError(f"--standalone {config.standalone}: not a folder")
+        if config.kubeconfig is not None:
+            raise ConfigError("--standalone and --kubeconfig: one of them, a node has one source of pods")
+    elif not config.node:
+        raise ConfigError("--node: the node's name is needed; in a pod set NODE_NAME from spec.nodeName")
+    if config.kubeconfig is not None and not config.kubeconfig.is_file():
+        raise ConfigError(f"--kubeconfig {config.kubeconfig}: not a file")
+    if config.check_seconds < 1:
+        raise ConfigError(f"--check-seconds {config.check_seconds:g}: at least 1")
+    return config
+
+
+def address(text: str) -> tuple[str, int]:
+    """HOST:PORT, [HOST]:PORT or :PORT (every address: ""). ConfigError."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"--address {text}: expected HOST:PORT, such as 127.0.0.1:10262")
+    if host not in ("", "localhost"):
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            raise ConfigError(f"--address {text}: {host} is not an IP address") from None
+    return host, int(port)

@@ -1,0 +1,161 @@
+"""What works on this node, what does not, and why, in plain words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from qos.node import HYBRID, V1, V2
+from qos.node_report import PromiseState
+
+
+class Level(Enum):
+    """How good a finding is."""
+
+    WORKS = "works"
+    LIMITED = "limited"
+    """Floors are kept; something beside them is not, or costs more."""
+    BROKEN = "broken"
+    """A floor is not kept, or nothing is."""
+
+
+class Finding(NamedTuple):
+    """One thing looked at: how it is, and what to do about it ("" nothing)."""
+
+    subject: str
+    level: Level
+    text: str
+    do: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was found on the node.
+
+    `cgroup`: V1, V2, HYBRID; "" none is mounted. `kubepods`: the cgroup of all pods, "" none. `nri`: why the
+    runtime's socket cannot be used, "" if it can; `watch`: why the kernel does not tell who writes, "" if it
+    does; `agent`: what it says of itself, "" it does not run; `agent_problem`: why it is not ready.
+    """
+
+    kernel: str
+    root: bool
+    cgroup: str
+    promises: tuple[PromiseState, ...]
+    kubepods: str
+    nri_socket: str
+    nri: str
+    watch: str
+    psi: bool
+    agent: str
+    agent_problem: str = ""
+
+
+_CGROUPS: Final = {
+    V2: "cgroup v2: CPU and memory floors can be kept",
+    V1: "cgroup v1: CPU floors can be kept; the kernel protects no memory",
+    HYBRID: "cgroup v1 controllers beside an empty v2 tree: CPU floors can be kept, memory is not protected",
+}
+_FLOORS: Final = {"floor (cpu)": "CPU floors", "memory_min_percent": "memory floors"}
+"""Promises that floors are made of, and their names for people."""
+
+
+def findings(facts: Facts) -> tuple[Finding, ...]:
+    """All of them, what matters most first."""
+    return tuple(_all(facts))
+
+
+def _all(facts: Facts) -> Iterator[Finding]:
+    if not facts.root:
+        yield Finding(
+            "rights", Level.BROKEN, "not root: kernel files cannot be tried", "run it as root on the node"
+        )
+    yield _cgroups(facts)
+    for state in sorted(facts.promises, key=lambda one: one.promise not in _FLOORS):
+        yield _promise(state)
+    yield _pods(facts)
+    yield _nri(facts)
+    yield _watching(facts)
+    yield _pressure(facts)
+    yield _agent(facts)
+
+
+def _cgroups(facts: Facts) -> Finding:
+    if not facts.cgroup:
+        return Finding(
+            "cgroups",
+            Level.BROKEN,
+            "no cgroup file system is mounted here",
+            "mount the node's /sys/fs/cgroup into the container, writable",
+        )
+    level = Level.WORKS if facts.cgroup == V2 else Level.LIMITED
+    do = "" if facts.cgroup == V2 else "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
+    return Finding("cgroups", level, f"kernel {facts.kernel}, {_CGROUPS[facts.cgroup]}", do)
+
+
+def _promise(state: PromiseState) -> Finding:
+    subject = _FLOORS.get(state.promise, state.promise)
+    if state.enforced:
+        return Finding(subject, Level.WORKS, f"{state.file} was written and read back")
+    level = Level.BROKEN if state.promise in _FLOORS else Level.LIMITED
+    return Finding(subject, level, state.message)
+
+
+def _pods(facts: Facts) -> Finding:
+    if facts.kubepods:
+        return Finding("kubelet", Level.WORKS, f"its pods are in {facts.kubepods}")
+    return Finding(
+        "kubelet", Level.LIMITED, "there is no cgroup kubepods: no kubelet runs, or cgroupRoot is another"
+    )
+
+
+def _nri(facts: Facts) -> Finding:
+    if not facts.nri:
+        return Finding("NRI", Level.WORKS, f"{facts.nri_socket} answers: containers are right from birth")
+    return Finding(
+        "NRI",
+        Level.LIMITED,
+        f"{facts.nri_socket}: {facts.nri}; containers get their settings from the OCI hook, or when they are "
+        "seen",
+        "enable NRI (containerd: [plugins.'io.containerd.nri.v1.nri'] disable = false; CRI-O: enable_nri = "
+        "true), or install the hook: j10ce hook install",
+    )
+
+
+def _watching(facts: Facts) -> Finding:
+    if not facts.watch:
+        return Finding("drift", Level.WORKS, "fanotify tells at once who writes a kernel file")
+    return Finding(
+        "drift",
+        Level.LIMITED,
+        f"fanotify: {facts.watch}; inotify tells that a file was written, not by whom",
+        "give the agent CAP_SYS_ADMIN, or accept repairs without a name",
+    )
+
+
+def _pressure(facts: Facts) -> Finding:
+    if facts.psi and facts.cgroup == V2:
+        return Finding("pressure", Level.WORKS, "PSI is on: who waits for what is measured")
+    if facts.psi:
+        return Finding(
+            "pressure",
+            Level.LIMITED,
+            "PSI is on for the node only, because cgroup v1 has none: deficits are judged by the waits of "
+            "threads and by pages that were needed again",
+            "boot with cgroup v2 for PSI of each pod",
+        )
+    return Finding(
+        "pressure",
+        Level.LIMITED,
+        "this kernel has no PSI: deficits are judged by throttling and run delays",
+        "boot with psi=1",
+    )
+
+
+def _agent(facts: Facts) -> Finding:
+    if not facts.agent:
+        return Finding("agent", Level.LIMITED, "no agent answers here", "start j10ce-agent on this node")
+    if facts.agent_problem:
+        return Finding("agent", Level.BROKEN, f"{facts.agent}: {facts.agent_problem}", "see its log")
+    return Finding("agent", Level.WORKS, facts.agent)

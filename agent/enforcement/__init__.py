@@ -1,0 +1,1 @@
+"""Plans into kernel files, and what keeps them there: originals, drift, fights."""

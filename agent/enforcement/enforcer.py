@@ -1,0 +1,294 @@
+"""Plans into the kernel, container by container; what is not planned any more is put back."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from agent.enforcement.claims import Claims
+from agent.enforcement.fights import Fights
+from agent.enforcement.noting import Writers
+from agent.enforcement.originals import Originals
+from agent.enforcement.places import PROCESS_FILES, Place, Wanted, higher, same, wanted_by
+from agent.enforcement.writing import Writing
+from agent.state import ContainerKey, Running
+from kernel.apply import Outcome, Refusal
+from kernel.change import GATE, RAISE, SET, WEIGHTS
+from kernel.membership import pod_uid
+from qos.settings import PROCESS, Entry, Plan
+
+NOBODY_SEEN: Final[Writers] = {}
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of a container's plan; of a shared cgroup's, where the key has its path as name.
+
+    `applied`: all of it was written; `verified_at`: when it last was seen to be in effect, on the enforcer's
+    clock, -inf: it is known not to be, because somebody keeps changing it back;
+    `refusals`: why not, the cause first; `written`: how many files were written; `gone`: the cgroup was
+    removed, there is nothing to keep.
+    """
+
+    key: ContainerKey
+    applied: bool
+    verified_at: float
+    refusals: tuple[Refusal, ...] = ()
+    written: int = 0
+    gone: bool = False
+
+
+@dataclass(slots=True)
+class Held:
+    """A container that settings are kept for. `done`: nothing is left to do for these entries."""
+
+    running: Running
+    entries: tuple[Entry, ...]
+    wanted: Mapping[Place, Wanted]
+    done: bool
+
+
+class Enforcer:
+    """Applies plans, remembers what is in effect, and what others want there (Originals).
+
+    mounts: v1 controller, "" for cgroup v2 -> mountpoint. run: the folder with the lock that the hook takes,
+    too. Nothing raises: a Report says what is refused. Ending the agent undoes nothing.
+    """
+
+    def __init__(
+        self,
+        mounts: Mapping[str, str],
+        originals: Originals,
+        run: Path,
+        proc: str = "/proc",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.originals = originals
+        self.writing = Writing(mounts, originals, run, proc)
+        self.claims = Claims()
+        self.fights = Fights()
+        self.applied: dict[ContainerKey, Report] = {}
+        self.clock = clock
+        self._held: dict[str, Held] = {}
+        self._stuck: set[str] = set()
+        self._refused: dict[str, str] = {}
+        """Container id -> its pod's uid, where the newest plan is not in effect."""
+
+    def __len__(self) -> int:
+        """How many containers are held."""
+        return len(self._held)
+
+    def held(self, container_id: str) -> Held | None:
+        """What is kept for a container."""
+        return self._held.get(container_id)
+
+    def ids(self) -> tuple[str, ...]:
+        """The containers that settings are kept for."""
+        return tuple(self._held)
+
+    def refused(self) -> bool:
+        """Whether some container's newest plan is not in effect."""
+        return bool(self._refused)
+
+    def apply(self, running: Running, plan: Plan, deadline: float = 0.0, *, take_back: bool = True) -> Report:
+        """All of the plan or none; what the plan before had and this one has not is put back.
+
+        deadline: on time.monotonic(); past it nothing more is written; 0: none. take_back: False while not
+        all is known that plans are made from: then what the plan before had stays. Costs nothing where
+        the same plan is in effect already: what others change meanwhile is drift's to see.
+        """
+        entries = tuple(setting.entry for setting in plan.settings)
+        held = self._held.get(running.container_id)
+        try:
+            if held is not None and not take_back:
+                entries = _with_old(running, entries, held.entries)
+            if held is not None and held.done and held.entries == entries:
+                held.running = running
+                return self.applied[running.key]
+            wanted = wanted_by(running, entries)
+        except ValueError as error:
+            return self._told(running, _refused(running, str(error)), held)
+        back = self._back(running, held, wanted) if take_back else []
+        outcome = self._written(running, entries, back, deadline)
+        if outcome.applied:
+            self.claims.put(running.container_id, wanted)
+            self.originals.forget(back)
+            whole = wanted.keys().isdisjoint(_of_process(running)) or self.writing.has_process(running)
+            held = Held(running, entries, wanted, whole)
+        return self._told(running, outcome, held)
+
+    def forget(self, container_id: str) -> None:
+        """The container is gone, and its cgroup."""
+        held = self._held.pop(container_id, None)
+        self._refused.pop(container_id, None)
+        if held is None:
+            return
+        path = held.running.cgroup
+        self.claims.drop(container_id)
+        self.writing.notes.index.forget(path)
+        self.originals.drop(path)
+        self.fights.forget(path)
+        if not any(other.running.key == held.running.key for other in self._held.values()):
+            self.applied.pop(held.running.key, None)
+
+    def shared(self, *, take_back: bool = True) -> list[Report]:
+        """Each shared cgroup gets what others want, or what all plans need where that is more.
+
+        Without take_back, or while a container's newest plan is refused, nothing is lowered.
+        """
+        reports, lower = [], take_back and not self._refused
+        for path in list(self.claims.shared_paths()):
+            wanted = {
+                place: want if lower else Wanted(RAISE, want.value)
+                for place, want in self.wanted_at(path).items()
+                if self._is_new(place, want, lower)
+            }
+            if wanted:
+                outcome = self.writing.cgroup(path, wanted, NOBODY_SEEN)
+                reports.append(self._report(ContainerKey("", path), outcome))
+        return reports
+
+    def wanted_at(self, path: str) -> dict[Place, Wanted]:
+        """What the shared files of a cgroup shall hold, by what is known now."""
+        found = {}
+        for place in self.claims.at(path):
+            want = self.claims.wanted(place, self.originals.get(place))
+            if want is not None and self.claims.is_shared(place):
+                found[place] = want
+        return found
+
+    def sweep(self, unsettled: Collection[str] = ()) -> Iterator[str]:
+        """After all containers' plans were applied: put back what no plan has any more.
+
+        unsettled: uids of pods that may have containers whose plans were not applied. What these pods have,
+        and those of which a plan was refused, stays; so does what is shared, while there are any.
+        Yields the cgroups it was done for, or that are gone; a place to breathe.
+        """
+        for path in self.originals.paths():
+            left = {place for place in self.originals.at(path) if place not in self.claims}
+            if not left:
+                continue
+            if not self.writing.there(path):
+                self.originals.drop(path)
+                self.writing.notes.index.forget(path)
+            elif self._is_settled(path, unsettled):
+                self._put_back(path, self._free(path, left))
+            else:
+                continue
+            yield path
+        self._stuck.intersection_update(self.originals.paths())
+        for path in [path for path, _ in self.writing.notes.index.paths() if not self.claims.at(path)]:
+            self.writing.notes.index.forget(path)
+
+    def _is_settled(self, path: str, unsettled: Collection[str]) -> bool:
+        """Whether all that want something of this cgroup have said so."""
+        waiting = {*unsettled, *self._refused.values()}
+        uid = pod_uid(path)
+        return uid not in waiting if uid else not waiting
+
+    def _is_new(self, place: Place, want: Wanted, lower: bool) -> bool:
+        """A fight is the repairer's."""
+        if place in self.fights:
+            return False
+        record = self.originals.record(place)
+        if record is None or lower:
+            return record is None or not same(place.file, record.written, want.value)
+        return higher(place.file, want.value, record.written)
+
+    def _back(self, running: Running, held: Held | None, wanted: Mapping[Place, Wanted]) -> list[Place]:
+        """Places of its own that this container's plan does not have any more.
+
+        Of its own cgroup all of which something is known; of its pod's those it had, if no other has them.
+        """
+        left = set(self.originals.at(running.cgroup))
+        if held is not None:
+            left |= {place for place, want in held.wanted.items() if want.mode == SET}
+        own = {place for place in left - wanted.keys() if self.claims.only(running.container_id, place)}
+        return [place for place in own if not _is_idle(place, wanted)]
+
+    def _free(self, path: str, places: Iterable[Place]) -> list[Place]:
+        """Without the weight of a cgroup that is idle by some plan: it cannot be written."""
+        gate = self.claims.wanted(Place(path, GATE), None)
+        idle = gate is not None and gate.value != "0"
+        return [place for place in places if not (idle and place.file in WEIGHTS)]
+
+    def _written(
+        self, running: Running, entries: tuple[Entry, ...], back: list[Place], deadline: float
+    ) -> Outcome:
+        """With what is put back, in one order; without it where the kernel refuses that."""
+        depth = running.cgroup.count("/")
+        restored: list[Entry] = []
+        for place in back:
+            original = self.originals.get(place)
+            if original is not None:
+                level = PROCESS if place.file in PROCESS_FILES else depth - place.path.count("/")
+                restored.append((level, SET, place.file, original))
+        outcome = self.writing.container(running, [*entries, *restored], NOBODY_SEEN, deadline)
+        if not restored or outcome.applied or outcome.gone:
+            return outcome
+        log.warning("not put back container=%s why=%r", running.cgroup, str(outcome.refusals[0]))
+        back.clear()
+        return self.writing.container(running, entries, NOBODY_SEEN, deadline)
+
+    def _put_back(self, path: str, places: list[Place]) -> None:
+        known = {place: self.originals.get(place) for place in places}
+        wanted = {place: Wanted(SET, value) for place, value in known.items() if value is not None}
+        outcome = self.writing.cgroup(path, wanted, NOBODY_SEEN) if wanted else Outcome()
+        if outcome.gone:
+            self.originals.drop(path)
+        elif outcome.applied:
+            self._stuck.discard(path)
+            self.originals.forget(places)
+            log.info("put back cgroup=%s files=%d", path, len(wanted))
+        elif path not in self._stuck:  # said once
+            self._stuck.add(path)
+            log.warning("not put back cgroup=%s why=%r: tried again", path, str(outcome.refusals[0]))
+
+    def _told(self, running: Running, outcome: Outcome, held: Held | None) -> Report:
+        """The report, remembered; a container that is refused is kept as it was, and tried again."""
+        report = self._report(running.key, outcome)
+        if outcome.gone:
+            self.forget(running.container_id)
+            return report
+        if not outcome.applied:
+            held = Held(running, (), {}, done=False) if held is None else replace(held, done=False)
+            self._refused[running.container_id] = running.key.pod_uid
+        else:
+            self._refused.pop(running.container_id, None)
+        assert held is not None
+        self._held[running.container_id] = held
+        self.applied[running.key] = report
+        return report
+
+    def _report(self, key: ContainerKey, outcome: Outcome) -> Report:
+        refusals, written = tuple(outcome.refusals), len(outcome.written)
+        return Report(key, outcome.applied, self.clock(), refusals, written, outcome.gone)
+
+
+def _with_old(running: Running, entries: tuple[Entry, ...], old: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The entries, and the old ones of what they say nothing of. ValueError as wanted_by."""
+    wanted = wanted_by(running, entries)
+    kept = [(entry, place) for entry in old for place in wanted_by(running, [entry])]
+    return (*entries, *(one for one, place in kept if place not in wanted and not _is_idle(place, wanted)))
+
+
+def _is_idle(place: Place, wanted: Mapping[Place, Wanted]) -> bool:
+    """Whether it is the weight of a cgroup that shall be idle: it cannot be written then."""
+    gate = wanted.get(Place(place.path, GATE)) if place.file in WEIGHTS else None
+    return gate is not None and gate.value != "0"
+
+
+def _of_process(running: Running) -> set[Place]:
+    return {Place(running.cgroup, file) for file in PROCESS_FILES}
+
+
+def _refused(running: Running, why: str) -> Outcome:
+    outcome = Outcome()
+    outcome.refusals.append(Refusal(running.cgroup, "", "", 0, why))
+    return outcome

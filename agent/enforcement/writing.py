@@ -1,0 +1,193 @@
+"""Settings of one container, or of one shared cgroup, into the kernel; what others want is noted before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from agent.enforcement.foreign import Look
+from agent.enforcement.found import Found
+from agent.enforcement.index import FileIndex
+from agent.enforcement.noting import Notes, Noting, Writers, place_of
+from agent.enforcement.originals import Originals
+from agent.enforcement.places import PROCESS_FILES, Place, Wanted
+from agent.state import ContainerKey, Running
+from kernel import files, lock, target
+from kernel.apply import Outcome, apply
+from kernel.change import RAISE, Change
+from kernel.refused import Gone, Refused
+from kernel.target import Target
+from kernel.values import SAME
+from qos.settings import PROCESS, Entry
+
+UNIFIED: Final = ""
+PATIENCE: Final = 0.1
+"""Seconds to wait for the lock: a hook has it for a millisecond or two."""
+_BY_PROCESSES: Final = ("memory", "cpu", UNIFIED)
+_NOBODY: Final = ContainerKey("", "")
+
+
+class Differs(NamedTuple):
+    """A file that does not hold what it shall."""
+
+    place: Place
+    have: str
+    want: str
+
+
+class Looked(NamedTuple):
+    """What reading showed; `outcome` has what could not be read, and whether the cgroup is gone."""
+
+    differ: tuple[Differs, ...]
+    outcome: Outcome
+
+
+class Writing:
+    """Writes through kernel/. Remembers only what Originals keeps, and which file is which.
+
+    mounts: v1 controller, "" for cgroup v2 -> mountpoint. run: the folder of the hook's lock. Deadlines are
+    on time.monotonic(), 0: none. Methods raise nothing: refusals are in the outcome.
+    """
+
+    def __init__(
+        self,
+        mounts: Mapping[str, str],
+        originals: Originals,
+        run: Path,
+        proc: str = "/proc",
+    ) -> None:
+        self.mounts = dict(mounts)
+        self.notes = Notes(originals, FileIndex(), Found(run))
+        self._proc = proc
+        self._run = str(run)
+
+    def container(
+        self, running: Running, entries: Iterable[Entry], writers: Writers, deadline: float = 0.0
+    ) -> Outcome:
+        """All entries of a container, or none; without those of its process where it has none yet."""
+        entries = list(entries)
+        shared = any(mode == RAISE for _, mode, _, _ in entries)
+        return self._under_lock(shared, running, entries, writers, deadline)
+
+    def cgroup(self, path: str, wanted: Mapping[Place, Wanted], writers: Writers) -> Outcome:
+        """Settings of one cgroup, whoever's it is; also of the first process in it."""
+        return self._under_lock(True, _nobodys(path), _entries(wanted), writers, 0.0)
+
+    def look(self, running: Running, entries: Iterable[Entry]) -> Looked:
+        """Which of them are not in effect. Nothing is written."""
+        entries, differ, outcome = list(entries), [], Outcome()
+        try:
+            with self._opened(running, entries) as found:
+                for level, mode, file, value in entries:
+                    change = Change(found.group(file, level), level, mode, file, value)
+                    change.look()
+                    if change.direction != SAME:
+                        differ.append(Differs(place_of(change, running.cgroup), change.before, change.value))
+        except Refused as refused:
+            outcome.refuse(refused)
+        return Looked(tuple(differ), self._ended(outcome, running))
+
+    def look_at(self, path: str, wanted: Mapping[Place, Wanted]) -> Looked:
+        """The same for one cgroup."""
+        return self.look(_nobodys(path), _entries(wanted))
+
+    def note(self, differs: Differs, writers: Writers, *, own: bool, shared: bool) -> None:
+        """Somebody else wrote a file, and it stays so for now. own, shared: as foreign.Look has them."""
+        there, have, want = differs
+        writer = writers.get((there.path, there.file), self.notes.untold)
+        record = self.notes.after(there, Look(there.file, have, want, have, own, shared, writer))
+        self.notes.originals.note({there: record})
+
+    def there(self, path: str) -> bool:
+        """Whether the cgroup is there, in any hierarchy."""
+        for mountpoint in set(self.mounts.values()):
+            try:
+                files.opened(mountpoint, path).close()
+            except Refused:
+                continue
+            return True
+        return False
+
+    def has_process(self, running: Running) -> bool:
+        """Whether settings of its process can be written."""
+        return self._first_process(running) > 1
+
+    def _under_lock(
+        self, shared: bool, running: Running, entries: list[Entry], writers: Writers, deadline: float
+    ) -> Outcome:
+        held = -1
+        try:
+            with self._opened(running, entries) as found:
+                if shared:
+                    patience = time.monotonic() + PATIENCE
+                    held = lock.take(self._run, min(deadline, patience) if deadline else patience)
+                outcome = self._applied(found, running, entries, writers, deadline)
+        except Refused as refused:
+            outcome = Outcome()
+            outcome.refuse(refused)
+        finally:
+            lock.release(held)
+        return self._ended(outcome, running)
+
+    def _ended(self, outcome: Outcome, running: Running) -> Outcome:
+        """Gone is what is in no hierarchy; a pid that is another's by now is a refusal at first sight."""
+        outcome.gone = bool(outcome.refusals) and not self.there(running.cgroup)
+        return outcome
+
+    def _opened(self, running: Running, entries: list[Entry]) -> Target:
+        """What to write to, or to read; takes away the entries of a process that is not there."""
+        of_process = [entry for entry in entries if entry[0] == PROCESS]
+        pid = self._first_process(running) if of_process else 0
+        if pid > 1:
+            try:
+                found = target.from_pid(pid, running.container_id, self._proc, self.mounts)
+                if found.cgroup == running.cgroup:
+                    return found
+                found.close()
+            except Gone:
+                pass
+        for entry in of_process:
+            entries.remove(entry)
+        return Target(self.mounts, dict.fromkeys(self.mounts, running.cgroup))
+
+    def _first_process(self, running: Running) -> int:
+        """The pid of its first process, or 0: none has started yet."""
+        if running.pid > 1:
+            return running.pid
+        mountpoint = next((self.mounts[name] for name in _BY_PROCESSES if name in self.mounts), "")
+        try:
+            group = files.opened(mountpoint, running.cgroup)
+            try:
+                return min(map(int, group.read("cgroup.procs").split()), default=0)
+            finally:
+                group.close()
+        except Refused:
+            return 0
+
+    def _applied(
+        self,
+        found: Target,
+        running: Running,
+        entries: list[Entry],
+        writers: Writers,
+        deadline: float,
+    ) -> Outcome:
+        shared = running.key == _NOBODY
+        noting = Noting(self.notes, running.cgroup, entries, shared, writers)
+        outcome = apply(found, entries, deadline, noting.looked)
+        if outcome.refusals:
+            noting.undone()
+        return outcome
+
+
+def _nobodys(path: str) -> Running:
+    return Running(_NOBODY, path.rpartition("/")[2], path)
+
+
+def _entries(wanted: Mapping[Place, Wanted]) -> list[Entry]:
+    return [
+        (PROCESS if one.file in PROCESS_FILES else 0, want.mode, one.file, want.value)
+        for one, want in wanted.items()
+    ]

@@ -1,0 +1,107 @@
+"""The monitor and the account of deficits at work: what is watched, when it is read, what is kept of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from agent.config import AgentConfig
+from agent.containers import Containers
+from agent.deficit import budget_file
+from agent.deficit.account import Account
+from agent.deficit.budget_file import Clocks
+from agent.monitor.metrics import MonitorCollector
+from agent.monitor.monitor import Monitor, Watched
+from agent.planner import PlannedPod
+
+log = logging.getLogger(__name__)
+
+BUDGETS: Final = "budgets.json"
+SAVE_SECONDS: Final = 60.0
+
+
+class Measuring:
+    """One tick a second, by whoever calls tick(); the budgets are saved once a minute."""
+
+    def __init__(
+        self,
+        mounts: Mapping[str, str],
+        config: AgentConfig,
+        registry: CollectorRegistry,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock, self._wall = clock, wall
+        self._file = config.state / BUDGETS
+        self._boot = _boot(config.proc)
+        self._saved = clock()
+        self._saving: asyncio.Future[None] | None = None
+        self._monitor = Monitor(mounts, config.proc)
+        self._account = Account(*budget_file.load(self._file, self._clocks()))
+        MonitorCollector(self._monitor, self._account, registry, clock)
+
+    def watch(self, planned: Mapping[str, PlannedPod], containers: Containers) -> None:
+        """From now on these pods: those with a floor of which a container runs."""
+        self._monitor.watch(_watched(planned, containers))
+
+    def tick(self) -> None:
+        """Read, judge, and now and then save."""
+        tick = self._monitor.tick(self._clock())
+        self._account.take(tick, self._monitor.watched)
+        if self._clock() - self._saved > SAVE_SECONDS and (self._saving is None or self._saving.done()):
+            self._saving = asyncio.ensure_future(self._save())
+
+    async def close(self) -> None:
+        """Save, after a save that is under way."""
+        if self._saving is not None:
+            await asyncio.wait([self._saving])
+        await self._save()
+
+    async def _save(self) -> None:
+        """Write the budgets; what the disk refuses is logged, and tried again in a minute.
+
+        In a thread: a disk that is busy takes seconds, and the runtime waits for this loop.
+        """
+        self._saved = self._clock()
+        data = budget_file.encoded(self._account.kept, self._account.offset, self._clocks())
+        try:
+            await asyncio.to_thread(budget_file.write, self._file, data)
+        except OSError as error:
+            log.warning("budgets not saved file=%s error=%r", self._file, str(error))
+
+    def pressure(self) -> Mapping[str, str]:
+        """The node's, coarsely: cpu, memory, io -> None, Some, High."""
+        return dict(self._monitor.levels)
+
+    def deficit_seconds(self, policy: str) -> float:
+        """Of all pods of the policy here."""
+        return self._account.deficit_seconds(policy)
+
+    def _clocks(self) -> Clocks:
+        return Clocks(self._clock(), self._boot, self._wall())
+
+
+def _watched(planned: Mapping[str, PlannedPod], containers: Containers) -> dict[str, Watched]:
+    """Pods with a floor of which a container runs, by uid; the pod's cgroup is its container's parent."""
+    groups = {key.pod_uid: one.cgroup.rpartition("/")[0] for key, one in containers.all().items()}
+    found = {}
+    for uid, one in planned.items():
+        decided = one.decided
+        if uid in groups and decided.kept:
+            policy = decided.policy.key if decided.policy else ""
+            pod = decided.pod
+            found[uid] = Watched(pod.namespace, pod.name, policy, groups[uid], decided.kept)
+    return found
+
+
+def _boot(proc: str) -> str:
+    try:
+        return Path(proc, "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""NRI: the container runtime asks before it creates, and tells what it starts, changes and ends."""

@@ -1,0 +1,177 @@
+"""Plans for all pods of this node, or for one that starts, from its cgroups as others left them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from adapters.cgroup_tree import CgroupTree
+from adapters.machine import ThisMachine
+from agent.state import ContainerKey, Known, KnownPod, Running
+from qos.assumed import Machine
+from qos.container_plan import ContainerPlan
+from qos.decision import Decided, decide
+from qos.expectation import states_class
+from qos.node_plan import PlannedNode
+from qos.place import NodeTree, place_of
+from qos.policy import Policy
+
+log = logging.getLogger(__name__)
+
+REREAD_SECONDS: Final = 300.0
+"""After so long all cgroups are read again, whoever may have written into them unseen."""
+
+OriginalValues: TypeAlias = Mapping[tuple[str, str], str]
+"""(cgroup, file) -> what somebody else wrote there last; only of files that we have written."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPod:
+    """What a pod gets, and the plans of its containers."""
+
+    decided: Decided
+    containers: tuple[ContainerPlan, ...]
+
+    @property
+    def uid(self) -> str:
+        """The pod's."""
+        return self.decided.pod.uid
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with its policy, "" nothing."""
+        return self.decided.problem
+
+
+class Planner:
+    """Keeps what was read of the cgroups, and the plans of the last pass.
+
+    size: of the machine, with the kernel files that there are. problems: by uid, why a pod was not planned
+    then. Methods raise kernel.refused.Refused.
+    """
+
+    def __init__(self, machine: ThisMachine, size: Machine, clock: Callable[[], float]) -> None:
+        self._cgroups = CgroupTree(machine)
+        self._size = size
+        self._clock = clock
+        self._tree = NodeTree({}, {})
+        self._node = PlannedNode(self._tree, size, {})
+        self._read_at = float("-inf")
+        self.problems: dict[str, str] = {}
+        self._told: set[str] = set()
+
+    def prepare(
+        self, known: Known, running: Mapping[ContainerKey, Running], originals: OriginalValues
+    ) -> Iterator[None]:
+        """Read the cgroups and solve for all pods, in steps of about a millisecond; then plans() has them.
+
+        What changes between two steps counts with the next pass.
+        """
+        pods = list(_to_plan(known))
+        self.problems = {}
+        cgroups, policies = _by_pod(running), _by_namespace(known)
+        if self._clock() - self._read_at >= REREAD_SECONDS:
+            self._cgroups.changed_all()
+            self._read_at = self._clock()
+        yield from self._cgroups.update([one.cgroup for one in running.values()])
+        tree = self._cgroups.with_originals(originals)
+        places = {}
+        for one in pods:
+            uid = one.pod.uid
+            try:
+                decided = _decided(one, known, policies.get(one.pod.namespace, {}))
+                places[uid] = place_of(tree, self._size, decided, cgroups.get(uid, {}))
+            except Exception as error:  # one pod that nobody thought of must not cost all others their floors
+                self._tell(uid, error)
+                if (before := self._node.places.get(uid)) is not None:
+                    places[uid] = before
+            yield
+        node = PlannedNode(tree, self._size, places)
+        yield from node.solve()
+        self._tree, self._node = tree, node
+
+    def plans(self) -> Iterator[PlannedPod]:
+        """The plans of all pods that were prepared."""
+        node = self._node
+        for uid, place in node.places.items():
+            try:
+                planned = PlannedPod(place.decided, node.plan(uid))
+            except Exception as error:
+                self._tell(uid, error)
+                continue
+            yield planned
+        self._told = set(self.problems)
+
+    def _tell(self, uid: str, error: Exception) -> None:
+        self.problems[uid] = f"pod {uid} cannot be planned: {error!r}"
+        if uid not in self._told:
+            log.error("pod not planned uid=%s: it keeps what it has", uid, exc_info=error)
+
+    def plan_pod(
+        self, uid: str, known: Known, running: Mapping[ContainerKey, Running], originals: OriginalValues
+    ) -> PlannedPod:
+        """One pod as it is there now, beside all others as they were planned last.
+
+        KeyError: it is not known.
+        """
+        if not self._tree.groups:
+            for _ in self.prepare(known, running, originals):
+                pass
+        decided = _decided(known.pods[uid], known, known.policies)
+        cgroups = {key.name: one.cgroup for key, one in running.items() if key.pod_uid == uid}
+        self._cgroups.refresh(self._cgroups.path_of(uid) or next(iter(cgroups.values()), ""))
+        own = self._cgroups.of_pod(uid, originals)
+        path = self._cgroups.path_of(uid)
+        tree = replace(self._tree, groups={**self._tree.groups, **own}, pods={**self._tree.pods, uid: path})
+        return PlannedPod(decided, self._node.plan_beside(place_of(tree, self._size, decided, cgroups)))
+
+    def read_pod(self, path: str) -> Mapping[str, str]:
+        """What a pod's cgroup has now, by file, whoever wrote it; {} where there is none."""
+        self.changed(path)
+        self._cgroups.refresh(path)
+        return self._cgroups.values(path)
+
+    def forget(self, pod_uid: str) -> None:
+        """A pod is gone."""
+        self._cgroups.forget(self._cgroups.path_of(pod_uid))
+
+    def changed(self, pod: str) -> None:
+        """Somebody else wrote into a cgroup of this pod: its uid, or the path of the cgroup."""
+        self._cgroups.changed(pod if pod.startswith("/") else self._cgroups.path_of(pod))
+
+
+def _decided(one: KnownPod, known: Known, policies: Mapping[str, Policy]) -> Decided:
+    """A runtime does not know a pod's priority: it may be the node's own, and no class is guessed for it."""
+    decided = decide(one.pod, one.policy, policies, known.profiles, known.priorities)
+    if not one.provisional or decided.policy or _written(one) in known.pods or states_class(one.pod):
+        return decided
+    return replace(decided, exempt=True)
+
+
+def _to_plan(known: Known) -> Iterator[KnownPod]:
+    """Without those of a folder that the runtime runs under a uid: such a pod is there twice."""
+    alive = [one for one in known.pods.values() if one.pod.uid and not one.finished]
+    run = {_written(one) for one in alive if one.pod.uid != _written(one)}
+    return (one for one in alive if one.pod.uid not in run)
+
+
+def _written(one: KnownPod) -> str:
+    """What a folder's pod without a uid is called."""
+    return f"{one.pod.namespace}/{one.pod.name}"
+
+
+def _by_namespace(known: Known) -> dict[str, dict[str, Policy]]:
+    """A cluster may have thousands of policies, and no pod needs those of other namespaces."""
+    policies: dict[str, dict[str, Policy]] = {}
+    for key, one in known.policies.items():
+        policies.setdefault(one.namespace or "default", {})[key] = one
+    return policies
+
+
+def _by_pod(running: Mapping[ContainerKey, Running]) -> dict[str, dict[str, str]]:
+    cgroups: dict[str, dict[str, str]] = {}
+    for key, one in running.items():
+        cgroups.setdefault(key.pod_uid, {})[key.name] = one.cgroup
+    return cgroups

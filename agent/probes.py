@@ -1,0 +1,139 @@
+"""What this node enforces: each promise's files are written once, in a cgroup made for it, and read back.
+
+That a file is there says little: a container's /sys may be read-only, a controller may be off, a kernel may
+refuse or clamp. What only a load could show (whether a disk scheduler heeds a weight) is not tried.
+"""
+
+from __future__ import annotations
+
+import posix
+from collections.abc import Mapping
+from typing import Final
+
+from kernel import values
+from kernel.refused import Refused
+from kernel.scratch import Scratch, own_process
+from qos.controller import OF_PROCESS, Keeps, all_controllers, all_files
+from qos.node_report import PromiseState
+
+_QUOTA: Final = (("cpu.max", "50000 100000"),)
+_LEGACY_QUOTA: Final = (("cpu.cfs_quota_us", "50000"),)
+_MIB: Final = str(2**20)
+_TRIALS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    "cpu.idle": (("cpu.idle", "1"),),
+    "cpu.weight": (("cpu.weight", "200"),),
+    "cpu.shares": (("cpu.shares", "2000"),),
+    "cpu.max": _QUOTA,
+    "cpu.max.burst": (*_QUOTA, ("cpu.max.burst", "10000")),
+    "cpu.cfs_quota_us": _LEGACY_QUOTA,
+    "cpu.cfs_burst_us": (*_LEGACY_QUOTA, ("cpu.cfs_burst_us", "10000")),
+    "memory.min": (("memory.min", _MIB),),
+    "memory.low": (("memory.low", _MIB),),
+    "memory.high": (("memory.high", _MIB),),
+    "memory.soft_limit_in_bytes": (("memory.soft_limit_in_bytes", _MIB),),
+    "memory.oom.group": (("memory.oom.group", "1"),),
+    "io.weight": (("io.weight", "50"),),
+    "io.bfq.weight": (("io.bfq.weight", "50"),),
+    "blkio.weight": (("blkio.weight", "50"),),
+    "blkio.bfq.weight": (("blkio.bfq.weight", "50"),),
+    "pids.max": (("pids.max", "1000"),),
+}
+"""What is written to try a file, in order."""
+_WHOLE: Final = "io_limit"
+"""Kept by all of its files together; of others, one is enough."""
+_NOT_GIVEN: Final = "the agent does not give CPUs to single pods yet; they run in the share pool"
+
+
+class Node:
+    """Where to try: `mounts` of the hierarchies (kernel.hierarchies); `unified`: on cgroup v2; disks."""
+
+    def __init__(
+        self,
+        mounts: Mapping[str, str],
+        *,
+        unified: bool,
+        devices: tuple[str, ...],
+        proc: str = "/proc",
+        name: str = "j10ce-probe",
+    ) -> None:
+        self.mounts = mounts
+        self.unified = unified
+        self.devices = devices
+        self.proc = proc
+        self.name = f"{name}.{posix.getpid()}"
+
+
+def promises(node: Node) -> tuple[PromiseState, ...]:
+    """Every promise that the controllers know, tried. Milliseconds; nothing is left behind."""
+    return tuple(_state(node, keeps) for controller in all_controllers() for keeps in controller.KEEPS)
+
+
+def _state(node: Node, keeps: Keeps) -> PromiseState:
+    files = keeps.files(node.unified)
+    if keeps.promise == "cpus":
+        return PromiseState(keeps.promise, enforced=False, message=_NOT_GIVEN)
+    if not files:
+        why = "cgroup v2 has nothing like it" if node.unified else f"cgroup v1 has no {keeps.v2[0]}"
+        return PromiseState(keeps.promise, enforced=False, message=f"{why}; {keeps.otherwise}")
+    refusals = [(file, _refusal(node, file)) for file in files]
+    if keeps.promise == _WHOLE:
+        refused = next((pair for pair in refusals if pair[1]), None)
+        works = None if refused else files[0]
+    else:
+        works = next((file for file, why in refusals if not why), None)
+        refused = refusals[0]
+    if works:
+        return PromiseState(keeps.promise, enforced=True, file=works)
+    assert refused is not None
+    file, why = refused
+    return PromiseState(keeps.promise, enforced=False, file=file, message=f"{why}; {keeps.otherwise}")
+
+
+def _refusal(node: Node, file: str) -> str:
+    """Why a file cannot keep anything here, "" if it can."""
+    hierarchy = all_files()[file].hierarchy
+    if hierarchy == OF_PROCESS:
+        return _process_refusal(node, file)
+    mountpoint = node.mounts.get("" if node.unified else hierarchy)
+    if mountpoint is None:
+        return f"no hierarchy with {file} is mounted"
+    steps = _steps(node, file)
+    if not steps:
+        return "no disk is to be seen"
+    try:
+        with Scratch(mountpoint, node.name) as group:
+            if not group.has(file):
+                return f"this kernel has no {file}, or its controller is off"
+            for step, value in steps:
+                group.write(step, value)
+            have = group.read(file)
+            wanted = steps[-1][1]
+            if not values.equal(file, have, wanted):
+                return f"{file} reads {have.strip()!r} after {wanted!r} was written"
+    except Refused as refused:
+        return str(refused)
+    return ""
+
+
+def _steps(node: Node, file: str) -> tuple[tuple[str, str], ...]:
+    if file in _TRIALS:
+        return _TRIALS[file]
+    if not node.devices:
+        return ()
+    limit = f"rbps={_MIB}" if file == "io.max" else _MIB
+    return ((file, f"{node.devices[0]} {limit}"),)
+
+
+def _process_refusal(node: Node, file: str) -> str:
+    """Lowering is what takes a right, so our own is lowered by one and put back."""
+    try:
+        process = own_process(node.proc)
+        try:
+            now = int(process.read(file))
+            process.write(file, str(max(now - 1, -1000)))
+            process.write(file, str(now))
+        finally:
+            process.close()
+    except Refused as refused:
+        return str(refused)
+    return ""

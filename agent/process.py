@@ -1,0 +1,60 @@
+"""The process: it serves from its first second, and keeps floors once no other agent of the node does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, disable_created_metrics
+
+from adapters.api import ClusterAPI
+from adapters.atomic_file import make_folder
+from agent.config import AgentConfig
+from agent.nri.instance import only_instance
+from agent.program import Agent
+from agent.reporting import Identity
+from agent.serving import serving
+
+log = logging.getLogger(__name__)
+
+
+async def keep(config: AgentConfig, api: ClusterAPI | None, identity: Identity, stop: asyncio.Event) -> None:
+    """Keep this node's floors until `stop` is set, once no other agent does.
+
+    OSError when an address, a folder or a lock cannot be had; kernel.refused.Refused: there are no cgroups.
+    """
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # a _created series helps nobody
+    registry = CollectorRegistry()
+    at_work: list[Agent] = []
+
+    def not_ready() -> str:
+        return at_work[0].not_ready() if at_work else "another agent keeps this node: this one stands by"
+
+    make_folder(config.run)
+    make_folder(config.state)
+    async with serving(config.address, registry, lambda: "", not_ready) as (host, port):
+        log.info("serving address=%s:%d node=%s", host, port, config.node or "standalone")
+        async with _alone(config.run / "agent.lock", stop):
+            if not stop.is_set():
+                at_work.append(Agent(config, api, identity, registry))
+                await at_work[0].run(stop)
+
+
+@contextlib.asynccontextmanager
+async def _alone(lock: Path, stop: asyncio.Event) -> AsyncIterator[None]:
+    """One agent a node: another one, during an upgrade, waits until this one is gone, or until `stop`."""
+    waiting = partial(log.warning, "another agent keeps this node: standing by lock=%s", lock)
+    async with contextlib.AsyncExitStack() as stack:
+        taking = asyncio.ensure_future(stack.enter_async_context(only_instance(lock, waiting=waiting)))
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait([taking, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not taking.done():
+            taking.cancel()
+        else:
+            taking.result()
+        yield

@@ -1,0 +1,276 @@
+"""Brings the kernel to what the policies say: all pods in a pass, one container as it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from adapters.kubernetes.reflector import Turn
+from adapters.loops import Changes
+from agent.containers import Containers
+from agent.enforcement.enforcer import Enforcer, Report
+from agent.enforcement.originals import Originals
+from agent.planner import PlannedPod, Planner
+from agent.state import ContainerKey, Known, Running
+from agent.sync.hook_files import HookFiles
+from kernel.membership import pod_uid
+from qos.container_plan import ContainerPlan
+from qos.settings import Plan
+
+log = logging.getLogger(__name__)
+
+GATHER_SECONDS: Final = 0.2
+"""Changes seldom come alone: a rollout, a list, the containers of a pod."""
+LONGEST_SECONDS: Final = 300.0
+"""Between two passes: cgroups that are no pods' come and go without a word."""
+SHARE: Final = 5
+"""After a pass we rest for four times what it took of a CPU: passes take a fifth of one at most."""
+LONGEST_REST: Final = 2.0
+LONGEST_PAUSE: Final = 60.0
+"""Before what failed, or was refused, is tried once more."""
+_NOTHING: Final = Plan(())
+
+
+class Reconciler:
+    """Plans, applies, remembers. Everything on the loop; passes give the loop up every half millisecond.
+
+    complete: whether all pods have been told of, so that what is not known is not there: before that nothing
+    is taken back. listed: whether the runtime has told of all containers, so that one that is not known does
+    not run. `planned`: the newest plan of each pod by uid. `passes`: how many were completed; `seconds`: of
+    the last. `changes`: another number whenever plans or containers changed.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        containers: Containers,
+        planner: Planner,
+        enforcer: Enforcer,
+        originals: Originals,
+        files: HookFiles,
+        complete: Callable[[], bool],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        listed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._known = known
+        self._containers = containers
+        self._planner = planner
+        self._enforcer = enforcer
+        self._originals = originals
+        self._files = files
+        self._complete, self._listed = complete, listed
+        self._clock, self._sleep = clock, sleep
+        self._due = Changes(LONGEST_SECONDS)
+        self._one_pass = asyncio.Lock()
+        self.planned: dict[str, PlannedPod] = {}
+        self.passes = 0
+        self.changes = 0
+        self.seconds = self.first_seconds = 0.0
+        self._work = 0.0
+        self._failures = self._refusals = 0
+        self._failed = ""
+        self._broken: dict[ContainerKey, str] = {}
+        self._again: asyncio.TimerHandle | None = None
+
+    def changed(self) -> None:
+        """Something that plans are made from is no longer what it was: a pass is due."""
+        self._due.note()
+
+    async def run_once(self) -> None:
+        """Wait until a pass is due, or for long enough that what is not ours may have changed; make it."""
+        await self._due.wait()
+        rest = max(GATHER_SECONDS, min((SHARE - 1) * self._work, LONGEST_REST))
+        await self._sleep(max(rest, _pause(self._failures)))
+        self._due.clear()
+        try:
+            await self.reconcile()
+        except Exception:
+            self._due.note()  # what was due still is
+            raise
+
+    async def reconcile(self) -> None:
+        """Plan all pods together, apply what differs, tell the hook. One pass at a time."""
+        async with self._one_pass:
+            before = time.process_time()
+            try:
+                await self._pass()
+            except Exception as error:
+                self._failures += 1
+                self._failed = f"the last pass over the pods failed: {error!r}"
+                raise
+            finally:
+                self._work = time.process_time() - before
+            self._failures, self._failed = 0, ""
+
+    def problem(self) -> str:
+        """Why the kernel may not have what the policies say, "" when passes come to their end."""
+        return self._failed
+
+    async def _pass(self) -> None:
+        began, turn = self._clock(), Turn(self._clock)
+        complete = self._complete()  # before anything is planned: what is known later is not in these plans
+        await self._plan(turn)
+        for uid in list(self.planned):  # pods come and go while others have their turn
+            for container in self.planned[uid].containers if uid in self.planned else ():
+                self._apply(ContainerKey(uid, container.name), container, take_back=complete)
+                await turn.breathe()
+        if complete:
+            await self._release(turn)
+        unsettled = self._unsettled()
+        shared = self._enforcer.shared(take_back=complete and not unsettled)
+        await self._files.keep(list(self.planned.values()))
+        if complete:
+            for _ in self._enforcer.sweep(unsettled):
+                await turn.breathe()
+            self._enforcer.writing.notes.found.keep(self._known.pods.keys())
+        self._try_again(self._enforcer.refused() or any(not (one.applied or one.gone) for one in shared))
+        self._passed(self._clock() - began)
+
+    async def _plan(self, turn: Turn) -> None:
+        self._containers.found(self._known.pods)
+        planned: dict[str, PlannedPod] = {}
+        for _ in self._planner.prepare(self._known, self._containers.all(), self._originals):
+            await turn.breathe()
+        for one in self._planner.plans():
+            planned[one.uid] = one
+            await turn.breathe()
+        self.planned = planned
+        self.changes += 1
+
+    def _passed(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._broken = {key: why for key, why in self._broken.items() if key.pod_uid in self._known.pods}
+        self.passes += 1
+        if self.passes == 1:
+            self.first_seconds = seconds
+            pods, containers = len(self.planned), len(self._containers)
+            log.info("first pass pods=%d containers=%d seconds=%.3f", pods, containers, seconds)
+
+    def _try_again(self, refused: bool) -> None:
+        """What was refused may be so for a moment only: the lock was held, a file was busy."""
+        if self._again is not None:
+            self._again.cancel()
+        self._refusals = self._refusals + 1 if refused else 0
+        pause = _pause(self._refusals, 1.0)
+        self._again = asyncio.get_running_loop().call_later(pause, self.changed) if refused else None
+
+    async def _release(self, turn: Turn) -> None:
+        """Containers of pods that are no more, though their cgroups may be: they have what others want.
+
+        Plans of the others take them for that, too.
+        """
+        for container_id in self._enforcer.ids():
+            held = self._enforcer.held(container_id)
+            known = self._known.pods.get(held.running.key.pod_uid) if held else None
+            if held is None or (known is not None and not known.finished):
+                continue
+            if self._enforcer.apply(held.running, _NOTHING).applied:
+                self._enforcer.forget(container_id)
+            await turn.breathe()
+
+    def _unsettled(self) -> set[str]:
+        """Uids of pods that may have containers whose plans were not tried; what was refused is not here."""
+        there = {pod_uid(path) for path in self._originals.paths()}
+        there.update(key.pod_uid for key in self._containers.all())
+        listed, pods = self._listed(), self._known.pods
+        alive = [uid for uid in there if uid in pods and not pods[uid].finished]
+        return {uid for uid in alive if not self._is_settled(uid, listed)}
+
+    def _is_settled(self, uid: str, listed: bool) -> bool:
+        pod = self.planned.get(uid)
+        if pod is None:
+            return False
+        for one in pod.containers:
+            key = ContainerKey(uid, one.name)
+            if key in self._broken:
+                return False
+            if key in self._containers:
+                settled = self._enforcer.held(self._containers[key].container_id) is not None
+            else:
+                settled = listed
+            if one.plan.settings and not settled:
+                return False
+        return True
+
+    def plan_now(self, uid: str) -> Mapping[str, ContainerPlan]:
+        """The plans of one pod's containers, beside all others as they are; {} for an unknown pod.
+
+        Where it cannot be planned now its last plan holds.
+        """
+        if uid not in self._known.pods:
+            return {}
+        try:
+            one = self._planner.plan_pod(uid, self._known, self._containers.all(), self._originals)
+        except Exception as error:
+            self._stumbled(ContainerKey(uid, ""), error)
+            last = self.planned.get(uid)
+            return {container.name: container for container in last.containers} if last else {}
+        self._broken.pop(ContainerKey(uid, ""), None)
+        self.planned[uid] = one
+        self.changes += 1
+        return {container.name: container for container in one.containers}
+
+    def apply_now(self, running: Running) -> Report | None:
+        """Plan one pod and apply what its one container gets. None: nothing is planned for it."""
+        container = self.plan_now(running.key.pod_uid).get(running.key.name)
+        return self._apply(running.key, container, take_back=self._complete()) if container else None
+
+    def apply_planned(self, running: Running) -> Report | None:
+        """Apply what was planned for a container when it was created, a moment ago."""
+        container = self._planned(running.key)
+        if container is None:
+            return self.apply_now(running)
+        return self._apply(running.key, container, take_back=self._complete())
+
+    def plan_of(self, key: ContainerKey) -> Plan | None:
+        """The newest plan of a container; None: there is none."""
+        container = self._planned(key)
+        return container.plan if container else None
+
+    def _planned(self, key: ContainerKey) -> ContainerPlan | None:
+        pod = self.planned.get(key.pod_uid)
+        return next((one for one in pod.containers if one.name == key.name), None) if pod else None
+
+    def cgroup_changed(self, path: str) -> None:
+        """A cgroup is not what it was when it was read; "": not known which, nothing is done."""
+        if path:
+            self._planner.changed(path)
+
+    def ended(self, running: Running) -> None:
+        """A container is gone; what it was given went with its cgroup."""
+        self._enforcer.forget(running.container_id)
+        self.changes += 1
+        self.changed()
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone."""
+        self.planned.pop(uid, None)
+        self._planner.forget(uid)
+
+    def _apply(self, key: ContainerKey, container: ContainerPlan, *, take_back: bool) -> Report | None:
+        """One that is no refusal but a bug of ours stops nobody else's."""
+        if key not in self._containers:
+            return None
+        try:
+            report = self._enforcer.apply(self._containers[key], container.plan, take_back=take_back)
+        except Exception as error:
+            self._stumbled(key, error)
+            return None
+        self._broken.pop(key, None)
+        return report
+
+    def _stumbled(self, key: ContainerKey, error: Exception) -> None:
+        """Said once, until it goes well; a pod has no name of a container."""
+        if self._broken.get(key) != repr(error):
+            log.error("not kept pod=%s container=%s why=%r", *key, error, exc_info=error)
+        self._broken[key] = repr(error)
+
+
+def _pause(times: int, first: float = LONGEST_REST) -> float:
+    """Seconds before one more try, after so many that went wrong; 0: none did."""
+    return min(first * 2 ** min(times - 1, 10), LONGEST_PAUSE) if times else 0.0

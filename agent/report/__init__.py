@@ -1,0 +1,1 @@
+"""The node's report: when it is written, and how."""

@@ -1,0 +1,83 @@
+"""What the node's report says of its policies: from plans and what became of them. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from agent.enforcement.enforcer import Report
+from agent.planner import PlannedPod
+from agent.state import ContainerKey
+from qos.node_report import PolicyState
+from qos.quantity import render
+from qos.settings import Shortfall
+
+
+class Identity(NamedTuple):
+    """Who reports: the agent's version, and the kernel it runs on."""
+
+    version: str
+    kernel: str
+
+
+def policy_states(
+    planned: Iterable[PlannedPod],
+    running: Iterable[ContainerKey],
+    reports: Mapping[ContainerKey, Report],
+    verified_since: float,
+    deficit_seconds: Callable[[str], float],
+    lost: Iterable[ContainerKey] = (),
+) -> tuple[PolicyState, ...]:
+    """Each policy with pods here that run, by key.
+
+    verified_since: on the enforcer's clock; what was read back later is verified. lost: containers that run
+    by their pods' statuses and whose cgroups are not found.
+    """
+    runs: defaultdict[str, list[ContainerKey]] = defaultdict(list)
+    for key in running:
+        runs[key.pod_uid].append(key)
+    unfound = {key.pod_uid: f"container {key.name}: its cgroup is not found" for key in lost}
+    found: dict[str, PolicyState] = {}
+    for one in planned:
+        policy = one.decided.policy
+        if policy is None or (one.uid not in runs and one.uid not in unfound):
+            continue
+        before = found.get(policy.key) or PolicyState(policy.key, policy.uid)
+        problem = _problem(one) or unfound.get(one.uid, "")
+        states = [reports.get(key) for key in runs[one.uid]]
+        applied = not problem and all(state is not None and state.applied for state in states)
+        verified = applied and all(state and state.verified_at >= verified_since for state in states)
+        refused = next((str(state.refusals[0]) for state in states if state and state.refusals), "")
+        found[policy.key] = PolicyState(
+            policy.key,
+            policy.uid,
+            pods=before.pods + 1,
+            applied=before.applied + applied,
+            verified=before.verified + verified,
+            message=before.message or _of_pod(one, problem or refused),
+            deficit_seconds=deficit_seconds(policy.key),
+        )
+    return tuple(found[key] for key in sorted(found))
+
+
+def _problem(one: PlannedPod) -> str:
+    """Why its floor is not kept whatever is applied; "" if it can be."""
+    if one.decided.problem:
+        return one.decided.problem
+    return next(_shortfalls(one), "")
+
+
+def _shortfalls(one: PlannedPod) -> Iterator[str]:
+    for container in one.containers:
+        for short in container.plan.shortfalls:
+            yield f"container {container.name}: {_words(short)}"
+
+
+def _words(short: Shortfall) -> str:
+    kept, promised = render(short.resource, short.kept), render(short.resource, short.promised)
+    return f"{kept} of the floor's {promised} {short.resource} can be kept: {short.why}"
+
+
+def _of_pod(one: PlannedPod, why: str) -> str:
+    return f"pod {one.decided.pod.name}: {why}" if why else ""

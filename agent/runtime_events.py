@@ -1,0 +1,247 @@
+"""What the agent does when the runtime tells it something: NRI's handler."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Mapping
+from typing import NamedTuple
+
+from agent.containers import Containers
+from agent.enforcement.originals import Originals
+from agent.enforcement.places import Place
+from agent.nri.adjustment import adjustment_of
+from agent.nri.records import Adjustment, LinuxResources, NriContainer, NriPod, State
+from agent.provisional import named, pod_of, with_container
+from agent.reconciler import Reconciler
+from agent.state import ContainerKey, Known, Running
+from qos.layout import LEAST_SHARES, runtime_path, runtime_weight, slice_path
+
+_ENDED = (State.STOPPED,)
+_NOT_YET = (State.UNKNOWN, State.CREATED)
+_PERIOD = 100_000
+
+log = logging.getLogger(__name__)
+
+
+class _Asked(NamedTuple):
+    """What was asked for a container that has no cgroup yet: file -> value."""
+
+    sandbox: str
+    path: str
+    values: Mapping[str, str]
+
+
+class RuntimeEvents:
+    """agent.nri's Handler: containers get their settings before their first instruction, and keep them.
+
+    expect: is told of a cgroup that the runtime is about to write. read: what a pod's cgroup has now, by
+    file. unified: the node has cgroup v2. `synchronized`: the runtime has told of all that it has.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        containers: Containers,
+        reconciler: Reconciler,
+        originals: Originals,
+        expect: Callable[[str], None],
+        read: Callable[[str], Mapping[str, str]],
+        *,
+        unified: bool,
+    ) -> None:
+        self._known = known
+        self._containers = containers
+        self._reconciler = reconciler
+        self._originals = originals
+        self._expect, self._read = expect, read
+        self._unified = unified
+        self._raised = "cpu.weight" if unified else "cpu.shares"  # by kubelet, for pods
+        self.synchronized = False
+        self._sandboxes: dict[str, NriPod] = {}
+        self._asked: dict[str, _Asked] = {}
+
+    async def synchronize(
+        self, pods: list[NriPod], containers: list[NriContainer]
+    ) -> Mapping[str, Adjustment]:
+        """What runs already: a pass, at once; what their specs can say, the runtime is told as well."""
+        by_id = {pod.id: pod for pod in pods}
+        self._part({pod.uid for pod in pods}, by_id)
+        for container in sorted(containers, key=_runs):  # a pod's last sandbox is the one in which some run
+            if pod := by_id.get(container.pod_id):
+                self._meet(pod, container)
+        running = [one for one in containers if _runs(one) and one.pod_id in by_id]
+        self._containers.retell(self._running(by_id[one.pod_id], one) for one in running)
+        self.synchronized = True
+        await self._reconciler.reconcile()
+        self._reconciler.changed()  # once it is connected what is not told of does not run
+        changes = {}
+        for one in running:
+            wanted = self._adjustment(by_id[one.pod_id].uid, one.name)
+            if wanted:
+                changes[one.id] = wanted
+        return changes
+
+    async def pod_started(self, pod: NriPod) -> None:
+        """The pod's cgroup is there; its containers follow."""
+        self._sandboxes[pod.uid] = pod
+        path = _pods_path(pod)
+        self._reconciler.cgroup_changed(path)
+        self._seed_pod(path)  # here it costs no container's start anything
+
+    async def pod_updated(self, pod: NriPod) -> None:
+        """Kubelet has resized the pod."""
+        self._reconciler.cgroup_changed(_pods_path(pod))
+        self._reconciler.changed()
+
+    async def pod_gone(self, pod: NriPod) -> None:
+        """What only the runtime told of is forgotten with it; the API server's word on a pod stays."""
+        self._asked = {one: asked for one, asked in self._asked.items() if asked.sandbox != pod.id}
+        now = self._sandboxes.get(pod.uid)
+        if now is not None and now.id != pod.id:
+            return  # the one before: kubelet clears it away a minute after it made the new one
+        self._leave(pod.uid)
+        self._reconciler.forget(pod.uid)
+        self._reconciler.changed()
+
+    async def create(self, pod: NriPod, container: NriContainer) -> Adjustment | None:
+        """What goes into its spec, before there is a cgroup."""
+        self._meet(pod, container)
+        values = asked(container.resources, unified=self._unified)
+        self._asked[container.id] = one = _Asked(pod.id, runtime_path(container.cgroups_path), values)
+        self._originals.seed(one.path, one.values)
+        self._seed_pod(_pods_path(pod))
+        self._reconciler.plan_now(pod.uid)
+        return self._adjustment(pod.uid, container.name)
+
+    async def starting(self, pod: NriPod, container: NriContainer) -> None:
+        """Its cgroup is there and its process waits: everything is written now, by ourselves."""
+        running = self._running(pod, container)
+        self._tell(running)
+        self._reconciler.cgroup_changed(running.cgroup)
+        if (before := self._asked.pop(container.id, None)) is not None:
+            self._originals.seed(before.path, before.values)  # a pass meanwhile has found no such cgroup
+            self._reconciler.apply_planned(running)  # planning again would cost its start a millisecond
+        else:
+            self._reconciler.apply_now(running)
+        self._reconciler.changed()  # the others make room in the next pass
+
+    async def update(
+        self, pod: NriPod, container: NriContainer, resources: LinuxResources
+    ) -> Adjustment | None:
+        """A resize: what kubelet asks for is what plans are made from now; our values stay."""
+        path = runtime_path(container.cgroups_path)
+        self._expect(path)
+        self._originals.seed(path, asked(resources, unified=self._unified))
+        self._reconciler.plan_now(pod.uid)
+        return self._adjustment(pod.uid, container.name)
+
+    async def updated(self, pod: NriPod, container: NriContainer) -> None:
+        """The runtime has written the whole spec again: what a spec cannot say is drift by now."""
+        running = self._running(pod, container)
+        self._tell(running)
+        self._reconciler.cgroup_changed(running.cgroup)
+        self._reconciler.apply_now(running)
+        self._reconciler.changed()
+
+    async def stopped(self, _: NriPod, container: NriContainer) -> None:
+        """It runs no more."""
+        self._asked.pop(container.id, None)
+        ended = self._containers.ended(container.id)
+        if ended is not None:
+            self._reconciler.ended(ended)
+
+    async def removed(self, pod: NriPod, container: NriContainer) -> None:
+        """It never ran, or is gone altogether."""
+        await self.stopped(pod, container)
+
+    def runs(self, uid: str) -> bool:
+        """Whether the runtime has a sandbox of this pod, as far as it told."""
+        return uid in self._sandboxes
+
+    def _part(self, uids: Container[str], ids: Container[str]) -> None:
+        """Forget what ended while the runtime could not tell."""
+        provisional = [uid for uid, one in self._known.pods.items() if one.provisional]
+        for uid in {*self._sandboxes, *provisional}:
+            if uid not in uids:
+                self._leave(uid)
+        self._asked = {one: asked for one, asked in self._asked.items() if asked.sandbox in ids}
+
+    def _leave(self, uid: str) -> None:
+        self._sandboxes.pop(uid, None)
+        known = self._known.pods.get(uid)
+        if known is not None and known.provisional:
+            del self._known.pods[uid]
+
+    def _tell(self, running: Running) -> None:
+        before = self._containers.told(running)
+        if before is not None:  # its own end may be told late
+            self._reconciler.ended(before)
+
+    def _seed_pod(self, path: str) -> None:
+        """No hook has run for the pod's first container: what is there now is kubelet's."""
+        if self._originals.record(Place(path, self._raised)) is None:
+            weight = self._read(path).get(self._raised)
+            self._originals.seed(path, {self._raised: weight.strip()} if weight else {})
+
+    def _meet(self, pod: NriPod, container: NriContainer) -> None:
+        """Know a pod before its source tells of it, and with what a folder says of one of its name."""
+        self._sandboxes[pod.uid] = pod
+        known = self._known.pods.get(pod.uid)
+        if known is not None and not known.provisional:
+            if (known.pod.namespace, known.pod.name) == (pod.namespace, pod.name):
+                return  # the API server's word is better than the runtime's
+            key = f"{known.pod.namespace}/{known.pod.name}"
+            log.warning("pod refused key=%s uid=%s: the runtime has another by this uid", key, pod.uid)
+            known = None
+        written = self._known.pods.get(f"{pod.namespace}/{pod.name}")
+        self._known.pods[pod.uid] = (
+            named(written, pod)
+            if written
+            else with_container(known or pod_of(pod), container.name, container.resources)
+        )
+
+    def renew(self, key: str) -> None:
+        """A folder says something else, or nothing more, of the pod namespace/name."""
+        written = self._known.pods.get(key)
+        for uid, pod in self._sandboxes.items():
+            if written is not None and f"{pod.namespace}/{pod.name}" == key:
+                self._known.pods[uid] = named(written, pod)
+
+    def _adjustment(self, uid: str, name: str) -> Adjustment | None:
+        planned = self._reconciler.plan_of(ContainerKey(uid, name))
+        if planned is None:
+            return None
+        adjustment, _ = adjustment_of([one.entry for one in planned.settings], self._unified)
+        return adjustment or None
+
+    def _running(self, pod: NriPod, container: NriContainer) -> Running:
+        key = ContainerKey(pod.uid, container.name)
+        return Running(key, container.id, runtime_path(container.cgroups_path), container.pid)
+
+
+def _runs(container: NriContainer) -> bool:
+    return container.state not in (*_ENDED, *_NOT_YET)
+
+
+def asked(resources: LinuxResources, *, unified: bool) -> dict[str, str]:
+    """What kubelet asks of the runtime, as the kernel's files will hold it: the originals of a container.
+
+    With cgroup v2 the runtime converts shares to a weight as opencontainers/runc#4785 has it; one that does
+    it the older way is found out when the file is read.
+    """
+    period = resources.cpu_period or _PERIOD
+    found: dict[str, str] = {}
+    if resources.cpu_shares:
+        shares = max(resources.cpu_shares, LEAST_SHARES)
+        found["cpu.weight" if unified else "cpu.shares"] = str(runtime_weight(shares) if unified else shares)
+    if resources.cpu_quota is not None and unified:
+        found["cpu.max"] = f"{resources.cpu_quota if resources.cpu_quota > 0 else 'max'} {period}"
+    elif resources.cpu_quota is not None:
+        found["cpu.cfs_quota_us"] = str(max(resources.cpu_quota, -1) or -1)
+    return found
+
+
+def _pods_path(pod: NriPod) -> str:
+    """The pod's cgroup, from its parent as the runtime has it: a path, or a slice."""
+    parent = pod.cgroup_parent
+    return parent if parent.startswith("/") else slice_path(parent)

@@ -1,0 +1,134 @@
+"""Pods of one node, policies, profiles and PriorityClasses from the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from adapters.api import PODS, POLICIES, PRIORITY_CLASSES, PROFILES, ClusterAPI, Resource
+from adapters.kubernetes import rules
+from adapters.kubernetes.reflector import Reflector
+from agent.state import Known
+from agent.sync.followed import Followed, Pods, Rules
+from agent.sync.source import Changed
+from qos.policy import Policy, Profile
+
+log = logging.getLogger(__name__)
+
+_MOST_WAIT: Final = 30.0
+"""Seconds between two tries: an API server that comes back meets the agents of all its nodes at once."""
+
+
+class KubernetesSource:
+    """Follows the API server; a Source (agent.sync.source).
+
+    What is in `known` already, from the cache, stays until the server's first complete list of its kind, and
+    goes then if it is not in it. Pods that are provisional are left alone until the server tells of them.
+    runs: whether the runtime runs the pod of this uid.
+    clock, sleep, jitter: as adapters.kubernetes.reflector.Reflector has them.
+    """
+
+    def __init__(
+        self,
+        api: ClusterAPI,
+        node: str,
+        known: Known,
+        changed: Changed,
+        runs: Callable[[str], bool] = lambda _: False,
+        *,
+        registry: CollectorRegistry | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.spoken = asyncio.Event()
+        self._clock = clock
+        reflector = partial(
+            Reflector, api, page_size=0, most_wait=_MOST_WAIT, clock=clock, sleep=sleep, jitter=jitter
+        )
+        kept: tuple[tuple[Resource, Followed, str], ...] = (
+            (PODS, Pods(node, known.pods, changed, runs), f"spec.nodeName={node}"),
+            (POLICIES, Rules(known.policies, _policy, changed), ""),
+            (PROFILES, Rules(known.profiles, _profile, changed), ""),
+            (PRIORITY_CLASSES, Rules(known.priorities, _priority, changed), ""),
+        )
+        self._kinds = [
+            (what, reflector(resource, what.set, what.remove, field_selector=selector))
+            for resource, what, selector in kept
+        ]
+        if registry is not None:
+            self._measure(registry)
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for what, reflector in self._kinds:
+                group.create_task(reflector.run())
+                group.create_task(self._settle(what, reflector))
+
+    def problem(self) -> str:
+        """What the server has not told yet, or since when it is silent."""
+        missing = [one.resource.plural for _, one in self._kinds if not one.synced.is_set()]
+        if missing:
+            return f"the API server has not listed {', '.join(missing)} yet"
+        now = self._clock()
+        stale = [one for _, one in self._kinds if one.stale(now)]
+        if not stale:
+            return ""
+        silent = now - min(one.last_contact for one in stale)
+        return f"the API server has said nothing of {stale[0].resource.plural} for {silent:.0f} s"
+
+    async def _settle(self, what: Followed, reflector: Reflector) -> None:
+        await reflector.synced.wait()
+        what.settle()
+        if not self.spoken.is_set() and all(one.synced.is_set() for _, one in self._kinds):
+            self.spoken.set()
+            log.info("the API server has spoken")
+
+    def _measure(self, registry: CollectorRegistry) -> None:
+        silent = Gauge(
+            "j10ce_agent_sync_silent_seconds",
+            "Seconds since the API server last said anything, by resource.",
+            ["resource"],
+            registry=registry,
+        )
+        rejected = Gauge(
+            "j10ce_agent_sync_rejected_objects",
+            "Objects that could not be read since the start, by resource; each has a log line.",
+            ["resource"],
+            registry=registry,
+        )
+        for what, one in self._kinds:
+            name = one.resource.plural
+            silent.labels(name).set_function(partial(_silence, one, self._clock))
+            rejected.labels(name).set_function(partial(_rejected, what, one))
+
+
+def _silence(reflector: Reflector, clock: Callable[[], float]) -> float:
+    return clock() - reflector.last_contact
+
+
+def _rejected(what: Followed, reflector: Reflector) -> float:
+    return what.unread + reflector.rejected
+
+
+def _policy(raw: bytes) -> tuple[str, Policy]:
+    policy = rules.policy(raw)
+    return policy.key, policy
+
+
+def _profile(raw: bytes) -> tuple[str, Profile]:
+    profile = rules.profile(raw)
+    return profile.name, profile
+
+
+def _priority(raw: bytes) -> tuple[str, int]:
+    name, value, _ = rules.priority_class(raw)
+    return name, value

@@ -1,0 +1,21 @@
+"""Time that tests move by hand, and waiting for what the loop and its threads do next."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests import waiting
+from tests.fake_time import FakeTime
+
+
+@pytest.fixture
+def fake_time() -> FakeTime:
+    return FakeTime()
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], object]], Awaitable[None]]:
+    """Waits for something that typically takes a few milliseconds."""
+    return waiting.eventually

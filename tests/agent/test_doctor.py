@@ -1,0 +1,64 @@
+"""What the doctor says of a node's facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent.doctor import Facts, Finding, Level, findings
+from qos.node import HYBRID, V2
+from qos.node_report import PromiseState
+
+GOOD = Facts(
+    kernel="6.12.1",
+    root=True,
+    cgroup=V2,
+    promises=(
+        PromiseState("cpu_idle", enforced=True, file="cpu.idle"),
+        PromiseState("floor (cpu)", enforced=True, file="cpu.weight"),
+        PromiseState("memory_min_percent", enforced=True, file="memory.min"),
+    ),
+    kubepods="/kubepods.slice",
+    nri_socket="/var/run/nri/nri.sock",
+    nri="",
+    watch="",
+    psi=True,
+    agent="it answers at 127.0.0.1:10262 and is ready",
+)
+
+
+def of(facts: Facts) -> dict[str, Finding]:
+    return {one.subject: one for one in findings(facts)}
+
+
+def test_a_good_node() -> None:
+    found = findings(GOOD)
+    assert {one.level for one in found} == {Level.WORKS}
+    assert not any(one.do for one in found)
+    assert [one.subject for one in found][:3] == ["cgroups", "CPU floors", "memory floors"]
+
+
+def test_a_floor_that_is_not_kept_is_what_is_broken() -> None:
+    state = PromiseState("memory_min_percent", enforced=False, message="cgroup v1 has no memory.min")
+    found = of(replace(GOOD, cgroup=HYBRID, promises=(state,)))
+    assert found["memory floors"] == Finding("memory floors", Level.BROKEN, "cgroup v1 has no memory.min")
+    assert found["cgroups"].level is Level.LIMITED
+    assert "unified_cgroup_hierarchy" in found["cgroups"].do
+
+
+def test_each_lack_says_what_to_do() -> None:
+    lacking = replace(
+        GOOD, nri="No such file or directory", watch="Operation not permitted", psi=False, agent=""
+    )
+    found = of(lacking)
+    for subject, word in (("NRI", "enable_nri"), ("drift", "CAP_SYS_ADMIN"), ("pressure", "psi=1")):
+        assert found[subject].level is Level.LIMITED
+        assert word in found[subject].do
+    on_v1 = of(replace(GOOD, cgroup=HYBRID))["pressure"]  # the node's PSI is on, pods have none
+    assert on_v1.level is Level.LIMITED
+    assert "threads" in on_v1.text
+    assert found["agent"].do == "start j10ce-agent on this node"
+    assert of(replace(GOOD, root=False))["rights"].level is Level.BROKEN
+    assert of(replace(GOOD, cgroup="", promises=()))["cgroups"].level is Level.BROKEN
+    sick = of(replace(GOOD, agent_problem="the first pass over the pods is not done yet"))["agent"]
+    assert sick.level is Level.BROKEN
+    assert "first pass" in sick.text
