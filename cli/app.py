@@ -36,29 +36,45 @@ ENTRIES = (
     ),
     Entry("install", "cli.install:install", "Install CRDs, rights, and a kube-scheduler with the extender."),
     Entry("uninstall", "cli.uninstall:uninstall", "Remove what install made; leave the cluster as it was."),
+    Entry("plan", "cli.plan:plan", "Show which kernel settings follow from a pod, its class and its floor."),
+    Entry("hook", "hook.commands:app", "The OCI hook of this node: floors before a container's start."),
+    Entry("node", "cli.node:app", "Say what works on this node, what does not, and why."),
     Entry("lab", "lab.commands:app", "Throw-away control planes on this machine."),
     Entry(
         "scenario", "lab.scenario.commands:app", "Run declarative scenarios on a lab cluster, or on your own."
     ),
-    Entry("dev", "cli.dev:app", "For developers of j10ce-qos: write or check generated files."),
+    Entry(
+        "dev", "cli.dev:app", "For developers of j10ce-qos: generated files, and the hook's files by hand."
+    ),
 )
 
 # Exceptions that explain themselves: object, value, what to do. Looked up only in modules that are loaded.
 EXPECTED = (
+    ("agent.config", "ConfigError"),
     ("adapters.api", "APIError"),
     ("adapters.api", "Unreachable"),
+    ("adapters.documents", "DocumentsError"),
     ("adapters.kubernetes.credentials", "CredentialsError"),
     ("adapters.kubernetes.wire", "DecodeError"),
+    ("cli.cache", "CacheFolderError"),
+    ("cli.floors", "FloorError"),
     ("cli.host_files", "HostFilesError"),
     ("cli.kubectl", "KubectlError"),
+    ("cli.protobuf", "ProtobufError"),
+    ("hook.installation.errors", "InstallationError"),
+    ("kernel.cache", "CacheBad"),
+    ("kernel.refused", "Refused"),
     ("lab.binaries", "BinariesError"),
     ("lab.cluster", "LabError"),
     ("lab.components", "UnknownComponentError"),
+    ("lab.node_programs", "NodeProgramsError"),
     ("lab.recorder", "RecordingLostError"),
+    ("lab.runtimes.programs", "RuntimesError"),
     ("lab.scenario.actions", "StepError"),
     ("lab.scenario.source", "ScenarioError"),
     ("lab.scenario.targets", "TargetError"),
     ("lab.scheduler_config", "SchedulerConfigError"),
+    ("lab.vm.recipe", "VmError"),
 )
 
 

@@ -10,12 +10,15 @@ from typing import Annotated
 
 import typer
 
+from cli import cache
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+app.add_typer(cache.app, name="cache")
 
 
 @app.callback()
 def dev() -> None:
-    """For developers of j10ce-qos: write or check generated files."""
+    """For developers of j10ce-qos: generated files, and the hook's files by hand."""
 
 
 @app.command()
@@ -25,7 +28,7 @@ def generate(
     ] = False,
     root: Annotated[Path, typer.Option(help="The repository.", file_okay=False, exists=True)] = Path(),
 ) -> None:
-    """Write the files made from code: custom resource definitions, the scenarios' JSON schema."""
+    """Write the files made from code: resource definitions, the scenarios' JSON schema, kernel files, NRI."""
     stale = out_of_date(generated(), root)
     for name, wanted in stale.items():
         path = root / name
@@ -54,10 +57,18 @@ def out_of_date(files: Mapping[str, str], root: Path) -> dict[str, str]:
 
 
 def _sources() -> dict[str, Callable[[], Mapping[str, str]]]:
+    from cli.protobuf import messages
     from lab.scenario.source import schema  # imported on use: pydantic models take a while
     from qos.api.schema import files
+    from qos.kernel_table import allowed, table
 
-    return {"manifests/crds": files, "kwok-scenarios": lambda: {"scenario.schema.json": schema()}}
+    return {
+        "manifests/crds": files,
+        "kwok-scenarios": lambda: {"scenario.schema.json": schema()},
+        "kernel": lambda: {"allowed.py": allowed()},
+        "docs": lambda: {"kernel-table.md": table()},
+        "agent/nri": messages,
+    }
 
 
 def _text(path: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""`j10ce install`: CRDs, rights, and a kube-scheduler with the extender, by server-side apply."""
+"""`j10ce install`: CRDs, rights, a kube-scheduler with the extender, and agents, by server-side apply."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import typer
 from rich.console import Console
 from rich.syntax import Syntax
 
-from cli import host_files, plan
+from adapters.output import Output, OutputOption
+from cli import host_files, installation
 from cli.kubectl import Kubectl, Object, as_list, find
 from cli.preflight import (
+    AgentOption,
     Check,
     ContextOption,
     ImageOption,
     KubeconfigOption,
     Level,
     ModeOption,
-    Output,
-    OutputOption,
     Overlay,
     OverlayOption,
     SchedulerImageOption,
@@ -42,6 +42,7 @@ def install(
     image: ImageOption = "",
     scheduler_image: SchedulerImageOption = "",
     mode: ModeOption = Mode.GUARD,
+    agent: AgentOption = False,
     files: Annotated[
         Path | None,
         typer.Option(
@@ -64,19 +65,27 @@ def install(
 ) -> None:
     """Install CRDs, rights, and a kube-scheduler with the extender; again to upgrade.
 
+    An agent that is there already is upgraded as well, with --agent or without.
     Exit code 1 when a check of `j10ce preflight` fails or a file would be lost: nothing has been changed.
     """
     if files is not None and overlay is not Overlay.DEFAULT:
         raise typer.BadParameter("is for --overlay default-scheduler only", param_hint="--files")
     kubectl = find(os.environ, kubeconfig, context)
     facts = gather(kubectl)
-    choices = plan.Choices(image, scheduler_image or plan.image_of(facts.schedulers), mode.value)
+    choices = installation.Choices(
+        image,
+        scheduler_image or installation.image_of(facts.schedulers),
+        mode.value,
+        agent or facts.agent is not None,
+    )
     _refuse_unfit(assess(facts, overlay.value, choices, datetime.now(UTC)))
     texts = host_files.texts(choices) if files is not None else {}
     if files is not None and not force:
         host_files.refuse_edited(files, texts)
-    wanted = plan.sparing(plan.objects(kubectl, overlay.value, choices), facts.namespace)
-    changes = plan.changes(kubectl, [*plan.definitions(), *wanted], force_conflicts=force_conflicts)
+    wanted = installation.sparing(installation.objects(kubectl, overlay.value, choices), facts.namespace)
+    changes = installation.changes(
+        kubectl, [*installation.definitions(), *wanted], force_conflicts=force_conflicts
+    )
     if not dry_run:
         if files is not None:
             host_files.write(files, texts)  # first: where it fails, the cluster is not changed either
@@ -86,13 +95,15 @@ def install(
         typer.echo(json.dumps(document, indent=2))
         return
     _show(changes, overlay, files, dry_run=dry_run)
+    if choices.agent and not dry_run:
+        typer.echo(f"Agent: kubectl -n {installation.NAMESPACE} rollout status daemonset/j10ce-agent")
     if not image:
         typer.echo(IMAGE_HINT)
 
 
 def apply(kubectl: Kubectl, wanted: list[Object], *, force_conflicts: bool) -> None:
     """Make it so: the CRDs, and when they are served, the rest."""
-    definitions = plan.definitions()
+    definitions = installation.definitions()
     kubectl.apply(definitions, dry_run=False, force_conflicts=force_conflicts)
     kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", stdin=as_list(definitions))
     # The namespace first: what is in it cannot be applied before it is there.
@@ -110,7 +121,7 @@ def _refuse_unfit(checks: list[Check]) -> None:
         raise typer.Exit(1)
 
 
-def _show(changes: list[plan.Change], overlay: Overlay, files: Path | None, *, dry_run: bool) -> None:
+def _show(changes: list[installation.Change], overlay: Overlay, files: Path | None, *, dry_run: bool) -> None:
     console = Console()
     show_changes(changes, console)
     for change in changes:
@@ -120,7 +131,9 @@ def _show(changes: list[plan.Change], overlay: Overlay, files: Path | None, *, d
     if dry_run:
         console.print("\nNothing was changed (--dry-run).")
     elif overlay is Overlay.SECOND:
-        console.print(f"\nNext: kubectl -n {plan.NAMESPACE} rollout status deployment/j10ce-scheduler")
+        console.print(
+            f"\nNext: kubectl -n {installation.NAMESPACE} rollout status deployment/j10ce-scheduler"
+        )
         console.print("Pods that shall be scheduled by it say: spec.schedulerName: j10ce-scheduler")
     else:
         where = (

@@ -1,208 +1,173 @@
-"""What an installation consists of, and what applying it would change. Nothing here changes anything."""
+"""`j10ce plan`: which kernel settings follow from a pod, its class and its floor. Nothing is written."""
 
 from __future__ import annotations
 
-import difflib
-import re
-import shutil
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from io import StringIO
+import json
+from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Annotated, Any
 
-from ruamel.yaml import YAML
+import typer
+from rich.console import Console
+from rich.markup import escape
 
-import manifests
-from cli.kubectl import Kubectl, Object, identity
-
-NAMESPACE: Final = "j10ce-system"
-PART_OF: Final = {"app.kubernetes.io/part-of": "j10ce-qos"}
-EXTENDER_IMAGE: Final = "j10ce-qos"
-SCHEDULER_IMAGE: Final = "kube-scheduler"
-HOST_CONFIGURATION: Final = ("extender.yaml", "scheduler.yaml")
-
-_EXTENDERS: Final = "\nextenders:\n"  # kube-scheduler's configurations have it last
-# The server's own bookkeeping: differs between any two reads.
-_BOOKKEEPING: Final = (
-    "managedFields",
-    "resourceVersion",
-    "generation",
-    "uid",
-    "creationTimestamp",
-    "selfLink",
-)
+from adapters.documents import DocumentsError, Problem
+from adapters.output import Output, OutputOption
+from adapters.pod_files import Objects, read_objects
+from cli import plan_node, plan_table
+from cli.plan_node import PlanNode
+from cli.planning import PodPlan, idle_policies, plans
+from qos.container_plan import ContainerPlan
+from qos.layout import Driver
+from qos.policy import Profile
 
 
-LEASES: Final = ((NAMESPACE, "j10ce-extender"), ("kube-system", "j10ce-extender"))
-"""Where extenders elect who writes status: as installed here, and by default."""
+class Cgroup(StrEnum):
+    """The version of cgroup that an assumed node has."""
+
+    V1 = "v1"
+    V2 = "v2"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What happens to one object; `action` is create, change or keep, `difference` a unified diff of YAML."""
+def plan(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Pods, or workloads with a pod template; policies and profiles beside them.",
+            metavar="POD.yaml...",
+            show_default=False,
+        ),
+    ],
+    node: Annotated[
+        str,
+        typer.Option(
+            help="A Node's YAML (kubectl get node NAME -o yaml), or 'this': the machine it runs on, as its "
+            "cgroups are. Default: a node of 8 CPUs and 32Gi, full of others' requests.",
+            metavar="NODE.yaml|this",
+            show_default=False,
+        ),
+    ] = "",
+    cgroup: Annotated[
+        Cgroup | None, typer.Option(help="The node's cgroup version.", show_default="v2")
+    ] = None,
+    driver: Annotated[
+        Driver | None,
+        typer.Option(help="Who makes the cgroups there.", show_default="systemd; --node this: as it is"),
+    ] = None,
+    policy: Annotated[
+        list[Path] | None, typer.Option(help="A file with policies: the floors.", metavar="POLICY.yaml")
+    ] = None,
+    profile: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A file with a profile: for pods whose policy names it, or names none.",
+            metavar="PROFILE.yaml",
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show which kernel settings follow from pods, their classes and floors, with the reason of each.
 
-    action: str
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    difference: str = ""
-
-    def to_json(self) -> Object:
-        """For -o json."""
-        return {
-            "action": self.action,
-            "apiVersion": self.api_version,
-            "kind": self.kind,
-            "namespace": self.namespace,
-            "name": self.name,
-            "difference": self.difference,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What the user chooses; empty: as the manifests have it."""
-
-    image: str = ""
-    scheduler_image: str = ""
-    mode: str = ""
-
-
-def definitions() -> list[Object]:
-    """The custom resource definitions."""
-    with manifests.crds() as folder:
-        return [YAML(typ="safe", pure=True).load(path) for path in sorted(folder.glob("*.yaml"))]
-
-
-def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
-    """What the overlay makes, the CRDs aside, as chosen."""
-    with TemporaryDirectory(prefix="j10ce-") as scratch, manifests.overlay(overlay) as folder:
-        # kustomize has to see the choice: the ConfigMap's name is a hash of its content.
-        tree = shutil.copytree(folder.parents[1], Path(scratch) / "manifests")
-        for name in HOST_CONFIGURATION:
-            path = tree / "overlays" / overlay / name
-            path.write_text(in_mode(path.read_text(encoding="utf-8"), choices.mode), encoding="utf-8")
-        made = kubectl.kustomize(tree / "overlays" / overlay)
-    for item in made:
-        for container in _containers(item):
-            container["image"] = _image(str(container["image"]), choices)
-    return made
-
-
-def is_ours(item: Mapping[str, Any]) -> bool:
-    """Whether an object in the cluster carries the label that everything installed carries."""
-    labels: dict[str, str] = item["metadata"].get("labels", {})
-    return PART_OF.items() <= labels.items()
-
-
-def sparing(wanted: Iterable[Object], namespace: Object | None) -> list[Object]:
-    """What is wanted, without our namespace where somebody else made it: so it never gets our label.
-
-    namespace: as it is in the cluster, None when it is not there.
+    Without --node this everything about the node is assumed: all other capacity is requested by other pods
+    of the same QoS class, and two busy cgroups are beside kubepods. What a Burstable pod's floor lacks where
+    the others are Guaranteed is shown as a shortfall. Exit code 0 also when a floor cannot be kept: the
+    output says by how much.
     """
-    spared = namespace is not None and not is_ours(namespace)
-    return [item for item in wanted if not (spared and item["kind"] == "Namespace")]
+    given = read_objects([*(profile or ())])
+    objects = read_objects([*files, *(policy or ()), *(profile or ())])
+    if not objects.pods:
+        message = "no Pod and no workload with a pod template is in these files"
+        raise DocumentsError([Problem(files[0], 0, "", message)])
+    chosen = _node(node, cgroup, driver)
+    made = plans(objects, chosen, _only(given, profile or []))
+    notes = [*idle_policies(objects), *_unused(given, made)]
+    if output is Output.JSON:
+        typer.echo(json.dumps(_json(chosen, made, notes), indent=2))
+        return
+    console = Console()
+    console = console if console.is_terminal else Console(width=plan_table.WIDTH)
+    console.print(f"Node {escape(chosen.words)}", highlight=False)
+    plan_table.show(made, console, read=chosen.here is not None)
+    for note in notes:
+        console.print(f"\nnote: {escape(note)}", highlight=False)
 
 
-def in_mode(text: str, mode: str) -> str:
-    """A configuration of extender or kube-scheduler, as shipped (Guard), made to fit a mode.
-
-    kube-scheduler's gets the extender entries of the mode's file in scheduler-config/.
-    """
-    text = re.sub(r"^mode: \w+", f"mode: {mode}", text, flags=re.MULTILINE) if mode else text
-    _, extenders, _ = text.partition(_EXTENDERS)
-    if not extenders or mode.lower() not in manifests.MODES:
-        return text
-    # The shipped file's opening comment tells of Guard.
-    rest = text[text.index("\napiVersion:") :].partition(_EXTENDERS)[0]
-    entries = manifests.mode(mode.lower()).partition(_EXTENDERS)[2]
-    opening = (
-        f"# kube-scheduler with the j10ce extender, mode {mode}; made by `j10ce install --mode {mode}`.\n"
-        f"# The extender entries are those of scheduler-config/{mode.lower()}.yaml."
-    )
-    return opening + rest + _EXTENDERS + entries
+def _node(node: str, cgroup: Cgroup | None, driver: Driver | None) -> PlanNode:
+    if node == plan_node.THIS:
+        if cgroup is not None:
+            raise typer.BadParameter("this machine has the version it has", param_hint="--cgroup")
+        return plan_node.this_node(driver)
+    version = (cgroup or Cgroup.V2).value
+    if node:
+        return plan_node.node_of(Path(node), version, driver)
+    return plan_node.default_node(version, driver)
 
 
-def changes(kubectl: Kubectl, wanted: Iterable[Object], *, force_conflicts: bool) -> list[Change]:
-    """What applying the objects would do, by the API server's own dry run.
-
-    It cannot try an object in a namespace that is not there yet: such objects are created, and not checked.
-    """
-    wanted = list(wanted)
-    before = {identity(item): item for item in kubectl.existing(wanted)}
-    new_namespaces = {item["metadata"]["name"] for item in wanted if item["kind"] == "Namespace"}
-    new_namespaces -= {name for group, kind, _, name in before if (group, kind) == ("", "Namespace")}
-    testable = [item for item in wanted if item["metadata"].get("namespace", "") not in new_namespaces]
-    after = kubectl.apply(testable, dry_run=True, force_conflicts=force_conflicts)
-    tried = {identity(item): item for item in after}
-    return [_change(before.get(identity(item)), tried.get(identity(item)), item) for item in wanted]
+def _only(given: Objects, files: list[Path]) -> Profile | None:
+    """The profile of --profile for pods whose policy names none; of several, only those named are used."""
+    if files and not given.profiles:
+        raise DocumentsError([Problem(files[0], 0, "", "there is no QoSProfile in this file")])
+    return next(iter(given.profiles.values())) if len(given.profiles) == 1 else None
 
 
-def _change(before: Object | None, after: Object | None, wanted: Object) -> Change:
-    _, kind, namespace, name = identity(wanted)
-    if before is None:
-        return Change("create", wanted["apiVersion"], kind, namespace, name)
-    difference = _difference(before, after or before)
-    return Change("change" if difference else "keep", wanted["apiVersion"], kind, namespace, name, difference)
+def _unused(given: Objects, made: list[PodPlan]) -> list[str]:
+    """What to say of profiles of --profile that no pod has."""
+    used = {each.decided.profile.name for each in made if each.decided.profile}
+    return [
+        f"QoSProfile {name} is used by no pod in these files" for name in given.profiles if name not in used
+    ]
 
 
-def _difference(before: Object, after: Object) -> str:
-    old, new = (_yaml(_essence(item)).splitlines(keepends=True) for item in (before, after))
-    return "".join(difflib.unified_diff(old, new, "before", "after", n=2))
+def _json(node: PlanNode, made: list[PodPlan], notes: list[str]) -> dict[str, Any]:
+    machine = node.machine
+    return {
+        "node": {
+            "description": node.words,
+            "assumed": node.here is None,
+            "cpus": machine.cpus,
+            "memory": machine.memory,
+            "cgroup": machine.cgroup,
+            "driver": machine.driver.value,
+        },
+        "plans": [_pod_json(each) for each in made],
+        "notes": notes,
+    }
 
 
-def _essence(item: Mapping[str, Any]) -> Object:
-    """The object without status and bookkeeping."""
-    rest = {key: value for key, value in item.items() if key not in ("status", "metadata")}
-    metadata = {key: value for key, value in item["metadata"].items() if key not in _BOOKKEEPING}
-    return rest | {"metadata": metadata}
+def _pod_json(each: PodPlan) -> dict[str, Any]:
+    pod, decided = each.entry.pod, each.decided
+    return {
+        "kind": each.entry.kind,
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "file": str(each.entry.place.file),
+        "qosClass": pod.qos,
+        "class": decided.expected.class_name,
+        "classSource": decided.expected.class_source,
+        "promises": {name: _plain(value) for name, value in asdict(decided.expected.promises).items()},
+        "promiseSources": dict(decided.expected.sources),
+        "policy": decided.policy.name if decided.policy else None,
+        "profile": decided.profile.name if decided.profile else None,
+        "floor": dict(decided.floor) if decided.floor is not None else None,
+        "containers": [container_json(container) for container in each.containers],
+        "notes": list(each.notes),
+    }
 
 
-def _yaml(document: Object) -> str:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = False
-    out = StringIO()
-    yaml.dump(document, out)
-    return out.getvalue()
+def container_json(one: ContainerPlan) -> dict[str, Any]:
+    """One container's plan: settings in write order, cpu in millicores, everything else in bytes."""
+    return {
+        "name": one.name,
+        "floor": dict(one.floor),
+        "cgroup": one.facts.levels[-1].path,
+        "assumed": [level.path for level in one.facts.levels if level.assumed],
+        "settings": [setting._asdict() for setting in one.plan.settings],
+        "shortfalls": [short._asdict() | {"missing": short.missing} for short in one.plan.shortfalls],
+        "unsupported": [promise._asdict() for promise in one.plan.unsupported],
+        "notes": list(plan_table.notes(one.facts)),
+    }
 
 
-def _containers(item: Object) -> list[Object]:
-    pod = item.get("spec", {}).get("template", {}).get("spec", {}) if item["kind"] == "Deployment" else {}
-    return [*pod.get("initContainers", []), *pod.get("containers", [])]
-
-
-def _image(image: str, choices: Choices) -> str:
-    name = image.partition(":")[0]
-    chosen = {EXTENDER_IMAGE: choices.image, SCHEDULER_IMAGE: choices.scheduler_image}.get(name, "")
-    return chosen or image
-
-
-def extender_leases() -> list[Object]:
-    """The Leases of extenders, to be looked up."""
-    kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-    return [kind | {"metadata": {"namespace": namespace, "name": name}} for namespace, name in LEASES]
-
-
-def kube_scheduler_pods(kubectl: Kubectl) -> list[Object]:
-    """The pods of the cluster's own kube-scheduler, as kubeadm labels them; none where it is managed."""
-    return kubectl.objects(
-        "get", "pods", "--namespace", "kube-system", "--selector", "component=kube-scheduler"
-    )
-
-
-def image_of(pods: Iterable[Mapping[str, Any]]) -> str:
-    """The image of kube-scheduler in its pods, or ""."""
-    for pod in pods:
-        for container in pod["spec"]["containers"]:
-            if "kube-scheduler" in container["image"]:
-                return str(container["image"])
-    return ""
-
-
-def overlay_file(overlay: str, name: str) -> str:
-    """The text of a file of an overlay."""
-    with manifests.overlay(overlay) as folder:
-        return (folder / name).read_text(encoding="utf-8")
+def _plain(value: Any) -> Any:
+    return getattr(value, "value", value)

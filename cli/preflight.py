@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from cli import plan
+from adapters.output import Output, OutputOption
+from cli import installation
 from cli.kubectl import Kubectl, KubectlError, Object, find
 from ledger.decisions import Mode
 
@@ -36,9 +37,11 @@ NEEDED: Final = (
     ("create", "serviceaccounts"),
     ("create", "configmaps"),
     ("create", "deployments.apps"),
+    ("create", "daemonsets.apps"),
     ("create", "poddisruptionbudgets.policy"),
 )
 _LEASE_SECONDS: Final = 60.0
+_POD_SECURITY: Final = "pod-security.kubernetes.io/enforce"
 
 
 class Level(Enum):
@@ -64,12 +67,13 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was read from the cluster."""
+    """What was read from the cluster. agent: its DaemonSet."""
 
     version: str
     missing_rights: tuple[str, ...] = ()
     definitions: tuple[Object, ...] = ()
     namespace: Object | None = None
+    agent: Object | None = None
     leases: tuple[Object, ...] = ()
     schedulers: tuple[Object, ...] = ()
     wanted_definitions: tuple[Object, ...] = field(default_factory=tuple)
@@ -82,19 +86,21 @@ def gather(kubectl: Kubectl) -> Facts:
     missing = () if everything else tuple(f"{v} {r}" for v, r in NEEDED if not kubectl.allowed(v, r))
     if missing:
         return Facts(version, missing)
-    wanted = plan.definitions()
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": plan.NAMESPACE}}
+    wanted = installation.definitions()
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": installation.NAMESPACE}}
+    there = {item["kind"]: item for item in kubectl.existing([namespace, installation.agent_itself()])}
     return Facts(
         version,
         definitions=tuple(kubectl.existing(wanted)),
-        namespace=next(iter(kubectl.existing([namespace])), None),
-        leases=tuple(kubectl.existing(plan.extender_leases())),
-        schedulers=tuple(plan.kube_scheduler_pods(kubectl)),
+        namespace=there.get("Namespace"),
+        agent=there.get("DaemonSet"),
+        leases=tuple(kubectl.existing(installation.extender_leases())),
+        schedulers=tuple(installation.kube_scheduler_pods(kubectl)),
         wanted_definitions=tuple(wanted),
     )
 
 
-def assess(facts: Facts, overlay: str, choices: plan.Choices, now: datetime) -> list[Check]:
+def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datetime) -> list[Check]:
     """The checks, in the order people read them; without rights only those that need none."""
     first = [_version(facts.version), _rights(facts.missing_rights)]
     if facts.missing_rights:
@@ -103,6 +109,7 @@ def assess(facts: Facts, overlay: str, choices: plan.Choices, now: datetime) -> 
         *first,
         *_definitions(facts.definitions, facts.wanted_definitions),
         _namespace(facts.namespace),
+        *_agent(facts, agent=choices.agent),
         _extenders(facts.leases, now),
         _schedulers(facts.schedulers, overlay, choices),
     ]
@@ -163,14 +170,30 @@ def _schemas(definition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _namespace(namespace: Object | None) -> Check:
-    name = f"namespace {plan.NAMESPACE}"
+    name = f"namespace {installation.NAMESPACE}"
     if namespace is None:
         return Check(name, Level.OK, "will be created")
-    if plan.is_ours(namespace):
+    if installation.is_ours(namespace):
         return Check(name, Level.OK, "is there from an earlier installation")
     return Check(
         name, Level.WARNING, "is there and not ours: install takes it as it is, and uninstall leaves it"
     )
+
+
+def _agent(facts: Facts, *, agent: bool) -> list[Check]:
+    """Pod security refuses a DaemonSet's pods in silence: the DaemonSet itself is made."""
+    if not agent:
+        return []
+    namespace = facts.namespace
+    if namespace is not None and not installation.is_ours(namespace):
+        level = namespace["metadata"].get("labels", {}).get(_POD_SECURITY, "")
+        if level in ("baseline", "restricted"):
+            message = (
+                f"namespace {installation.NAMESPACE} has {_POD_SECURITY}: {level}, which refuses host paths "
+                "and capabilities: label it privileged"
+            )
+            return [Check("agent", Level.FAILED, message)]
+    return [Check("agent", Level.OK, "is there, will be kept" if facts.agent else "will run on every node")]
 
 
 def running_extenders(leases: Iterable[Object], now: datetime) -> list[str]:
@@ -196,8 +219,12 @@ def _extenders(leases: Iterable[Object], now: datetime) -> Check:
     return Check("extender", Level.OK, "none is running")
 
 
-def _schedulers(pods: tuple[Object, ...], overlay: str, choices: plan.Choices) -> Check:
-    seen = f"{len(pods)} pods of the cluster's own, image {plan.image_of(pods)}" if pods else "none visible"
+def _schedulers(pods: tuple[Object, ...], overlay: str, choices: installation.Choices) -> Check:
+    seen = (
+        f"{len(pods)} pods of the cluster's own, image {installation.image_of(pods)}"
+        if pods
+        else "none visible"
+    )
     if overlay == "default-scheduler":
         if pods:
             return Check(
@@ -209,7 +236,7 @@ def _schedulers(pods: tuple[Object, ...], overlay: str, choices: plan.Choices) -
             f"{seen} in kube-system: overlay default-scheduler needs control-plane hosts that you run; "
             "where you do not, use --overlay second-scheduler",
         )
-    image = choices.scheduler_image or plan.image_of(pods)
+    image = choices.scheduler_image or installation.image_of(pods)
     if not image:
         return Check(
             "kube-scheduler",
@@ -220,7 +247,7 @@ def _schedulers(pods: tuple[Object, ...], overlay: str, choices: plan.Choices) -
     return Check("kube-scheduler", Level.OK, f"{seen}; a second one will run {image}")
 
 
-def show(checks: Iterable[Check], changes: Iterable[plan.Change], console: Console) -> None:
+def show(checks: Iterable[Check], changes: Iterable[installation.Change], console: Console) -> None:
     """The findings and the plan as tables."""
     colours = {Level.OK: "green", Level.WARNING: "yellow", Level.FAILED: "red"}
     table = Table("check", "result", Column("finding", overflow="fold"), box=None)
@@ -230,7 +257,7 @@ def show(checks: Iterable[Check], changes: Iterable[plan.Change], console: Conso
     show_changes(changes, console)
 
 
-def show_changes(changes: Iterable[plan.Change], console: Console) -> None:
+def show_changes(changes: Iterable[installation.Change], console: Console) -> None:
     """What is created, changed or kept."""
     folded = [Column(title, overflow="fold") for title in ("kind", "namespace", "name")]
     table = Table("action", *folded, box=None)
@@ -239,13 +266,6 @@ def show_changes(changes: Iterable[plan.Change], console: Console) -> None:
     if table.row_count:
         console.print()
         console.print(table)
-
-
-class Output(StrEnum):
-    """Output formats."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 class Overlay(StrEnum):
@@ -259,7 +279,6 @@ KubeconfigOption = Annotated[
     Path | None, typer.Option("--kubeconfig", help="The kubeconfig; without it, as kubectl finds it.")
 ]
 ContextOption = Annotated[str, typer.Option("--context", help="The kubeconfig's context.")]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
 OverlayOption = Annotated[
     Overlay,
     typer.Option(
@@ -269,7 +288,7 @@ OverlayOption = Annotated[
     ),
 ]
 ImageOption = Annotated[
-    str, typer.Option("--image", help="The extender's image.", show_default="j10ce-qos:0.1.0")
+    str, typer.Option("--image", help="The image of extender and agent.", show_default="j10ce-qos:0.1.0")
 ]
 SchedulerImageOption = Annotated[
     str,
@@ -278,6 +297,9 @@ SchedulerImageOption = Annotated[
         help="kube-scheduler's image, of the API server's version.",
         show_default="as the cluster's own",
     ),
+]
+AgentOption = Annotated[
+    bool, typer.Option("--agent", help="With the agent on every node, which keeps floors in the kernel.")
 ]
 ModeOption = Annotated[
     Mode,
@@ -294,6 +316,7 @@ def preflight(
     overlay: OverlayOption = Overlay.SECOND,
     image: ImageOption = "",
     scheduler_image: SchedulerImageOption = "",
+    agent: AgentOption = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = "",
     output: OutputOption = Output.TABLE,
@@ -304,11 +327,15 @@ def preflight(
     """
     kubectl = find(os.environ, kubeconfig, context)
     facts = gather(kubectl)
-    choices = plan.Choices(image, scheduler_image or plan.image_of(facts.schedulers))
+    choices = installation.Choices(
+        image,
+        scheduler_image or installation.image_of(facts.schedulers),
+        agent=agent or facts.agent is not None,
+    )
     checks = assess(facts, overlay.value, choices, datetime.now(UTC))
-    changes: list[plan.Change] = []
+    changes: list[installation.Change] = []
     if not facts.missing_rights:
-        wanted = plan.sparing(plan.objects(kubectl, overlay.value, choices), facts.namespace)
+        wanted = installation.sparing(installation.objects(kubectl, overlay.value, choices), facts.namespace)
         changes, checks = _planned(kubectl, wanted, checks)
     if output is Output.JSON:
         document = {"checks": [c.to_json() for c in checks], "changes": [c.to_json() for c in changes]}
@@ -321,9 +348,11 @@ def preflight(
 
 def _planned(
     kubectl: Kubectl, wanted: list[Object], checks: list[Check]
-) -> tuple[list[plan.Change], list[Check]]:
+) -> tuple[list[installation.Change], list[Check]]:
     """What installing would change; a dry run that the API server refuses is a failed check."""
     try:
-        return plan.changes(kubectl, [*plan.definitions(), *wanted], force_conflicts=False), checks
+        return installation.changes(
+            kubectl, [*installation.definitions(), *wanted], force_conflicts=False
+        ), checks
     except KubectlError as error:
         return [], [*checks, Check("dry run", Level.FAILED, str(error))]

@@ -12,9 +12,10 @@ from typing import Annotated, Final
 
 import typer
 
-from cli import plan
+from adapters.output import Output, OutputOption
+from cli import installation
 from cli.kubectl import Kubectl, Object, as_list, find, identity
-from cli.preflight import ContextOption, KubeconfigOption, Output, OutputOption, running_extenders
+from cli.preflight import ContextOption, KubeconfigOption, running_extenders
 from manifests import OVERLAYS
 from qos import keys
 
@@ -83,8 +84,9 @@ def uninstall(
 ) -> None:
     """Remove everything of j10ce-qos: programs, rights, CRDs with all policies and profiles, annotations.
 
-    Running pods are not touched but for those annotations. Events expire by themselves. Namespace
-    j10ce-system stays when somebody else made it, or when it holds objects of others.
+    Running pods are not touched but for those annotations; what agents wrote into the kernel stays until the
+    pod ends. Events expire by themselves. Namespace j10ce-system stays when somebody else made it, or when it
+    holds objects of others.
     """
     kubectl = find(os.environ, kubeconfig, context)
     remains = survey(kubectl)
@@ -110,14 +112,14 @@ def survey(kubectl: Kubectl) -> Remains:
     wanted = {
         identity(item): item
         for overlay in OVERLAYS
-        for item in plan.objects(kubectl, overlay, plan.Choices())
+        for item in installation.objects(kubectl, overlay, installation.Choices(agent=overlay == OVERLAYS[0]))
     }
-    definitions = {item["metadata"]["name"] for item in kubectl.existing(plan.definitions())}
-    found = kubectl.existing([*plan.definitions(), *wanted.values()])
+    definitions = {item["metadata"]["name"] for item in kubectl.existing(installation.definitions())}
+    found = kubectl.existing([*installation.definitions(), *wanted.values()])
     namespace = next((item for item in found if item["kind"] == "Namespace"), None)
     kept = why_kept(namespace, _foreign(kubectl)) if namespace else ""
     removed = [item for item in found if not (kept and item["kind"] == "Namespace")]
-    removed += [*kubectl.existing(plan.extender_leases()), *_unnamed(kubectl)]
+    removed += [*kubectl.existing(installation.extender_leases()), *_unnamed(kubectl)]
     return Remains(
         objects=tuple({identity(item): item for item in removed}.values()),
         policies=_names(kubectl, definitions, "minimalreservationpolicies"),
@@ -134,19 +136,18 @@ def survey(kubectl: Kubectl) -> Remains:
 
 def why_kept(namespace: Object, foreign: list[str]) -> str:
     """Why our namespace has to stay, or ""; foreign: "Kind/name" of what others have in it."""
-    if not plan.is_ours(namespace):
+    if not installation.is_ours(namespace):
         return "it was there before j10ce-qos"
     if foreign:
-        return (
-            f"it holds {', '.join(foreign)}; `kubectl delete namespace {plan.NAMESPACE}` removes it with them"
-        )
+        command = f"kubectl delete namespace {installation.NAMESPACE}"
+        return f"it holds {', '.join(foreign)}; `{command}` removes it with them"
     return ""
 
 
 def _unnamed(kubectl: Kubectl) -> list[Object]:
     """What is ours in our namespace under names that the manifests do not tell."""
-    label, value = next(iter(plan.PART_OF.items()))
-    scope = ("--namespace", plan.NAMESPACE)
+    label, value = next(iter(installation.PART_OF.items()))
+    scope = ("--namespace", installation.NAMESPACE)
     # A ConfigMap's name has a hash: of another mode or version it is another one.
     maps = kubectl.objects("get", "configmaps", *scope, "--selector", f"{label}={value}")
     leases = kubectl.objects("get", "leases", *scope)
@@ -169,16 +170,16 @@ def _carries(item: Object, annotations: Iterable[str]) -> bool:
 def _annotated_pods(kubectl: Kubectl) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     for pod in kubectl.objects("get", "pods", "--all-namespaces"):
-        if _carries(pod, POD_ANNOTATIONS) and pod["metadata"]["namespace"] != plan.NAMESPACE:
+        if _carries(pod, POD_ANNOTATIONS) and pod["metadata"]["namespace"] != installation.NAMESPACE:
             found[pod["metadata"]["namespace"]].append(pod["metadata"]["name"])
     return dict(found)
 
 
 def _foreign(kubectl: Kubectl) -> list[str]:
     """Objects in our namespace that are not ours; what another object owns goes by its owner."""
-    label, value = next(iter(plan.PART_OF.items()))
+    label, value = next(iter(installation.PART_OF.items()))
     found = kubectl.objects(
-        "get", _FOREIGN_KINDS, "--namespace", plan.NAMESPACE, "--selector", f"{label}!={value}"
+        "get", _FOREIGN_KINDS, "--namespace", installation.NAMESPACE, "--selector", f"{label}!={value}"
     )
     roots = [item for item in found if not item["metadata"].get("ownerReferences")]
     names = [f"{item['kind']}/{item['metadata']['name']}" for item in roots]
@@ -187,7 +188,7 @@ def _foreign(kubectl: Kubectl) -> list[str]:
 
 def _show(remains: Remains) -> None:
     if remains.kept:
-        typer.echo(f"keep Namespace {plan.NAMESPACE}: {remains.kept}")
+        typer.echo(f"keep Namespace {installation.NAMESPACE}: {remains.kept}")
     if remains.nothing:
         typer.echo("Nothing of j10ce-qos is in this cluster.")
         return
@@ -206,9 +207,9 @@ def _show(remains: Remains) -> None:
 
 
 def stop_programs(kubectl: Kubectl, remains: Remains) -> bool:
-    """End the Deployment and wait for its pods: an extender that runs would annotate again. True if any."""
-    deployments = [item for item in remains.objects if item["kind"] == "Deployment"]
-    if not deployments:
+    """End what runs and wait for its pods: an extender that runs would annotate again. True if any."""
+    programs = [item for item in remains.objects if item["kind"] in installation.PROGRAMS]
+    if not programs:
         return False
     kubectl.run(
         "delete",
@@ -217,14 +218,14 @@ def stop_programs(kubectl: Kubectl, remains: Remains) -> bool:
         "--timeout=120s",
         "-f",
         "-",
-        stdin=as_list(deployments),
+        stdin=as_list(programs),
     )
-    kubectl.run("delete", "leases", "--ignore-not-found", "--namespace", plan.NAMESPACE, *_LEASES)
+    kubectl.run("delete", "leases", "--ignore-not-found", "--namespace", installation.NAMESPACE, *_LEASES)
     return True
 
 
 def _refuse_running(kubectl: Kubectl, *, force: bool) -> None:
-    running = running_extenders(kubectl.existing(plan.extender_leases()), datetime.now(UTC))
+    running = running_extenders(kubectl.existing(installation.extender_leases()), datetime.now(UTC))
     if not running or force:
         return
     typer.echo(
@@ -259,7 +260,7 @@ def remove(kubectl: Kubectl, remains: Remains) -> None:
     order = {"CustomResourceDefinition": 0, "Namespace": 2}
     stages: dict[int, list[Object]] = defaultdict(list)
     for item in remains.objects:
-        if item["kind"] != "Deployment":
+        if item["kind"] not in installation.PROGRAMS:
             stages[order.get(item["kind"], 1)].append(item)
     for stage in sorted(stages):
         kubectl.run(

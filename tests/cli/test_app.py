@@ -14,6 +14,8 @@ import pytest
 from cli import app
 from lab.cluster import LabError
 
+pytestmark = pytest.mark.program
+
 J10CE = Path(sysconfig.get_path("scripts")) / "j10ce"
 
 

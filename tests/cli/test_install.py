@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +11,29 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
 from cli import app as application
-from cli import host_files, plan
+from cli import host_files, installation
+from cli.kubectl import Kubectl
 from manifests import OVERLAYS
 
 CONFIGURATIONS = Path(__file__).parents[2] / "scheduler-config"
 
 # Knows a cluster of v1.36.3 in which nothing is installed, and writes down what it is asked.
-KUBECTL = f"""#!{sys.executable} -SE
-import json, sys
-from pathlib import Path
-here = Path(__file__).parent
-arguments = sys.argv[1:]
-stdin = "" if sys.stdin.isatty() or "-" not in arguments else sys.stdin.read()
-with (here / "log").open("a") as log:
-    log.write(json.dumps(arguments) + "\\n")
-if arguments[0] == "version":
-    print(json.dumps({{"serverVersion": {{"gitVersion": "v1.36.3"}}}}))
-elif arguments[0] == "auth":
-    print("yes")
-elif arguments[0] == "kustomize":
-    print((here / "kustomized.yaml").read_text())
-elif arguments[:2] == ["get", "pods"] and (here / "pods.json").exists():
-    print((here / "pods.json").read_text())
-elif arguments[0] == "apply":
-    print(stdin)
-elif arguments[0] == "get" and "-f" not in arguments:
-    print(json.dumps({{"kind": "List", "items": []}}))
+# A shell starts in 2 ms, and there are hundreds of calls.
+KUBECTL = r"""#!/bin/sh
+here=${0%/*}
+printf '%s\037' "$@" >>"$here/log"
+echo >>"$here/log"
+case "$*" in
+version*) echo '{"serverVersion": {"gitVersion": "v1.36.3"}}' ;;
+auth*) echo yes ;;
+kustomize*/agent) cat "$here/agent.yaml" ;;
+kustomize*) cp "$2/extender.yaml" "$here/seen"; cat "$here/kustomized.yaml" ;;
+"get pods "*) cat "$here/pods.json" 2>/dev/null || echo '{"kind": "List", "items": []}' ;;
+apply*) cat ;;
+get*" -f "*) cat >/dev/null; cat "$here/there.json" 2>/dev/null || true ;;
+get*) echo '{"kind": "List", "items": []}' ;;
+*) cat >/dev/null ;;
+esac
 """
 KUSTOMIZED = """
 apiVersion: v1
@@ -53,6 +49,16 @@ spec:
       initContainers: [{name: extender, image: "j10ce-qos:0.1.0"}]
       containers: [{name: kube-scheduler, image: kube-scheduler}]
 """
+KUSTOMIZED_AGENT = """
+apiVersion: v1
+kind: Namespace
+metadata: {name: j10ce-system, labels: {pod-security.kubernetes.io/enforce: privileged}}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: j10ce-agent, namespace: j10ce-system}
+spec: {template: {spec: {containers: [{name: agent, image: "j10ce-qos:0.1.0"}]}}}
+"""
 
 
 @pytest.fixture
@@ -61,6 +67,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(KUBECTL)
     path.chmod(0o755)
     (tmp_path / "kustomized.yaml").write_text(KUSTOMIZED)
+    (tmp_path / "agent.yaml").write_text(KUSTOMIZED_AGENT)
     monkeypatch.setenv("J10CE_BIN", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "200")
     return tmp_path
@@ -71,7 +78,7 @@ def j10ce(*arguments: str, stdin: str = "") -> Result:
 
 
 def asked(folder: Path) -> list[list[str]]:
-    return [json.loads(line) for line in (folder / "log").read_text().splitlines()]
+    return [line.split("\x1f")[:-1] for line in (folder / "log").read_text().split("\n")[:-1]]
 
 
 def changing(folder: Path) -> list[list[str]]:
@@ -94,6 +101,7 @@ def test_dry_run_changes_nothing(folder: Path) -> None:
     document = json.loads(result.stdout)
     assert document["dryRun"] is True
     assert {change["action"] for change in document["changes"]} == {"create"}
+    assert "DaemonSet" not in {change["kind"] for change in document["changes"]}
     assert changing(folder) == []
 
 
@@ -116,15 +124,36 @@ def test_the_clusters_own_scheduler_image_is_found(folder: Path) -> None:
 
 
 def test_images_are_filled_in(folder: Path) -> None:
-    from cli.kubectl import Kubectl
-
-    choices = plan.Choices("example.com/e:1", "example.com/s:2")
-    made = plan.objects(Kubectl(folder / "kubectl"), "second-scheduler", choices)
+    choices = installation.Choices("example.com/e:1", "example.com/s:2")
+    made = installation.objects(Kubectl(folder / "kubectl"), "second-scheduler", choices)
     pod: dict[str, Any] = made[1]["spec"]["template"]["spec"]
     assert pod["initContainers"][0]["image"] == "example.com/e:1"
     assert pod["containers"][0]["image"] == "example.com/s:2"
-    left = plan.objects(Kubectl(folder / "kubectl"), "second-scheduler", plan.Choices())
+    left = installation.objects(Kubectl(folder / "kubectl"), "second-scheduler", installation.Choices())
     assert left[1]["spec"]["template"]["spec"]["initContainers"][0]["image"] == "j10ce-qos:0.1.0"
+
+
+def test_the_agent_comes_when_it_is_asked_for(folder: Path) -> None:
+    result = j10ce("install", "--scheduler-image", "example.com/s:v1", "--agent")
+    assert "DaemonSet" in result.stdout
+    assert "rollout status daemonset/j10ce-agent" in result.stdout
+
+
+def test_an_agent_that_is_there_is_upgraded(folder: Path) -> None:
+    """And its namespace goes on admitting it."""
+    items = [installation.agent_itself()]
+    (folder / "there.json").write_text(json.dumps({"kind": "List", "items": items}))
+    result = j10ce("preflight", "--scheduler-image", "example.com/s:v1", "-o", "json")
+    assert "DaemonSet" in {change["kind"] for change in json.loads(result.stdout)["changes"]}
+
+
+def test_what_agent_and_overlay_have_both_is_as_the_agent_needs_it(folder: Path) -> None:
+    choices = installation.Choices("example.com/e:1", agent=True)
+    made = installation.objects(Kubectl(folder / "kubectl"), "second-scheduler", choices)
+    (namespace,) = [item for item in made if item["kind"] == "Namespace"]
+    assert namespace["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "privileged"}
+    (agent,) = [item for item in made if item["kind"] == "DaemonSet"]
+    assert agent["spec"]["template"]["spec"]["containers"][0]["image"] == "example.com/e:1"
 
 
 def test_host_files_are_written(folder: Path, tmp_path: Path) -> None:
@@ -145,8 +174,8 @@ def test_host_files_are_written(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_the_mode_brings_its_files_entries(overlay: str, mode: str, source: str) -> None:
     """And leaves the rest of the overlay's configuration as it is."""
-    shipped = plan.overlay_file(overlay, "scheduler.yaml")
-    made = YAML(typ="safe").load(plan.in_mode(shipped, mode.capitalize()))
+    shipped = installation.overlay_file(overlay, "scheduler.yaml")
+    made = YAML(typ="safe").load(installation.in_mode(shipped, mode.capitalize()))
     explained = YAML(typ="safe").load(CONFIGURATIONS / f"{source}.yaml")
     assert made.pop("extenders") == explained["extenders"]
     rest = YAML(typ="safe").load(shipped)
@@ -168,11 +197,6 @@ def test_the_mode_reaches_the_hosts_files(folder: Path, tmp_path: Path, mode: st
 
 def test_kustomize_sees_the_mode(folder: Path) -> None:
     """The hash in the ConfigMap's name has to follow."""
-    script = (folder / "kubectl").read_text()
-    keep = f"Path('{folder}/seen').write_text((Path(arguments[1]) / 'extender.yaml').read_text())"
-    (folder / "kubectl").write_text(
-        script.replace('    print((here / "kustom', f'    {keep}\n    print((here / "kustom')
-    )
     assert (
         j10ce("install", "--dry-run", "--mode", "strict", "--scheduler-image", "example.com/s:v1").exit_code
         == 0

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cli import plan
+from cli import installation
 from cli.preflight import Check, Facts, Level, assess, running_extenders
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
-WANTED = tuple(plan.definitions())
+WANTED = tuple(installation.definitions())
 KUBE_SCHEDULER = {
     "metadata": {"name": "kube-scheduler-host-a", "namespace": "kube-system"},
     "spec": {"containers": [{"name": "kube-scheduler", "image": "example.com/kube-scheduler:v1.36.3"}]},
@@ -21,10 +21,31 @@ GOOD = Facts("v1.36.3", wanted_definitions=WANTED, schedulers=(KUBE_SCHEDULER,))
 
 
 def findings(facts: Facts, overlay: str = "second-scheduler", scheduler_image: str = "") -> dict[str, Check]:
-    return {check.name: check for check in assess(facts, overlay, plan.Choices("", scheduler_image), NOW)}
+    return {
+        check.name: check for check in assess(facts, overlay, installation.Choices("", scheduler_image), NOW)
+    }
 
 
-def lease(age: float, holder: str = "host-a") -> plan.Object:
+@pytest.mark.parametrize("level", ["baseline", "restricted"])
+def test_an_agent_needs_a_namespace_that_admits_it(level: str) -> None:
+    """A namespace of ours gets its label by installing; that of others stays as it is."""
+    chosen = installation.Choices(agent=True)
+    labels = {"pod-security.kubernetes.io/enforce": level}
+    theirs = {"metadata": {"name": "j10ce-system", "labels": labels}}
+    ours = {"metadata": {"name": "j10ce-system", "labels": labels | dict(installation.PART_OF)}}
+
+    def found(namespace: installation.Object | None) -> Check:
+        facts = replace(GOOD, namespace=namespace)
+        return {check.name: check for check in assess(facts, "second-scheduler", chosen, NOW)}["agent"]
+
+    assert found(theirs).level is Level.FAILED
+    assert f"enforce: {level}" in found(theirs).message
+    assert found(ours).level is Level.OK
+    assert found(None).level is Level.OK
+    assert "agent" not in findings(replace(GOOD, namespace=theirs))
+
+
+def lease(age: float, holder: str = "host-a") -> installation.Object:
     renewed = (NOW - timedelta(seconds=age)).isoformat()
     metadata = {"name": "j10ce-extender", "namespace": "kube-system"}
     return {"metadata": metadata, "spec": {"holderIdentity": holder, "renewTime": renewed}}
@@ -72,17 +93,21 @@ def test_definitions_of_another_version() -> None:
 def test_a_namespace_of_someone_else() -> None:
     namespace = {"metadata": {"name": "j10ce-system", "labels": {"team": "a"}}}
     assert findings(replace(GOOD, namespace=namespace))["namespace j10ce-system"].level is Level.WARNING
-    namespace["metadata"]["labels"] = dict(plan.PART_OF)  # type: ignore[index]
+    namespace["metadata"]["labels"] = dict(installation.PART_OF)  # type: ignore[index]
     assert findings(replace(GOOD, namespace=namespace))["namespace j10ce-system"].level is Level.OK
 
 
 @pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/part-of": "theirs"}])
 def test_a_namespace_of_someone_else_is_not_made_ours(labels: dict[str, str]) -> None:
-    ours = {"kind": "Namespace", "metadata": {"name": "j10ce-system", "labels": dict(plan.PART_OF)}}
+    ours = {"kind": "Namespace", "metadata": {"name": "j10ce-system", "labels": dict(installation.PART_OF)}}
     account = {"kind": "ServiceAccount", "metadata": {"name": "j10ce-extender"}}
     theirs = {"kind": "Namespace", "metadata": {"name": "j10ce-system", "labels": labels}}
-    assert plan.sparing([ours, account], theirs) == [account]
-    assert plan.sparing([ours, account], ours) == plan.sparing([ours, account], None) == [ours, account]
+    assert installation.sparing([ours, account], theirs) == [account]
+    assert (
+        installation.sparing([ours, account], ours)
+        == installation.sparing([ours, account], None)
+        == [ours, account]
+    )
 
 
 def test_an_extender_that_runs_already() -> None:

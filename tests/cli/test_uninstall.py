@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from cli import plan, uninstall
+from cli import installation, uninstall
 from cli.kubectl import Kubectl, identity
+
+pytestmark = pytest.mark.program
 
 # Answers from cluster.json: {kind or resource: objects}; selectors on part-of are honoured.
 KUBECTL = f"""#!{sys.executable} -SE
@@ -41,8 +43,8 @@ elif words[0] == "get":
 
 
 def thing(kind: str, name: str, *, ours: bool = False, **metadata: Any) -> dict[str, Any]:
-    labels = dict(plan.PART_OF) if ours else {}
-    where = {} if kind == "Namespace" else {"namespace": plan.NAMESPACE}
+    labels = dict(installation.PART_OF) if ours else {}
+    where = {} if kind == "Namespace" else {"namespace": installation.NAMESPACE}
     return {
         "apiVersion": "v1",
         "kind": kind,
@@ -59,7 +61,7 @@ def kubectl(tmp_path: Path) -> Kubectl:
 
 
 def survey(kubectl: Kubectl, *, namespace_ours: bool, **cluster: list[dict[str, Any]]) -> uninstall.Remains:
-    there = cluster | {"namespace": [thing("Namespace", plan.NAMESPACE, ours=namespace_ours)]}
+    there = cluster | {"namespace": [thing("Namespace", installation.NAMESPACE, ours=namespace_ours)]}
     kubectl.binary.with_name("cluster.json").write_text(json.dumps(there))
     return uninstall.survey(kubectl)
 

@@ -1,0 +1,222 @@
+"""What an installation consists of, and what applying it would change. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from ruamel.yaml import YAML
+
+import manifests
+from cli.kubectl import Kubectl, Object, identity
+
+NAMESPACE: Final = "j10ce-system"
+PROGRAMS: Final = ("Deployment", "DaemonSet")
+"""Kinds of what runs: extender and second kube-scheduler, agent."""
+PART_OF: Final = {"app.kubernetes.io/part-of": "j10ce-qos"}
+IMAGE: Final = "j10ce-qos"
+"""Of extender and agent."""
+SCHEDULER_IMAGE: Final = "kube-scheduler"
+HOST_CONFIGURATION: Final = ("extender.yaml", "scheduler.yaml")
+
+_EXTENDERS: Final = "\nextenders:\n"  # kube-scheduler's configurations have it last
+# The server's own bookkeeping: differs between any two reads.
+_BOOKKEEPING: Final = (
+    "managedFields",
+    "resourceVersion",
+    "generation",
+    "uid",
+    "creationTimestamp",
+    "selfLink",
+)
+
+
+LEASES: Final = ((NAMESPACE, "j10ce-extender"), ("kube-system", "j10ce-extender"))
+"""Where extenders elect who writes status: as installed here, and by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happens to one object; `action` is create, change or keep, `difference` a unified diff of YAML."""
+
+    action: str
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    difference: str = ""
+
+    def to_json(self) -> Object:
+        """For -o json."""
+        return {
+            "action": self.action,
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "difference": self.difference,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the user chooses; empty: as the manifests have it. agent: with the agent on every node."""
+
+    image: str = ""
+    scheduler_image: str = ""
+    mode: str = ""
+    agent: bool = False
+
+
+@cache
+def definitions() -> tuple[Object, ...]:
+    """The custom resource definitions; read once, for it takes a third of a second. Not to be changed."""
+    with manifests.crds() as folder:
+        return tuple(YAML(typ="safe", pure=True).load(path) for path in sorted(folder.glob("*.yaml")))
+
+
+def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
+    """What the overlay makes, and the agent if it is chosen; the CRDs aside."""
+    with TemporaryDirectory(prefix="j10ce-") as scratch, manifests.overlay(overlay) as folder:
+        # kustomize has to see the choice: the ConfigMap's name is a hash of its content.
+        tree = shutil.copytree(folder.parents[1], Path(scratch) / "manifests")
+        for name in HOST_CONFIGURATION:
+            path = tree / "overlays" / overlay / name
+            path.write_text(in_mode(path.read_text(encoding="utf-8"), choices.mode), encoding="utf-8")
+        made = {identity(item): item for item in kubectl.kustomize(tree / "overlays" / overlay)}
+        if choices.agent:  # of what is in both, the agent's: its namespace admits it
+            made |= {identity(item): item for item in kubectl.kustomize(tree / "agent")}
+    for item in made.values():
+        for container in _containers(item):
+            container["image"] = _image(str(container["image"]), choices)
+    return list(made.values())
+
+
+def is_ours(item: Mapping[str, Any]) -> bool:
+    """Whether an object in the cluster carries the label that everything installed carries."""
+    labels: dict[str, str] = item["metadata"].get("labels", {})
+    return PART_OF.items() <= labels.items()
+
+
+def sparing(wanted: Iterable[Object], namespace: Object | None) -> list[Object]:
+    """What is wanted, without our namespace where somebody else made it: so it never gets our label.
+
+    namespace: as it is in the cluster, None when it is not there.
+    """
+    spared = namespace is not None and not is_ours(namespace)
+    return [item for item in wanted if not (spared and item["kind"] == "Namespace")]
+
+
+def in_mode(text: str, mode: str) -> str:
+    """A configuration of extender or kube-scheduler, as shipped (Guard), made to fit a mode.
+
+    kube-scheduler's gets the extender entries of the mode's file in scheduler-config/.
+    """
+    text = re.sub(r"^mode: \w+", f"mode: {mode}", text, flags=re.MULTILINE) if mode else text
+    _, extenders, _ = text.partition(_EXTENDERS)
+    if not extenders or mode.lower() not in manifests.MODES:
+        return text
+    # The shipped file's opening comment tells of Guard.
+    rest = text[text.index("\napiVersion:") :].partition(_EXTENDERS)[0]
+    entries = manifests.mode(mode.lower()).partition(_EXTENDERS)[2]
+    opening = (
+        f"# kube-scheduler with the j10ce extender, mode {mode}; made by `j10ce install --mode {mode}`.\n"
+        f"# The extender entries are those of scheduler-config/{mode.lower()}.yaml."
+    )
+    return opening + rest + _EXTENDERS + entries
+
+
+def changes(kubectl: Kubectl, wanted: Iterable[Object], *, force_conflicts: bool) -> list[Change]:
+    """What applying the objects would do, by the API server's own dry run.
+
+    It cannot try an object in a namespace that is not there yet: such objects are created, and not checked.
+    """
+    wanted = list(wanted)
+    before = {identity(item): item for item in kubectl.existing(wanted)}
+    new_namespaces = {item["metadata"]["name"] for item in wanted if item["kind"] == "Namespace"}
+    new_namespaces -= {name for group, kind, _, name in before if (group, kind) == ("", "Namespace")}
+    testable = [item for item in wanted if item["metadata"].get("namespace", "") not in new_namespaces]
+    after = kubectl.apply(testable, dry_run=True, force_conflicts=force_conflicts)
+    tried = {identity(item): item for item in after}
+    return [_change(before.get(identity(item)), tried.get(identity(item)), item) for item in wanted]
+
+
+def _change(before: Object | None, after: Object | None, wanted: Object) -> Change:
+    _, kind, namespace, name = identity(wanted)
+    if before is None:
+        return Change("create", wanted["apiVersion"], kind, namespace, name)
+    difference = _difference(before, after or before)
+    return Change("change" if difference else "keep", wanted["apiVersion"], kind, namespace, name, difference)
+
+
+def _difference(before: Object, after: Object) -> str:
+    old, new = (_yaml(_essence(item)).splitlines(keepends=True) for item in (before, after))
+    return "".join(difflib.unified_diff(old, new, "before", "after", n=2))
+
+
+def _essence(item: Mapping[str, Any]) -> Object:
+    """The object without status and bookkeeping."""
+    rest = {key: value for key, value in item.items() if key not in ("status", "metadata")}
+    metadata = {key: value for key, value in item["metadata"].items() if key not in _BOOKKEEPING}
+    return rest | {"metadata": metadata}
+
+
+def _yaml(document: Object) -> str:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    out = StringIO()
+    yaml.dump(document, out)
+    return out.getvalue()
+
+
+def _containers(item: Object) -> list[Object]:
+    pod = item.get("spec", {}).get("template", {}).get("spec", {}) if item["kind"] in PROGRAMS else {}
+    return [*pod.get("initContainers", []), *pod.get("containers", [])]
+
+
+def _image(image: str, choices: Choices) -> str:
+    name = image.partition(":")[0]
+    chosen = {IMAGE: choices.image, SCHEDULER_IMAGE: choices.scheduler_image}.get(name, "")
+    return chosen or image
+
+
+def extender_leases() -> list[Object]:
+    """The Leases of extenders, to be looked up."""
+    kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    return [kind | {"metadata": {"namespace": namespace, "name": name}} for namespace, name in LEASES]
+
+
+def agent_itself() -> Object:
+    """The agent's DaemonSet, to be looked up."""
+    metadata = {"namespace": NAMESPACE, "name": "j10ce-agent"}
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}
+
+
+def kube_scheduler_pods(kubectl: Kubectl) -> list[Object]:
+    """The pods of the cluster's own kube-scheduler, as kubeadm labels them; none where it is managed."""
+    return kubectl.objects(
+        "get", "pods", "--namespace", "kube-system", "--selector", "component=kube-scheduler"
+    )
+
+
+def image_of(pods: Iterable[Mapping[str, Any]]) -> str:
+    """The image of kube-scheduler in its pods, or ""."""
+    for pod in pods:
+        for container in pod["spec"]["containers"]:
+            if "kube-scheduler" in container["image"]:
+                return str(container["image"])
+    return ""
+
+
+def overlay_file(overlay: str, name: str) -> str:
+    """The text of a file of an overlay."""
+    with manifests.overlay(overlay) as folder:
+        return (folder / name).read_text(encoding="utf-8")

@@ -1,0 +1,90 @@
+"""`j10ce node`: this node, looked at by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from adapters.output import Output, OutputOption
+from agent import host_cgroups, inspection
+from agent.config import NRI_SOCKET, AgentConfig, address
+from agent.doctor import Finding, Level, findings
+from hook.installation import status
+from hook.installation.places import Places
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+_COLOURS: Final = {Level.WORKS: "green", Level.LIMITED: "yellow", Level.BROKEN: "red"}
+_OF_HOOK: Final = {
+    status.Level.GOOD: Level.WORKS,
+    status.Level.NOTE: Level.LIMITED,
+    status.Level.WRONG: Level.LIMITED,
+}
+
+
+@app.callback()
+def node() -> None:
+    """This node, looked at by hand."""
+
+
+@app.command()
+def doctor(
+    nri_socket: Annotated[Path, typer.Option(help="The container runtime's NRI socket.")] = NRI_SOCKET,
+    listen: Annotated[
+        str,
+        typer.Option("--address", help="HOST:PORT where the agent serves.", envvar="J10CE_AGENT_ADDRESS"),
+    ] = "127.0.0.1:10262",
+    node_cgroups: Annotated[
+        bool,
+        typer.Option(
+            "--node-cgroups", help="In the agent's pod: as the agent sees it.", envvar="J10CE_NODE_CGROUPS"
+        ),
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say in plain words what works on this node, what does not, and why.
+
+    Kernel files are tried in cgroups made for it and removed again; nothing else is changed. Exit code 1 when
+    a floor cannot be kept here.
+    """
+    if node_cgroups:
+        _enter()
+    facts = inspection.look(AgentConfig(nri_socket=nri_socket, address=address(listen)))
+    found = [*findings(facts), *_hook()]
+    if output is Output.JSON:
+        typer.echo(json.dumps([one._asdict() | {"level": one.level.value} for one in found], indent=2))
+    else:
+        _show(found)
+    raise typer.Exit(int(any(one.level is Level.BROKEN for one in found)))
+
+
+def _enter() -> None:
+    try:
+        host_cgroups.enter()
+    except OSError as error:
+        typer.echo(f"j10ce: {error.strerror}", err=True)
+        raise typer.Exit(1) from error
+
+
+def _hook() -> list[Finding]:
+    """The OCI hook's installation; without one NRI alone has containers right from birth."""
+    return [
+        Finding(f"hook: {fact.name}", _OF_HOOK[fact.level], fact.text)
+        for fact in status.status(Places(Path("/")))
+    ]
+
+
+def _show(found: list[Finding]) -> None:
+    table = Table("what", "", "found", box=None)
+    for one in found:
+        table.add_row(one.subject, f"[{_COLOURS[one.level]}]{one.level.value}[/]", escape(one.text))
+        if one.do:
+            table.add_row("", "", f"[dim]-> {escape(one.do)}[/]")
+    console = Console()
+    (console if console.is_terminal else Console(width=110)).print(table)
