@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import go_build
-from lab.go_build import Report
+from lab.only_one import Report
 
 GO_MODULE = Path(__file__).parent / "gomodule"
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "kwokctl")
@@ -135,7 +135,7 @@ def provide(environ: Mapping[str, str], *, download: bool = False, report: Repor
     found = find(environ, cache)
     if found is not None:
         return found
-    tell = report or _silent
+    tell = report or silent
     try:
         if download:
             kwokctl = _kwokctl(environ, cache, tell)
@@ -174,5 +174,5 @@ def _kwokctl(environ: Mapping[str, str], cache: Path, report: Report) -> Path:
     return target / "kwokctl"
 
 
-def _silent(_what: str, _done: int, _total: int) -> None:
+def silent(_what: str, _done: int, _total: int) -> None:
     """Nobody is watching."""

@@ -106,10 +106,15 @@ class Verdict:
 
 def check(changes: Iterable[Change], rules: Rules | None = None) -> Verdict:
     """Judge all changes of a cluster; they may come in any order."""
-    checker = Checker(rules or Rules())
+    return replay(changes, rules or Rules()).verdict()
+
+
+def replay(changes: Iterable[Change], rules: Rules) -> Checker:
+    """The checker after all these changes; they may come in any order."""
+    checker = Checker(rules)
     for change in sorted(changes, key=lambda c: c.revision):
         checker.feed(change)
-    return checker.verdict()
+    return checker
 
 
 class Checker:
@@ -132,6 +137,10 @@ class Checker:
         """What was found until now."""
         return Verdict(tuple(self._findings), self._binds, self._bypasses, self._witness.kept())
 
+    def promised(self, now: float) -> dict[str, int]:
+        """Slots of each policy that were kept for `Rules.grace` until `now`: binds are judged by it."""
+        return {key: window.least(now) for key, window in self._windows.items()}
+
     def feed(self, change: Change) -> None:
         """Take one change."""
         self._now = max(self._now, change.at)
@@ -151,9 +160,6 @@ class Checker:
         self._windows = {key: self._windows.get(key) or Window(self._rules.grace) for key in kept}
         for key, count in kept.items():
             self._windows[key].push(self._now, count)
-
-    def _promised(self) -> dict[str, int]:
-        return {key: window.least(self._now) for key, window in self._windows.items()}
 
     def _source(self, change: Change) -> None:
         self._situation.apply(change)
@@ -186,7 +192,7 @@ class Checker:
             return
         if before is None and not pod.node_name and not pod.nominated_node_name:
             return
-        promised = self._promised()
+        promised = self.promised(self._now)
         self._witness.pod_changed(pod, before, gone=change.deleted)
         newly = pod.node_name and not (before and before.node_name) and not change.deleted
         if newly and not change.listed:

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from lab import components, processes, scheduler_config
+from lab import components, ports, processes, scheduler_config
 from lab.binaries import Binaries
+from lab.nodes import REAL
 from lab.reaper import Reaper, remove
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
-# Below Linux's range for outgoing connections, so that none takes the port between our look and the listen.
-_PORTS = range(20_000, 32_000)
 _PORT_NAMES = (
     "etcd",
     "etcd-peer",
@@ -33,8 +31,10 @@ _PORT_NAMES = (
     "kube-controller-manager",
     "kube-scheduler",
     "kwok-controller",
+    "extender-verbs",
+    "extender",
 )
-_LOOPBACK = "127.0.0.1"
+_KIND = r"{.spec.group}/{.spec.versions[0].name}/{.spec.names.plural}{'\n'}"
 _reapers: dict[Path, Reaper] = {}
 
 
@@ -62,7 +62,7 @@ class Cluster:
     @property
     def server(self) -> str:
         """URL of the API server."""
-        return f"https://{_LOOPBACK}:{self.ports['kube-apiserver']}"
+        return f"https://{ports.LOOPBACK}:{self.ports['kube-apiserver']}"
 
     def log(self, component: str) -> Path:
         """Log file of a component."""
@@ -107,9 +107,12 @@ def default_root() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "j10ce" / "lab"
 
 
-def free_port() -> int:
-    """A TCP port of the loopback that nobody listens on now."""
-    return _free_ports(1)[0]
+def reserve_ports(folder: Path, count: int) -> list[int]:
+    """More ports for a cluster, its own until it is taken down. LabError."""
+    try:
+        return ports.reserve(folder, count)
+    except OSError as error:
+        raise LabError(f"no port for cluster {folder.name}: {error}") from error
 
 
 def up(
@@ -119,6 +122,7 @@ def up(
     root: Path | None = None,
     scheduler_config: Path | Mapping[str, Any] | None = None,
     verbs_url: str = "",
+    verbs_scheme: str = "http",
     feature_gates: Mapping[str, bool] | None = None,
     qps_limits: bool = False,
     crds: bool = True,
@@ -127,13 +131,15 @@ def up(
 ) -> Cluster:
     """Start a control plane and wait until it is ready, the custom resources of manifests/crds applied.
 
-    scheduler_config: a KubeSchedulerConfiguration (file or content); its extenders are asked at verbs_url.
+    scheduler_config: a KubeSchedulerConfiguration (file or content); its extenders are asked at verbs_url, by
+    default where lab/extender_process.py starts one.
     keep=False: the cluster is taken down when this process ends, even by SIGKILL. LabError: nothing is left.
     """
     folder = _new_folder(name, root or default_root())
     reaper = Reaper(folder)
     try:
         cluster = _plan(name, folder, binaries, keep=keep)
+        verbs_url = verbs_url or f"{verbs_scheme}://{ports.LOOPBACK}:{cluster.ports['extender-verbs']}"
         _write_scheduler_config(cluster, scheduler_config, verbs_url, qps_limits=qps_limits)
         _create(cluster, binaries, feature_gates or {}, qps_limits=qps_limits, seconds=seconds)
         if crds:
@@ -176,7 +182,7 @@ def clusters(*, root: Path | None = None) -> list[Cluster]:
 
 
 def apply_crds(cluster: Cluster) -> None:
-    """Apply the project's custom resource definitions and wait until the API server serves them."""
+    """Apply the project's custom resource definitions and wait until the API server can watch them."""
     folder = resources.files("manifests") / "crds"
     if not folder.is_dir():
         raise LabError("the package manifests has no folder crds: install j10ce-qos again")
@@ -184,7 +190,25 @@ def apply_crds(cluster: Cluster) -> None:
         found = [str(file) for file in sorted(path.glob("*.yaml")) if file.name != "kustomization.yaml"]
         files = [f"--filename={file}" for file in found]
         cluster.kubectl("apply", "--server-side", *files)
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
+        kinds = cluster.kubectl(
+            "wait", "--for=condition=Established", "--timeout=30s", f"--output=jsonpath={_KIND}", *files
+        ).split()
+    _fill_watch_caches(cluster, kinds)
+
+
+def _fill_watch_caches(cluster: Cluster, kinds: Sequence[str]) -> None:
+    """Wait until the API server's watch caches have these kinds (GROUP/VERSION/PLURAL).
+
+    The first request makes a cache. A list that is answered before the cache is filled is older than all that
+    the cache knows, and the watch from there on is refused with 410 Gone: who may not miss a change is lost.
+    """
+    with ThreadPoolExecutor(len(kinds)) as pool:
+        list(pool.map(lambda kind: _list(cluster, f"{kind}?limit=1", check=False), kinds))  # etcd answers
+        list(pool.map(lambda kind: _list(cluster, f"{kind}?resourceVersion=1"), kinds))  # the cache answers
+
+
+def _list(cluster: Cluster, what: str, *, check: bool = True) -> None:
+    cluster.kubectl("get", "--raw", f"/apis/{what}", check=check)
 
 
 def add_scheduler(
@@ -201,11 +225,11 @@ def add_scheduler(
     path = cluster.folder / f"{name}.yaml"
     scheduler_config.write(document, path)
     kube_scheduler = components.find(cluster.folder, "kube-scheduler")
-    port = free_port()
+    (port,) = reserve_ports(cluster.folder, 1)
     argv = [
         kube_scheduler.argv[0],
         f"--config={path}",
-        f"--bind-address={_LOOPBACK}",
+        f"--bind-address={ports.LOOPBACK}",
         f"--secure-port={port}",
     ]
     components.add(cluster.folder, name, argv)
@@ -240,7 +264,7 @@ def _plan(name: str, folder: Path, binaries: Binaries, *, keep: bool) -> Cluster
         folder=folder,
         kubectl_argv=ours if binaries.kubectl else fetched,
         versions=binaries.versions(),
-        ports=dict(zip(_PORT_NAMES, _free_ports(len(_PORT_NAMES)), strict=True)),
+        ports=dict(zip(_PORT_NAMES, reserve_ports(folder, len(_PORT_NAMES)), strict=True)),
         owner="" if keep else f"{os.getpid()} {processes.start_time(os.getpid())}",
     )
     record = {
@@ -288,18 +312,19 @@ def create_argv(
     seconds: float,
 ) -> list[str]:
     """Command line of `kwokctl create cluster`; a file that binaries lacks is downloaded by kwokctl."""
-    ports = cluster.ports
+    port = cluster.ports
     argv = [
         *(str(binaries.kwokctl), "create", "cluster", "--name", cluster.name, "--runtime", "binary"),
         *("--config", str(cluster.folder / "kwokctl.yaml")),
         *("--kubeconfig", str(cluster.kubeconfig), "--wait", f"{seconds:.0f}s"),
         *("--kube-scheduler-config", str(cluster.folder / "kube-scheduler.yaml")),
-        *("--etcd-port", str(ports["etcd"]), "--kube-apiserver-port", str(ports["kube-apiserver"])),
-        *("--kube-controller-manager-port", str(ports["kube-controller-manager"])),
-        *("--kube-scheduler-port", str(ports["kube-scheduler"])),
-        *("--controller-port", str(ports["kwok-controller"])),
+        *("--etcd-port", str(port["etcd"]), "--kube-apiserver-port", str(port["kube-apiserver"])),
+        *("--kube-controller-manager-port", str(port["kube-controller-manager"])),
+        *("--kube-scheduler-port", str(port["kube-scheduler"])),
+        *("--controller-port", str(port["kwok-controller"])),
         *("--extra-args", "etcd=unsafe-no-fsync=true"),  # a throw-away store
         *("--extra-args", "kube-controller-manager=leader-elect=false"),
+        *_beside_real_nodes(cluster),
     ]
     for flag, path in binaries.flags().items():
         argv += [flag, str(path)]
@@ -311,6 +336,23 @@ def create_argv(
     return argv
 
 
+def _beside_real_nodes(cluster: Cluster) -> list[str]:
+    """KWOK leaves nodes with a kubelet alone (lab/node), and the API server can talk to that kubelet.
+
+    By a label selector, KWOK also passes over nodes that have no label at all: give a node by hand one, too.
+    kwokctl 0.8.0 wants the first argument of each component before the second of any.
+    """
+    pki = components.kwok_folder(cluster.folder) / "pki"
+    arguments = (
+        "kwok-controller=manage-all-nodes=false",
+        f"kube-apiserver=kubelet-client-certificate={pki / 'admin.crt'}",
+        f"kwok-controller=manage-nodes-with-label-selector=!{REAL}",
+        f"kube-apiserver=kubelet-client-key={pki / 'admin.key'}",
+        "kube-apiserver=kubelet-preferred-address-types=InternalIP",
+    )
+    return [word for argument in arguments for word in ("--extra-args", argument)]
+
+
 def _create(
     cluster: Cluster,
     binaries: Binaries,
@@ -319,7 +361,7 @@ def _create(
     qps_limits: bool,
     seconds: float,
 ) -> None:
-    options: dict[str, Any] = {"bindAddress": _LOOPBACK, "etcdPeerPort": cluster.ports["etcd-peer"]}
+    options: dict[str, Any] = {"bindAddress": ports.LOOPBACK, "etcdPeerPort": cluster.ports["etcd-peer"]}
     if binaries.downloads:  # else they would go with the cluster
         options["cacheDir"] = str(binaries.downloads)
     config = {
@@ -355,24 +397,3 @@ def _last_words(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "ERROR" in line or "rror:" in line]
     return " | ".join((errors or lines)[-3:])[-2000:]
-
-
-def _free_ports(count: int) -> list[int]:
-    """That many different ports: all are held open until the last is found."""
-    sockets: list[socket.socket] = []
-    try:
-        for port in random.sample(_PORTS, len(_PORTS)):
-            candidate = socket.socket()
-            candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                candidate.bind((_LOOPBACK, port))
-            except OSError:
-                candidate.close()
-                continue
-            sockets.append(candidate)
-            if len(sockets) == count:
-                return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
-    raise LabError(f"no {count} free TCP ports between {_PORTS.start} and {_PORTS.stop}")

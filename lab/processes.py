@@ -116,8 +116,14 @@ def started_from(folder: Path) -> Iterator[int]:
 
 def of_folder(folder: Path) -> list[int]:
     """All processes of a folder: those with a pid file anywhere in it, and those started from it."""
-    found = {pid for file in folder.rglob("*.pid") if (pid := recorded(file, folder)) is not None}
+    found = {pid for file in _pid_files(folder) if (pid := recorded(file, folder)) is not None}
     return sorted(found | set(started_from(folder)))
+
+
+def _pid_files(folder: Path) -> Iterator[Path]:
+    """os.walk passes over what is removed meanwhile: a node's containers come and go below."""
+    for at, _, names in os.walk(folder):
+        yield from (Path(at, name) for name in names if name.endswith(".pid"))
 
 
 def _reap(pid: int) -> None:

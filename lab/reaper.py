@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from lab import processes
+from lab.node import remains
 
 KEEP = b"keep"
 
@@ -35,12 +36,13 @@ class Reaper:
 
 
 def remove(folder: Path) -> None:
-    """Kill every process of a cluster's folder and remove the folder. The data is throw-away: no grace."""
+    """Kill every process of a cluster's (or a real node's) folder and remove it. The data is throw-away."""
     for _ in range(10):  # a component may just be starting another
         pids = processes.of_folder(folder)
         if not pids:
             break
         processes.end(pids, folder, signal.SIGKILL)
+    remains.remove(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -59,6 +59,8 @@ class PolicyCheck(Model):
     why: list[UnplacedCheck] | None = None
     """Each of these is in status.unplaced."""
     conditions: list[ConditionCheck] | None = None
+    promised: Number | None = None
+    """Slots that the checker found kept for 3 seconds on end: binds are judged by them from now on."""
     held_on: str | None = None
     """All holds are on nodes whose name begins so."""
     held_where_remembered: bool | None = None

@@ -7,14 +7,15 @@ import json
 import os
 import sys
 from contextlib import AbstractAsyncContextManager
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from adapters.documents import Problem
 from adapters.kubernetes.credentials import CredentialsError
+from adapters.output import Output, OutputOption
 from lab import binaries as lab_binaries
 from lab.binaries import Binaries, BinariesError
 from lab.cluster import LabError
@@ -34,13 +35,6 @@ _BAD_INPUT = 2
 _WIDTH = 120
 
 
-class Output(StrEnum):
-    """Form of what is printed on stdout."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 Files = Annotated[list[Path], typer.Argument(help="Scenario files.", metavar="FILE...", show_default=False)]
 
 
@@ -57,9 +51,7 @@ def run(
         ),
     ] = None,
     keep: Annotated[bool, typer.Option(help="Leave the lab clusters running afterwards.")] = False,
-    output: Annotated[
-        Output, typer.Option("--output", "-o", help="Form of the result on stdout.")
-    ] = Output.TABLE,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Run scenarios. Ends with 1 when an expectation is not met, with 2 on bad input."""
     if kubeconfig is not None and keep:
@@ -120,7 +112,7 @@ def _run_one(
 def _load(files: list[Path]) -> list[tuple[Path, Scenario]]:
     """All files, or all their errors."""
     loaded: list[tuple[Path, Scenario]] = []
-    problems: list[source.Problem] = []
+    problems: list[Problem] = []
     for file in files:
         try:
             loaded.append((file, source.load(file)))

@@ -17,11 +17,12 @@ class Facts:
     """What checks are judged by, beside the observation.
 
     `refused`: workload -> plans by which waiting pods of it could have been let in. `verdict`: the
-    checker's, at the end.
+    checker's, at the end. `promised`: policy -> slots that the checker judges binds by now.
     """
 
     observation: Observation
     refused: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    promised: Mapping[str, int] = field(default_factory=dict)
     verdict: Verdict | None = None
 
 
@@ -79,7 +80,7 @@ def _answers(check: Check, facts: Facts) -> Iterator[Answer]:
     if check.pods:
         yield from _pods(check.pods, seen)
     if check.policy:
-        yield from _policy(check.policy, seen)
+        yield from _policy(check.policy, facts)
     if check.event:
         event = check.event
         about = event.about or ""
@@ -116,7 +117,15 @@ def _pods(check: PodsCheck, seen: Observation) -> Iterator[Answer]:
         yield Answer(not astray, text)
 
 
-def _policy(check: PolicyCheck, seen: Observation) -> Iterator[Answer]:
+def _policy(check: PolicyCheck, facts: Facts) -> Iterator[Answer]:
+    seen = facts.observation
+    if check.promised is not None:
+        yield _number("promised", check.promised, facts.promised.get(f"{seen.namespace}/{check.name}", 0))
+        if check.model_fields_set == {
+            "name",
+            "promised",
+        }:  # asks nothing of the status, which no extender may write
+            return
     status = seen.policies.get(check.name, {})
     slots = status.get("slots")
     if slots is None:

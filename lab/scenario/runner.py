@@ -11,7 +11,7 @@ from pathlib import Path
 
 from adapters.api import APIError, Resource, Unreachable
 from lab import refusals, scheduler_config
-from lab.checker import Rules, Verdict, check
+from lab.checker import Checker, Rules, Verdict, replay
 from lab.recorder import Recorder, RecordingLostError
 from lab.scenario.actions import Actions, StepError
 from lab.scenario.checks import Check
@@ -116,13 +116,17 @@ class _Run:
         )
 
     def _verdict(self) -> Verdict:
+        return self._replay().verdict()
+
+    def _replay(self) -> Checker:
+        """The checker, having seen all that was recorded until now."""
         spans = [(start, end + _SETTLE_SECONDS) for start, end in self.target.unguarded]
         if self._extender.mode == "Observe":
             spans = [(0.0, float("inf"))]
         rules = Rules(
             cap_percent=self._extender.cap_percent, schedulers=self.schedulers, unguarded=tuple(spans)
         )
-        return check(self._recorder.changes, rules)
+        return replay(self._recorder.changes, rules)
 
     async def _work(self) -> None:
         await self._recorder.synced.wait()
@@ -255,7 +259,10 @@ class _Run:
         if check.refused_although_they_fit:
             holds = await self._holds()
             refused = {name: self._plans(name, holds) for name in check.refused_although_they_fit}
-        return self._judged(check, Facts(self._observation, refused))
+        promised = {}
+        if check.policy and check.policy.promised is not None:
+            promised = self._replay().promised(time.time())
+        return self._judged(check, Facts(self._observation, refused, promised))
 
     def _judged(self, check: Check, facts: Facts) -> Outcome:
         answer: Answer = judge(check, facts)

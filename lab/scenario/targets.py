@@ -22,7 +22,7 @@ from adapters.kubernetes.client import KubernetesAPI, Timeouts
 from lab import cluster as lab_cluster
 from lab import extender_process, scheduler_config
 from lab.binaries import Binaries
-from lab.cluster import Cluster, free_port
+from lab.cluster import Cluster
 from lab.extender_process import ExtenderProcess
 from lab.scenario.models import Extender, Run, Scenario
 from lab.scenario.objects import NAMESPACES, Scope
@@ -127,20 +127,16 @@ async def lab_target(
     document = scheduler_config.load(file.parent / scenario.cluster.scheduler_config)
     if not wanted.enabled:
         document.pop("extenders", None)
-    verbs_port = free_port()
     cluster = await asyncio.to_thread(
         lambda: lab_cluster.up(
             name,
             binaries=binaries,
             scheduler_config=document,
-            verbs_url=f"http://127.0.0.1:{verbs_port}",
             keep=keep,
         )
     )
     try:
-        extender, standby = await asyncio.to_thread(
-            _extenders, cluster, wanted, verbs_port, schedulers_of(document)
-        )
+        extender, standby = await asyncio.to_thread(_extenders, cluster, wanted, schedulers_of(document))
         async with KubernetesAPI.from_kubeconfig(cluster.kubeconfig, timeouts=_PATIENT) as api:
             scope = Scope("scenario", scenario.name)
             yield LabTarget(api, scope, cluster, extender, standby, wanted.mode == "Strict")
@@ -156,7 +152,7 @@ def schedulers_of(document: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _extenders(
-    cluster: Cluster, wanted: Extender, verbs_port: int, schedulers: frozenset[str]
+    cluster: Cluster, wanted: Extender, schedulers: frozenset[str]
 ) -> tuple[ExtenderProcess | None, ExtenderProcess | None]:
     if not wanted.enabled:
         return None, None
@@ -165,9 +161,7 @@ def _extenders(
         {"schedulerNames": sorted(schedulers), "binds": wanted.binds, **wanted.config}, config
     )
     extra = [f"--config={config}", f"--cap-percent={wanted.cap_percent}"]
-    first = extender_process.start(
-        cluster, mode=wanted.mode, verbs_port=verbs_port, extra=[*extra, "--identity=extender"]
-    )
+    first = extender_process.start(cluster, mode=wanted.mode, extra=[*extra, "--identity=extender"])
     first.wait_ready(_READY_SECONDS)
     if not wanted.standby:
         return first, None

@@ -57,7 +57,7 @@ def kubectl(cluster: Cluster, binaries: lab_binaries.Binaries) -> Kubectl:
 
 @pytest.fixture
 def make_cluster(binaries: lab_binaries.Binaries) -> Iterator[ClusterFactory]:
-    """Makes clusters that end with the test: make_cluster(scheduler_config=PATH, verbs_url=URL, ...)."""
+    """Makes clusters that end with the test: make_cluster(scheduler_config=PATH, ...)."""
     names: list[str] = []
 
     def make(scheduler_config: Path | None = None, **options: object) -> Cluster:

@@ -76,7 +76,11 @@ async def node(api):
 def node_object(name):
     size = {"cpu": "32", "memory": "64Gi", "pods": "110"}
     return {
-        "metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+        "metadata": {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"kubernetes.io/hostname": name},  # as every node has; KWOK passes over one without any
+        },
         "status": {"capacity": size, "allocatable": size},
     }
 

@@ -8,36 +8,16 @@ import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
+
+from adapters.writes import merge_patch
+from tests.tables import documents, table
 
 pytestmark = pytest.mark.cluster
 
-TABLES = Path(__file__).parents[1] / "data" / "policies"
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def load(name: str) -> Any:
-    return YAML(typ="safe", pure=True).load(TABLES / name)
-
-
-def merged(target: Any, patch: Any) -> Any:
-    """RFC 7396."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
-
-
-BASE = load("base.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -53,40 +33,36 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
     kubectl("delete", "namespace", name, "--wait=false")
 
 
-def list_of(table: str) -> list[dict[str, Any]]:
-    """The table's objects, each under a name of its own."""
-    return [
-        merged(merged(BASE, entry["patch"]), {"metadata": {"name": f"{table}-{number}"}})
-        for number, entry in enumerate(load(f"{table}.yaml"))
-    ]
+def base(name: str) -> dict[str, Any]:
+    """A good policy of that name."""
+    return merge_patch(table("policies/base"), {"metadata": {"name": name}})
 
 
-@pytest.fixture(scope="module")
-def refusals(kubectl: Kubectl, namespace: str) -> list[str]:
-    """What the API server says to each object of refused.yaml, "" when it takes it."""
-    said = []
-    for document in list_of("refused"):
-        result = kubectl(
-            "create", "--dry-run=server", "-n", namespace, "-f", "-", document=document, check=False
-        )
-        said.append("" if result.returncode == 0 else result.stderr)
-    return said
-
-
-REFUSED = [pytest.param(number, entry, id=entry["name"]) for number, entry in enumerate(load("refused.yaml"))]
-
-
-@pytest.mark.parametrize(("number", "entry"), REFUSED)
+@pytest.mark.parametrize(
+    ("document", "entry"), documents("policies", "refused") + documents("profiles", "refused")
+)
 def test_nonsense_is_refused_and_the_field_named(
-    number: int, entry: dict[str, Any], refusals: list[str]
+    document: dict[str, Any], entry: dict[str, Any], kubectl: Kubectl, namespace: str
 ) -> None:
-    said = re.sub(r"\[([a-z][^\]]*)\]", r".\1", refusals[number].replace('"', ""))
-    assert entry["field"] in said, said or "it was taken"
+    result = kubectl("create", "--dry-run=server", "-n", namespace, "-f", "-", document=document, check=False)
+    assert result.returncode != 0, "it was taken"
+    said = re.sub(r"\[([a-z][^\]]*)\]", r".\1", result.stderr.replace('"', ""))
+    assert entry["field"] in said
     assert entry["says"] in said
 
 
-@pytest.mark.parametrize("document", list_of("accepted"), ids=[e["name"] for e in load("accepted.yaml")])
-def test_good_policies_are_taken(document: dict[str, Any], kubectl: Kubectl, namespace: str) -> None:
+@pytest.mark.parametrize(("document", "entry"), documents("profiles", "accepted"))
+def test_good_profiles_are_taken(
+    document: dict[str, Any], entry: dict[str, Any], kubectl: Kubectl, namespace: str
+) -> None:
+    taken = kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", document=document)
+    assert json.loads(taken.stdout)["spec"] == document["spec"]
+
+
+@pytest.mark.parametrize(("document", "entry"), documents("policies", "accepted"))
+def test_good_policies_are_taken(
+    document: dict[str, Any], entry: dict[str, Any], kubectl: Kubectl, namespace: str
+) -> None:
     kubectl("create", "-n", namespace, "-f", "-", document=document)
     stored = json.loads(
         kubectl("get", "mrp", "-n", namespace, document["metadata"]["name"], "-o", "json").stdout
@@ -96,7 +72,7 @@ def test_good_policies_are_taken(document: dict[str, Any], kubectl: Kubectl, nam
 
 
 def test_the_selector_is_immutable(kubectl: Kubectl, namespace: str) -> None:
-    kubectl("create", "-n", namespace, "-f", "-", document=merged(BASE, {"metadata": {"name": "fixed"}}))
+    kubectl("create", "-n", namespace, "-f", "-", document=base("fixed"))
     change = json.dumps({"spec": {"selector": {"matchLabels": {"app": "other"}}}})
     refused = kubectl("patch", "mrp", "fixed", "-n", namespace, "--type=merge", "-p", change, check=False)
     assert refused.returncode != 0
@@ -106,7 +82,7 @@ def test_the_selector_is_immutable(kubectl: Kubectl, namespace: str) -> None:
 
 
 def test_scale_subresource(kubectl: Kubectl, namespace: str) -> None:
-    kubectl("create", "-n", namespace, "-f", "-", document=merged(BASE, {"metadata": {"name": "scaled"}}))
+    kubectl("create", "-n", namespace, "-f", "-", document=base("scaled"))
     kubectl("scale", "mrp", "scaled", "-n", namespace, "--replicas=7")
     status = json.dumps({"status": {"slots": {"filled": 2}, "selector": "app=checkout"}})
     kubectl("patch", "mrp", "scaled", "-n", namespace, "--subresource=status", "--type=merge", "-p", status)
@@ -117,7 +93,7 @@ def test_scale_subresource(kubectl: Kubectl, namespace: str) -> None:
 
 
 def test_status_is_written_by_its_subresource_only(kubectl: Kubectl, namespace: str) -> None:
-    kubectl("create", "-n", namespace, "-f", "-", document=merged(BASE, {"metadata": {"name": "reported"}}))
+    kubectl("create", "-n", namespace, "-f", "-", document=base("reported"))
     status = {
         "observedGeneration": 1,
         "slots": {"desired": 3, "filled": 1, "held": 1, "unplaced": 1},
@@ -153,7 +129,15 @@ def test_status_is_written_by_its_subresource_only(kubectl: Kubectl, namespace: 
         ("mrp.spec.slots", "exactly one of count, scaleTargetRef"),
         ("mrp.spec.placement", "whether holds may move"),
         ("mrp.status", "written by the extender"),
+        ("mrp.spec.nodeEnforcement", "only nodes whose NodeQoS is fresh"),
         ("qosp.spec.class", "latency sensitive"),
+        ("qosp.spec.promises", "otherwise than the class has it"),
+        ("qosp.spec.promises.memoryMinPercent", "is never reclaimed (memory.min"),
+        ("qosp.spec.promises.ioLimit", "Bytes read per second and disk"),
+        ("nodeqos", "what its pods really have"),
+        ("nodeqos.status", "written by its agent"),
+        ("nodeqos.status.promises", "read back its file in a cgroup made for the trial"),
+        ("nodeqos.status.policies", "a pod wanted a resource and received less than its floor"),
     ],
 )
 def test_explain_reads_well(path: str, words: str, kubectl: Kubectl, namespace: str) -> None:
@@ -170,7 +154,7 @@ def test_profiles(kubectl: Kubectl, namespace: str) -> None:
         "metadata": {"name": name},
         "spec": {"class": "LS", "priorityClassName": "floor-high"},
     }
-    bad = merged(good, {"spec": {"class": "ls"}})
+    bad = merge_patch(good, {"spec": {"class": "ls"}})
     refused = kubectl("create", "--dry-run=server", "-f", "-", document=bad, check=False)
     assert "spec.class: Unsupported value" in refused.stderr
     kubectl("create", "-f", "-", document=good)

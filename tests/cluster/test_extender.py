@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import trustme
 
-from lab import cluster as lab_cluster
 from lab import extender_process, nodes, scheduler_config
 from lab.cluster import Cluster
 from lab.extender_process import ExtenderProcess
@@ -91,10 +90,9 @@ class Rig:
 @pytest.fixture
 def rig(make_cluster: Callable[..., Cluster]) -> Callable[..., Rig]:
     def make(config: Any = GUARD, *, mode: str = "Guard", scheme: str = "http", extra: Any = ()) -> Rig:
-        port = lab_cluster.free_port()
-        cluster = make_cluster(config, verbs_url=f"{scheme}://127.0.0.1:{port}")
+        cluster = make_cluster(config, verbs_scheme=scheme)
         arguments = ["--cap-percent", "100", *extra]
-        extender = extender_process.start(cluster, mode=mode, verbs_port=port, extra=arguments)
+        extender = extender_process.start(cluster, mode=mode, extra=arguments)
         extender.wait_ready()
         return Rig(cluster, extender)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import manifests
-from cli import plan
+from cli import installation
 from cli.install import apply
 from cli.kubectl import Kubectl, as_list, find
 from lab import cluster as lab_cluster
@@ -62,7 +62,7 @@ def node(name: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
         "status": {"allocatable": capacity, "capacity": capacity},
     }
 
@@ -103,7 +103,7 @@ def own(make_cluster: Callable[..., Cluster]) -> Cluster:
     """A cluster with all that is installed but the Deployment (its images are nowhere); a node of 16 CPU."""
     cluster = make_cluster(crds=False)
     kubectl = find(os.environ, cluster.kubeconfig, "")
-    wanted = plan.objects(kubectl, "second-scheduler", plan.Choices())
+    wanted = installation.objects(kubectl, "second-scheduler", installation.Choices())
     apply(kubectl, [item for item in wanted if item["kind"] != "Deployment"], force_conflicts=False)
     create(kubectl, node("n1"))
     return cluster

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
@@ -9,7 +10,6 @@ import subprocess
 import sys
 import sysconfig
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,18 +19,13 @@ from lab import cluster as lab_cluster
 from lab import processes, scheduler_config
 from lab.binaries import Binaries
 from lab.cluster import Cluster
+from lab.nodes import node
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
 J10CE = Path(sysconfig.get_path("scripts")) / "j10ce"
 PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok-controller")
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
 
 
 def gone(folder: Path) -> bool:
@@ -82,7 +77,7 @@ def test_clusters_side_by_side_leave_nothing(binaries: Binaries, tmp_path: Path)
 
 def test_a_component_is_killed_and_comes_back(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(crds=False)
-    cluster.kubectl("create", "-f", "-", stdin='{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}')
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(node("n")))
     for part in ("kube-scheduler", "kube-apiserver", "etcd"):
         cluster.kill(part)
         assert not cluster.alive(part)
@@ -100,7 +95,7 @@ def test_a_second_scheduler_binds_its_own_pods(make_cluster: Callable[..., Clust
     config = tmp_path / "second.yaml"
     scheduler_config.write(scheduler_config.empty() | {"profiles": [{"schedulerName": "second"}]}, config)
     name = lab_cluster.add_scheduler(cluster, "second-scheduler", config)
-    cluster.kubectl("create", "-f", "-", stdin='{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}')
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(node("n")))
     cluster.kubectl("run", "one", "--image=none", "--overrides", '{"spec":{"schedulerName":"second"}}')
     cluster.kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=60s", seconds=90)
     assert cluster.alive(name)

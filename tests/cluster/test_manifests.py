@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from kubernetes import config
 from kubernetes.client import (
+    ApiClient,
     ApiException,
     AuthorizationV1Api,
     CustomObjectsApi,
@@ -22,6 +23,7 @@ from kubernetes.client import (
 )
 
 import manifests
+from adapters.kubernetes import node_qos
 
 pytestmark = pytest.mark.cluster
 
@@ -64,6 +66,7 @@ NEEDED = [
             "priorityclasses.scheduling.k8s.io",
             "minimalreservationpolicies.j10ce.io",
             "qosprofiles.j10ce.io",
+            "nodeqoses.j10ce.io",
         )
     ],
     ("get", "minimalreservationpolicies.j10ce.io"),
@@ -98,6 +101,8 @@ FORBIDDEN = [
     ("create", "qosprofiles.j10ce.io"),
     ("patch", "qosprofiles.j10ce.io"),
     ("use", "qosprofiles.j10ce.io"),
+    ("create", "nodeqoses.j10ce.io"),
+    ("patch", "nodeqoses.j10ce.io/status"),
     ("create", "clusterroles.rbac.authorization.k8s.io"),
     ("bind", "clusterroles.rbac.authorization.k8s.io"),
     ("escalate", "clusterroles.rbac.authorization.k8s.io"),
@@ -200,7 +205,10 @@ def pod(kubectl: Kubectl, namespace: str) -> Iterator[str]:
 @pytest.fixture
 def node(kubectl: Kubectl) -> Iterator[str]:
     name = f"node-{uuid.uuid4().hex[:8]}"
-    document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"pool": "a"}}}
+    # The Deployment's pods shall not go there: with the node gone they would stay for a minute.
+    spec = {"taints": [{"key": "nobody", "effect": "NoSchedule"}]}
+    metadata = {"name": name, "labels": {"pool": "a"}}
+    document = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
     kubectl("create", "-f", "-", document=document)
     yield name
     kubectl("delete", "node", name)
@@ -400,3 +408,92 @@ def use_of_gold(kubectl: Kubectl, user: str) -> Iterator[None]:
     yield
     kubectl("delete", "clusterrolebinding", role)
     kubectl("delete", "clusterrole", role)
+
+
+AGENT = {"name": "j10ce-agent", "namespace": "j10ce-system"}
+LOCKED_DOWN = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+@pytest.fixture
+def agent_token(installed: str, kubectl: Kubectl, node: str) -> Iterator[str]:
+    """The token of an agent's pod on the node; the account may write every NodeQoS, as far as RBAC goes."""
+    name = f"agent-{uuid.uuid4().hex[:8]}"
+    scope = ("-n", AGENT["namespace"])
+    rule = {"apiGroups": ["j10ce.io"], "resources": ["nodeqoses", "nodeqoses/status"]}
+    rights = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}}
+    verbs = {"verbs": ["get", "create", "patch", "delete"]}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "nodeName": node,
+            "serviceAccountName": AGENT["name"],
+            "containers": [{"name": "c", "image": "c", "securityContext": LOCKED_DOWN}],
+        },
+    }
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": AGENT}
+    kubectl("apply", "-f", "-", document=account)
+    kubectl("create", "-f", "-", document=rights | {"rules": [rule | verbs]})
+    who = f"--serviceaccount={AGENT['namespace']}:{AGENT['name']}"
+    kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", who)
+    kubectl("create", *scope, "-f", "-", document=pod)
+    bound = ("--bound-object-kind=Pod", f"--bound-object-name={name}")
+    yield kubectl("create", "token", AGENT["name"], *scope, *bound).stdout.strip()
+    kubectl("delete", "pod", name, *scope, "--grace-period=0", "--force")
+    kubectl("delete", "clusterrolebinding,clusterrole", name)
+
+
+class Reporter:
+    """Writes NodeQoS with a token; "" when it went through, else what was said."""
+
+    def __init__(self, cluster: Any, token: str) -> None:
+        given = config.new_client_from_config(str(cluster.kubeconfig)).configuration
+        given.cert_file = given.key_file = None
+        given.api_key = {"authorization": f"Bearer {token}"}
+        self._client = ApiClient(given)
+        self._objects = CustomObjectsApi(self._client)
+
+    def create(self, name: str, owner: str, uid: str) -> str:
+        body = node_qos.new(owner, uid)
+        body["metadata"]["name"] = name
+        return self._said(self._objects.create_cluster_custom_object, body)
+
+    def report(self, name: str) -> str:
+        body = {"status": {"agentVersion": "1"}}
+        return self._said(self._objects.patch_cluster_custom_object_status, name, body)
+
+    def delete(self, name: str) -> str:
+        return self._said(self._objects.delete_cluster_custom_object, name)
+
+    def _said(self, call: Callable[..., object], *arguments: Any) -> str:
+        try:
+            call("j10ce.io", "v1alpha1", "nodeqoses", *arguments)
+        except ApiException as error:
+            return str(error.body)
+        return ""
+
+
+def test_an_agent_reports_of_its_own_node_only(
+    installed: str, cluster: Any, kubectl: Kubectl, node: str, agent_token: str
+) -> None:
+    other = {"apiVersion": "j10ce.io/v1alpha1", "kind": "NodeQoS", "metadata": {"name": f"{node}-other"}}
+    kubectl("create", "-f", "-", document=other)
+    agent = Reporter(cluster, agent_token)
+    text = f"the agent of node {node} may not write NodeQoS {node}-other"
+    assert text in eventually_refused(lambda: agent.report(f"{node}-other"))
+    assert text in agent.delete(f"{node}-other")
+    uid = kubectl("get", "node", node, "-o", "jsonpath={.metadata.uid}").stdout
+    assert f"may not write NodeQoS {node}-new" in agent.create(f"{node}-new", node, uid)
+    assert "belongs to its Node alone" in agent.create(node, "another", uid)
+    assert agent.create(node, node, uid) == ""
+    assert agent.report(node) == ""
+    unbound = kubectl("create", "token", AGENT["name"], "-n", AGENT["namespace"]).stdout.strip()
+    assert "the token names no node" in Reporter(cluster, unbound).report(node)
+    assert agent.delete(node) == ""
+    kubectl("delete", "nodeqos", f"{node}-other")

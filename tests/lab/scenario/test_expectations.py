@@ -157,6 +157,15 @@ def test_the_checkers_notes_can_be_expected(seen: Observation) -> None:
     assert judge(Check.model_validate({"floors": {"bypassed": 0}}), facts).saw == "bypassed 2"
 
 
+def test_slots_are_promised_when_the_checker_says_so_whatever_the_status() -> None:
+    unwritten = Observation("scenario")
+    check = Check.model_validate({"policy": {"name": "checkout", "promised": 3}})
+    assert judge(check, Facts(unwritten)).saw == "promised 0"
+    assert judge(check, Facts(unwritten, promised={"scenario/checkout": 3})).true
+    both = Check.model_validate({"policy": {"name": "checkout", "promised": 3, "held": 3}})
+    assert not judge(both, Facts(unwritten, promised={"scenario/checkout": 3})).true
+
+
 @pytest.mark.parametrize(
     ("check", "words"),
     [

@@ -1,0 +1,73 @@
+"""Passes a real node's connections on to the cluster's API server, which listens on the loopback only.
+
+Run as `python -I -m lab.node.relay READY PID PORT [HOST]`: it listens on 127.0.0.1:PORT in the network
+namespace of process PID, makes the file READY, and connects to the same port in its own, of HOST or the
+loopback. So one kubeconfig is right in both. While the API server is away, a connection is accepted and
+closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import socket
+import sys
+from pathlib import Path
+
+_CLONE_NEWNET = 0x40000000
+_CHUNK = 1 << 16
+_LOOPBACK = "127.0.0.1"
+
+
+def main() -> None:
+    """Listen there, connect here, until killed."""
+    pid, port = int(sys.argv[2]), int(sys.argv[3])
+    listener = _listen_in(pid, port)
+    Path(sys.argv[1]).touch()
+    asyncio.run(_serve(listener, sys.argv[4] if len(sys.argv) > 4 else _LOOPBACK, port))
+
+
+def _listen_in(pid: int, port: int) -> socket.socket:
+    """A socket that listens in another network namespace: sockets keep the one they were made in."""
+    with Path("/proc/self/ns/net").open() as ours, Path(f"/proc/{pid}/ns/net").open() as theirs:
+        _enter(theirs.fileno())
+        listener = socket.create_server((_LOOPBACK, port), backlog=512)
+        _enter(ours.fileno())
+    return listener
+
+
+def _enter(handle: int) -> None:
+    """setns(2)."""
+    if ctypes.CDLL(None, use_errno=True).setns(handle, _CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+async def _serve(listener: socket.socket, host: str, port: int) -> None:
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer):
+            try:
+                there, back = await asyncio.open_connection(host, port)
+            except OSError:
+                return
+            with contextlib.closing(back):
+                await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
+
+    server = await asyncio.start_server(connected, sock=listener)
+    await server.serve_forever()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One direction, to its end; the other side is told of the end."""
+    with contextlib.suppress(ConnectionError):
+        while chunk := await reader.read(_CHUNK):
+            writer.write(chunk)
+            await writer.drain()
+    with contextlib.suppress(OSError):
+        writer.write_eof()
+
+
+if __name__ == "__main__":
+    main()

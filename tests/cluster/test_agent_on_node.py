@@ -1,0 +1,206 @@
+"""The agent on a real node: killed, restarted, replaced and cut off while kubelet and containerd go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernel import cache
+from lab.agent_process import AgentProcess
+from lab.cluster import Cluster
+from lab.node.node import RealNode
+from lab.node.rig import real_node
+from lab.runtimes.images import BUSYBOX
+from tests.cluster.agent_rig import policy
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a real node needs cgroups, namespaces and mounts: be root"),
+]
+
+APP = "checkout"
+KUBELETS = {"200m": 204, "250m": 256, "1": 1024}
+"""Shares by what a pod requests."""
+
+
+class Here:
+    """The node, the agent on it, and a namespace."""
+
+    def __init__(self, cluster: Cluster, node: RealNode, namespace: str, folder: Path) -> None:
+        self.cluster, self.node, self.namespace, self.folder = cluster, node, namespace, folder
+        self.agent = self.an_agent("agent")
+
+    def an_agent(self, name: str, home: Path | None = None) -> AgentProcess:
+        return AgentProcess(
+            *(self.folder / name, "--node", self.node.name, "--kubeconfig", self.node.kubeconfig),
+            wrap=self.node.command,
+            home=home,
+            host=self.node.address,
+            parent=True,
+        )
+
+    def kubectl(self, *arguments: str, document: object = None) -> str:
+        stdin = "" if document is None else json.dumps(document)
+        return self.cluster.kubectl("--namespace", self.namespace, *arguments, stdin=stdin, seconds=120)
+
+    def pod(self, name: str, app: str = APP, cpu: str = "200m") -> str:
+        """A pod that runs, and first says its own shares; its uid."""
+        container = {
+            "name": "main",
+            "image": BUSYBOX,
+            "imagePullPolicy": "Never",
+            "command": ["/bin/sh", "-c", "cat /sys/fs/cgroup/cpu/cpu.shares; exec sleep 100000"],
+            "resources": {"requests": {"cpu": cpu, "memory": "32Mi"}},
+        }
+        spec = {"nodeName": self.node.name, "terminationGracePeriodSeconds": 0, "containers": [container]}
+        meta = {"name": name, "labels": {"app": app}}
+        manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+        self.kubectl("create", "--filename=-", document=manifest)
+        self.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=100s")
+        return self.kubectl("get", "pod", name, "--output=jsonpath={.metadata.uid}")
+
+    def folder_of(self, uid: str) -> Path:
+        return self.node.cgroup.folder("cpu", "kubepods", "burstable", f"pod{uid}")
+
+    def shares(self, uid: str) -> int:
+        return int((self.folder_of(uid) / "cpu.shares").read_text())
+
+    def containers(self, uid: str) -> dict[str, int]:
+        """Shares of the pod's containers, the sandbox left out, by id."""
+        found = {one.parent.name: int(one.read_text()) for one in self.folder_of(uid).glob("*/cpu.shares")}
+        return {name: shares for name, shares in found.items() if shares > 2}
+
+    def connected(self) -> bool:
+        return self.agent.metric("j10ce_agent_nri_connected") == 1
+
+
+@pytest.fixture(scope="module")
+def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
+    """A node with a pod that has a floor, a greater one that has none, and the agent."""
+    name = f"agent-{secrets.token_hex(2)}"
+    cluster.kubectl("create", "namespace", name)
+    with real_node(cluster, name) as node:
+        made = Here(cluster, node, name, tmp_path_factory.mktemp("node"))
+        made.agent.start()
+        made.agent.until(made.connected, "NRI")
+        made.kubectl("apply", "--filename=-", document=policy(APP, cpu="300m", memory="16Mi"))
+        made.kubectl("wait", "--for=jsonpath={.kind}=ServiceAccount", "serviceaccount/default")
+        yield made
+        made.agent.end()
+        made.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+    cluster.kubectl("delete", "nodeqos", name, "--ignore-not-found")
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def beside(here: Here) -> str:
+    return here.pod("beside", app="other", cpu="1")
+
+
+@pytest.fixture(scope="module")
+def kept(here: Here, beside: str) -> str:
+    """A pod with a floor that it would not have from kubelet; it had it from its first instruction."""
+    uid = here.pod("kept")
+    assert here.shares(beside) == KUBELETS["1"]
+    here.agent.until(lambda: here.shares(uid) > KUBELETS["200m"], "the floor")
+    return uid
+
+
+def repaired(here: Here, agent: AgentProcess, uid: str) -> None:
+    """Somebody writes the pod's file; the agent puts it right: by its newest plan, which the hook's file tells."""
+    (here.folder_of(uid) / "cpu.shares").write_text("3")
+    agent.until(lambda: here.shares(uid) == planned(agent, uid), "the repair")
+    assert here.shares(uid) > KUBELETS["200m"]
+
+
+def planned(agent: AgentProcess, uid: str) -> int:
+    """The pod's shares as the agent plans them."""
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    _, entries = cache.read(str(agent.run / "pods"), uid, "main", now)
+    return next(int(value) for level, _, file, value in entries if (level, file) == (1, "cpu.shares"))
+
+
+def test_killed_while_pods_start_and_are_resized(here: Here, kept: str, beside: str) -> None:
+    before = here.shares(kept), here.containers(kept)
+    here.agent.end(signal.SIGKILL)
+    late = here.pod("late")  # nothing holds it up
+    assert here.shares(late) == KUBELETS["200m"]
+    resize = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "250m"}}}]}}
+    here.kubectl("patch", "pod", "late", "--subresource=resize", "--patch", json.dumps(resize))
+    until(lambda: here.shares(late) == KUBELETS["250m"], "kubelet's resize")
+    assert (here.shares(kept), here.containers(kept)) == before
+    assert here.shares(beside) == KUBELETS["1"]
+    here.agent.start()
+    here.agent.until(lambda: here.shares(late) > KUBELETS["250m"], "the floor of what started meanwhile")
+    here.agent.until(here.connected, "NRI")
+    repaired(here, here.agent, kept)
+    here.kubectl("delete", "pod", "late", "--force", "--grace-period=0")
+    until(lambda: not here.folder_of(late).exists(), "the pod's end")
+
+
+def test_the_next_one_takes_over(here: Here, kept: str) -> None:
+    second = here.an_agent("second", home=here.agent.folder)
+    second.start(ready=False)
+    try:
+        second.until(lambda: "stands by" in second.get("/readyz")[1], "standing by")
+        repaired(here, here.agent, kept)
+        here.agent.end(signal.SIGKILL)
+        second.wait_ready()
+        second.until(lambda: second.metric("j10ce_agent_nri_connected"), "NRI")
+        uid = here.pod("after")
+        assert here.shares(uid) > KUBELETS["200m"]
+        assert int(here.kubectl("logs", "after").split()[0]) in here.containers(uid).values()
+        repaired(here, second, kept)
+    finally:
+        second.end(signal.SIGTERM)
+        here.agent.start()
+        here.agent.until(here.connected, "NRI")
+    here.kubectl("delete", "pod", "after", "--force", "--grace-period=0")
+    until(lambda: not here.folder_of(uid).exists(), "the pod's end")
+
+
+def test_no_control_plane_and_containerd_restarts(here: Here, kept: str, beside: str) -> None:
+    """What kubelet starts again meanwhile has its floor from birth, by the agent's own cache."""
+    (first,) = here.containers(kept)
+    here.cluster.kill("kube-apiserver")
+    try:
+        here.agent.end(signal.SIGKILL)
+        here.node.kill("containerd")
+        here.agent.start()
+        repaired(here, here.agent, kept)
+        here.node.start("containerd")
+        here.agent.until(here.connected, "NRI")
+        procs = here.folder_of(kept) / first / "cgroup.procs"
+        for pid in procs.read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        here.agent.until(
+            lambda: here.containers(kept).keys() - {first}, "kubelet has restarted the container"
+        )
+        until(lambda: here.containers(kept).keys().isdisjoint({first}), "the old one is gone")
+        assert here.shares(kept) > KUBELETS["200m"]
+        assert here.shares(beside) == KUBELETS["1"]
+    finally:
+        here.cluster.start("kube-apiserver")
+    until(lambda: here.cluster.kubectl("get", "--raw=/readyz", check=False) == "ok", "the API server is back")
+    until(lambda: here.kubectl("logs", "kept"), "what the container said first")
+    assert int(here.kubectl("logs", "kept").split()[0]) in here.containers(kept).values()
+    repaired(here, here.agent, kept)
+
+
+def test_without_the_policy_kubelets_values_are_back(here: Here, kept: str, beside: str) -> None:
+    here.agent.until(lambda: here.agent.metric("j10ce_agent_pods") >= 2, "both are known")
+    here.kubectl("delete", "mrp", APP)
+    here.agent.until(lambda: here.shares(kept) == KUBELETS["200m"], "kubelet's value")
+    assert set(here.containers(kept).values()) == {KUBELETS["200m"]}
+    assert here.shares(beside) == KUBELETS["1"]
+    assert not [name for name in here.agent.metrics() if "loop_errors_total" in name]
+    pods = json.loads(here.kubectl("get", "pods", "--output=json"))["items"]
+    assert {one["metadata"]["uid"] for one in pods} == {kept, beside}  # nobody was evicted

@@ -1,0 +1,243 @@
+"""The agent's source against a real API server: one node's pods, through cuts and rights taken away."""
+
+import asyncio
+import json
+import secrets
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from ruamel.yaml import YAML
+
+from adapters.api import NODES, PODS, POLICIES, PROFILES, NotFound, Resource
+from adapters.kubernetes.client import KubernetesAPI, Timeouts
+from adapters.kubernetes.kubeconfig import from_file
+from adapters.kubernetes.node_pods import node_pod
+from agent.state import Known
+from agent.sync.kubernetes import KubernetesSource
+from qos.containers import from_manifest
+
+pytestmark = pytest.mark.cluster
+
+DEADLINE = 60.0
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+BINDINGS = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+
+
+async def eventually(true):
+    """Waits for something that typically takes well under a second."""
+    async with asyncio.timeout(DEADLINE):
+        while not true():  # noqa: ASYNC110 - the API server sends no events to a test
+            await asyncio.sleep(0.02)
+
+
+class Way:
+    """A way to the API server that can be closed: connections are cut and refused, as when it restarts."""
+
+    def __init__(self, kubeconfig):
+        document = YAML(typ="safe", pure=True).load(kubeconfig.read_text())
+        self.cluster = document["clusters"][0]["cluster"]
+        self.document = document
+        host, _, port = self.cluster["server"].removeprefix("https://").rpartition(":")
+        self.target = host, int(port)
+        self.port = 0
+        self.opened = None
+        self.writers = set()
+
+    async def open(self):
+        self.opened = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self.opened.sockets[0].getsockname()[1]
+
+    async def close(self):
+        self.opened.close()
+        for writer in self.writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+    async def _serve(self, reader, writer):
+        there, back = await asyncio.open_connection(*self.target)
+        self.writers |= {writer, back}
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_pass_on(reader, back))
+                both.create_task(_pass_on(there, writer))
+        finally:
+            self.writers -= {writer, back}
+
+    def kubeconfig(self, file, user=None):
+        """One that takes this way; user: another than the administrator."""
+        own = json.loads(json.dumps(self.document))
+        own["clusters"][0]["cluster"] |= {"server": f"https://127.0.0.1:{self.port}"}
+        if user:
+            own["users"] = [{"name": one["name"], "user": user} for one in own["users"]]
+        file.write_text(json.dumps(own))
+        return file
+
+
+async def _pass_on(reader, writer):
+    with suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+@pytest.fixture
+async def api(cluster):
+    async with KubernetesAPI(from_file(cluster.kubeconfig)) as client:
+        yield client
+
+
+@pytest.fixture
+async def way(cluster):
+    made = Way(cluster.kubeconfig)
+    await made.open()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def namespace(api):
+    name = f"agent-{secrets.token_hex(3)}"
+    await api.create(NAMESPACES, "", {"metadata": {"name": name}})
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            with suppress(NotFound):
+                await api.get(ACCOUNTS, name, "default")
+                break
+            await asyncio.sleep(0.02)
+    yield name
+    await api.delete(NAMESPACES, "", name)
+
+
+@pytest.fixture
+async def nodes(api):
+    names = [f"agent-{secrets.token_hex(3)}" for _ in range(2)]
+    size = {"cpu": "32", "memory": "64Gi", "pods": "110"}
+    for name in names:
+        await api.create(
+            NODES, "", {"metadata": {"name": name}, "status": {"capacity": size, "allocatable": size}}
+        )
+    yield names
+    for name in names:
+        await api.delete(NODES, "", name)
+
+
+def pod(name, node, **spec):
+    container = {"name": "app", "image": "x", "resources": {"limits": {"cpu": "500m", "memory": "1Gi"}}}
+    tolerations = [{"operator": "Exists"}]
+    return {
+        "metadata": {"name": name, "annotations": {"j10ce.io/policy": "a/b", "other": "x"}},
+        "spec": {"nodeName": node, "containers": [container], "tolerations": tolerations} | spec,
+    }
+
+
+class Following:
+    def __init__(self, api, node):
+        self.known = Known()
+        self.source = KubernetesSource(api, node, self.known, lambda kind, key: None)
+
+    @property
+    def names(self):
+        return sorted(one.pod.name for one in self.known.pods.values())
+
+    def relists(self):
+        return {one.resource.plural: one.relists for _, one in self.source._kinds}
+
+
+@asynccontextmanager
+async def following(api, node):
+    made = Following(api, node)
+    task = asyncio.create_task(made.source.run())
+    try:
+        async with asyncio.timeout(DEADLINE):
+            await made.source.spoken.wait()
+        yield made
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_one_nodes_pods_and_the_rules(api, namespace, nodes):
+    here, there = nodes
+    sidecar = {"name": "proxy", "image": "x", "restartPolicy": "Always"}
+    whole = {"requests": {"cpu": "2"}, "limits": {"cpu": "3", "memory": "4Gi"}}
+    await api.create(PODS, namespace, pod("web-0", here))
+    await api.create(PODS, namespace, pod("web-1", here, initContainers=[sidecar], resources=whole))
+    await api.create(PODS, namespace, pod("away", there))
+    spec = {"selector": {"matchLabels": {"app": "web"}}, "floor": {"resources": {"cpu": "2"}}}
+    rule = {"apiVersion": "j10ce.io/v1alpha1", "metadata": {"name": namespace}}
+    kind = {"kind": "MinimalReservationPolicy", "spec": spec | {"slots": {"count": 1}}}
+    await api.create(POLICIES, namespace, rule | kind)
+    await api.create(PROFILES, "", rule | {"kind": "QoSProfile", "spec": {"class": "LSR"}})
+    async with following(api, here) as agent:
+        assert agent.names == ["web-0", "web-1"]
+        assert agent.known.policies[f"{namespace}/{namespace}"].floor == {"cpu": 2000}
+        assert agent.known.profiles[namespace].class_name == "LSR"
+        assert agent.known.priorities["system-node-critical"] > 2_000_000_000
+        for name in agent.names:
+            raw = await api.get(PODS, namespace, name)
+            read, whole = node_pod(raw), from_manifest(json.loads(raw))
+            assert whole.annotations["other"] == "x"
+            whole.annotations.pop("other")
+            assert read.pod == whole
+            assert (read.policy, read.node) == ("a/b", here)
+        await api.create(PODS, namespace, pod("late", here))
+        await api.delete(PODS, namespace, "web-0", grace_seconds=0)
+        await eventually(lambda: agent.names == ["late", "web-1"])
+    await api.delete(PROFILES, "", namespace)
+
+
+async def test_what_is_missed_while_the_way_is_closed_is_told_after(
+    api, way, namespace, nodes, tmp_path, caplog
+):
+    here, _ = nodes
+    await api.create(PODS, namespace, pod("web-0", here))
+    timeouts = Timeouts(request=2.0)
+    async with (
+        KubernetesAPI(from_file(way.kubeconfig(tmp_path / "kubeconfig")), timeouts) as own,
+        following(own, here) as agent,
+    ):
+        await way.close()
+        await api.create(PODS, namespace, pod("web-1", here))
+        await api.delete(PODS, namespace, "web-0", grace_seconds=0)
+        await eventually(lambda: caplog.text.count("watch=pods") >= 2)
+        assert agent.names == ["web-0"]
+        await way.open()
+        await eventually(lambda: agent.names == ["web-1"])
+        assert agent.relists()["pods"] == 1
+
+
+async def test_rights_that_are_taken_away_take_nothing_else(api, way, cluster, namespace, nodes, tmp_path):
+    here, _ = nodes
+    await api.create(PODS, namespace, pod("web-0", here))
+    groups = {"apiGroups": ["", "j10ce.io", "scheduling.k8s.io"], "resources": ["*"]}
+    rules = [groups | {"verbs": ["list", "watch"]}]
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": namespace}
+    reference = {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": namespace}
+    binding = {"metadata": {"name": namespace}, "roleRef": reference, "subjects": [subject]}
+    await api.create(ROLES, "", {"metadata": {"name": namespace}, "rules": rules})
+    await api.create(BINDINGS, "", binding)
+    (tmp_path / "token").write_text(
+        cluster.kubectl("create", "token", "default", "--namespace", namespace).strip()
+    )
+    file = way.kubeconfig(tmp_path / "kubeconfig", {"tokenFile": "token"})
+    async with KubernetesAPI(from_file(file)) as own, following(own, here) as agent:
+        await api.delete(BINDINGS, "", namespace)
+        await api.delete(PODS, namespace, "web-0", grace_seconds=0)
+        await eventually(lambda: agent.names == [])
+        await api.create(PODS, namespace, pod("web-1", here))
+        await eventually(lambda: agent.names == ["web-1"])
+        await way.close()
+        await way.open()
+        await eventually(lambda: agent.relists()["pods"] >= 2)
+        assert agent.names == ["web-1"]
+        await api.create(PODS, namespace, pod("web-2", here))
+        await api.create(BINDINGS, "", binding)
+        await eventually(lambda: agent.names == ["web-1", "web-2"])
+    await api.delete(BINDINGS, "", namespace)
+    await api.delete(ROLES, "", namespace)

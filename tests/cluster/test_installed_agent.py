@@ -1,0 +1,279 @@
+"""The agent as installed: its account's rights suffice and are no more, its DaemonSet's pod keeps floors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from adapters.api import NODE_QOS, NODES, APIError
+from adapters.kubernetes import kubeconfig
+from adapters.kubernetes.client import KubernetesAPI
+from agent.report.writer import ReportWriter
+from agent.state import Known
+from agent.sync.kubernetes import KubernetesSource
+from cli import installation
+from cli.install import apply
+from cli.kubectl import Kubectl, KubectlError, as_list, find
+from lab.cluster import Cluster, LabError
+from lab.node.rig import real_node
+from lab.nodes import REAL
+from lab.runtimes.images import BUSYBOX
+from qos.node_report import NodeReport
+
+pytestmark = pytest.mark.cluster
+
+SECONDS = 90.0
+SCOPE = ("--namespace", "j10ce-system")
+ACCOUNT = "j10ce-agent"
+
+
+@pytest.fixture(scope="module")
+def kubectl(cluster: Cluster) -> Kubectl:
+    return find(os.environ, cluster.kubeconfig, "")
+
+
+@pytest.fixture(scope="module")
+def daemonset(kubectl: Kubectl) -> Iterator[dict[str, Any]]:
+    """All that is installed with --agent but the programs; answers the DaemonSet."""
+    wanted = installation.objects(kubectl, "default-scheduler", installation.Choices(agent=True))
+    (made,) = [item for item in wanted if item["kind"] == "DaemonSet"]
+    rest = [item for item in wanted if item["kind"] not in installation.PROGRAMS]
+    apply(kubectl, rest, force_conflicts=True)
+    yield made
+    made_by_us = [item for item in wanted if item["kind"] != "Namespace"]  # it would take seconds
+    kubectl.run("delete", "--ignore-not-found", "-f", "-", stdin=as_list(made_by_us))
+
+
+@pytest.fixture
+def node(kubectl: Kubectl) -> Iterator[str]:
+    name = f"node-{secrets.token_hex(3)}"
+    labels = {REAL: "true"}  # KWOK leaves it alone
+    kubectl.run("create", "-f", "-", stdin=as_list([thing("v1", "Node", name, labels=labels)]))
+    yield name
+    kubectl.run("delete", "node", name)
+
+
+def thing(version: str, kind: str, name: str, spec: Any = None, **metadata: Any) -> dict[str, Any]:
+    found = {"apiVersion": version, "kind": kind, "metadata": {"name": name} | metadata}
+    return found | ({"spec": spec} if spec else {})
+
+
+@pytest.fixture
+def pod(kubectl: Kubectl, daemonset: dict[str, Any], node: str) -> Iterator[str]:
+    """A pod on the node as the DaemonSet's reconciler would make it: its security is admitted, too."""
+    name = f"agent-{secrets.token_hex(3)}"
+    spec = daemonset["spec"]["template"]["spec"] | {"nodeName": node}
+    kubectl.run("create", *SCOPE, "-f", "-", stdin=as_list([thing("v1", "Pod", name, spec)]))
+    yield name
+    kubectl.run("delete", "pod", name, *SCOPE, "--grace-period=0", "--force")
+
+
+@pytest.fixture(params=["Pod", "Node"])
+def account(
+    request: pytest.FixtureRequest, cluster: Cluster, kubectl: Kubectl, node: str, pod: str, tmp_path: Path
+) -> Path:
+    """A kubeconfig with a token of the account for this node: as in the DaemonSet, and as for systemd."""
+    name = {"Pod": pod, "Node": node}[request.param]
+    bound = (f"--bound-object-kind={request.param}", f"--bound-object-name={name}")
+    (tmp_path / "token").write_text(kubectl.run("create", "token", ACCOUNT, *SCOPE, *bound))
+    document = json.loads(kubectl.run("config", "view", "--raw", "--minify", "-o", "json"))
+    for user in document["users"]:
+        user["user"] = {"tokenFile": "token"}
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@asynccontextmanager
+async def at_work(api: KubernetesAPI, node: str, known: Known) -> AsyncIterator[None]:
+    """What of the agent talks to the API server, as long as the block lasts."""
+    source = KubernetesSource(api, node, known, lambda *_: None)
+    writer = ReportWriter(api, node, registry=CollectorRegistry())
+    writer.offer(NodeReport(agent_version="1", kernel="6", cgroup="v2", runtime="r"))
+    tasks = [asyncio.create_task(source.run()), asyncio.create_task(writer.run())]
+    try:
+        async with asyncio.timeout(SECONDS):
+            await source.spoken.wait()
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def reported(api: KubernetesAPI, node: str) -> dict[str, Any]:
+    """The node's NodeQoS once its status is written."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            try:
+                found = json.loads(await api.get(NODE_QOS, "", node))
+            except APIError:
+                found = {}
+            if "status" in found:
+                return dict(found)
+            await asyncio.sleep(0.05)
+
+
+async def test_its_account_may_do_its_work_and_nothing_else(
+    account: Path, kubectl: Kubectl, node: str, pod: str
+) -> None:
+    known = Known()
+    async with KubernetesAPI(kubeconfig.from_file(account)) as api:
+        async with at_work(api, node, known):
+            assert [one.pod.name for one in known.pods.values()] == [pod]
+            assert "system-node-critical" in known.priorities
+            report = await reported(api, node)
+        assert report["status"]["agentVersion"] == "1"
+        owner = json.loads(await api.get(NODES, "", node))["metadata"]["uid"]
+        assert [one["uid"] for one in report["metadata"]["ownerReferences"]] == [owner]
+        other = f"{node}-other"
+        kubectl.run("create", "-f", "-", stdin=as_list([thing("j10ce.io/v1alpha1", "NodeQoS", other)]))
+        with pytest.raises(APIError, match=f"may not write NodeQoS {other}"):
+            await api.patch(NODE_QOS, "", other, {"status": {"kernel": "7"}}, subresource="status")
+    kubectl.run("delete", "nodeqos", other)
+    assert allowed(Kubectl(kubectl.binary, account), node, pod) == []
+
+
+def allowed(kubectl: Kubectl, node: str, pod: str) -> list[str]:
+    """What goes through of what an agent has no business with; each is tried."""
+    eviction = json.dumps(thing("policy/v1", "Eviction", pod, namespace="j10ce-system"))
+    mark = '{"metadata": {"annotations": {"a": "b"}}}'
+    tries: list[tuple[str, ...]] = [
+        ("delete", "pod", pod, *SCOPE),
+        ("patch", "pod", pod, *SCOPE, "-p", mark),
+        ("create", "--raw", f"/api/v1/namespaces/j10ce-system/pods/{pod}/eviction", "-f", "-"),
+        ("patch", "node", node, "-p", mark),
+        ("delete", "nodeqos", node),
+        ("patch", "nodeqos", node, "--type=merge", "-p", mark),
+        ("get", "secrets", *SCOPE),
+        ("create", "token", ACCOUNT, *SCOPE),
+        ("exec", pod, *SCOPE, "--", "true"),
+        ("delete", "mrp", "some", *SCOPE),
+    ]
+    return [" ".join(words) for words in tries if not refused(kubectl, words, eviction)]
+
+
+def refused(kubectl: Kubectl, words: tuple[str, ...], stdin: str) -> bool:
+    try:
+        kubectl.run(*words, stdin=stdin)
+    except KubectlError as error:
+        return "orbidden" in str(error)
+    return False
+
+
+def until(condition: Callable[[], object], what: Callable[[], str]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.1)
+
+
+def runnable(daemonset: dict[str, Any], node: str, server: str) -> dict[str, Any]:
+    """The DaemonSet for one node, with our Python in a busybox: there is no image, and no kube-proxy."""
+    made = json.loads(json.dumps(daemonset))
+    pod = made["spec"]["template"]["spec"]
+    pod["nodeSelector"] = {"kubernetes.io/hostname": node}
+    (agent,) = pod["containers"]
+    agent |= {"image": BUSYBOX, "imagePullPolicy": "Never"}
+    agent["command"] = [str(Path(sys.executable).with_name("j10ce-agent"))]
+    host, _, port = server.removeprefix("https://").rpartition(":")
+    agent["env"] += [
+        {"name": "KUBERNETES_SERVICE_HOST", "value": host},
+        {"name": "KUBERNETES_SERVICE_PORT", "value": port},
+    ]
+    ours = {Path("/usr"), Path("/lib"), Path("/lib64"), Path(sys.prefix), Path(sys.base_prefix)}
+    ours.add(Path(installation.__file__).parents[1])
+    for number, path in enumerate(sorted(path for path in ours if path.exists())):
+        pod["volumes"].append({"name": f"p{number}", "hostPath": {"path": str(path)}})
+        agent["volumeMounts"].append({"name": f"p{number}", "mountPath": str(path), "readOnly": True})
+    given = agent["securityContext"]["capabilities"]["add"]
+    agent["securityContext"]["capabilities"]["add"] = [name for name in given if name in ours_to_give()]
+    return dict(made)
+
+
+def ours_to_give() -> set[str]:
+    """A machine that is a container itself may not have all of them."""
+    (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("CapBnd")]
+    bounding = int(line.split()[1], 16)
+    numbers = {"DAC_OVERRIDE": 1, "SYS_PTRACE": 19, "SYS_ADMIN": 21, "SYS_RESOURCE": 24}
+    return {name for name, number in numbers.items() if bounding >> number & 1}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a real node needs cgroups, namespaces and mounts: be root")
+def test_its_pod_keeps_a_floor_on_a_real_node(
+    cluster: Cluster, kubectl: Kubectl, daemonset: dict[str, Any]
+) -> None:
+    """Started by kubelet and containerd with the DaemonSet's paths, capabilities, seccomp and probes."""
+    server = json.loads(kubectl.run("config", "view", "--minify", "-o", "json"))["clusters"][0]["cluster"]
+    with real_node(cluster, f"real-{secrets.token_hex(2)}") as node:
+        made = runnable(daemonset, node.name, server["server"])
+        kubectl.run("create", "-f", "-", stdin=as_list([made, POLICY]))
+        roll_out(cluster)
+        kubectl.run("create", "-f", "-", stdin=as_list([floored(node.name)]))
+        kubectl.run("wait", "--for=condition=Ready", "pod/floored", "-n", "default", "--timeout=60s")
+        born = int(kubectl.run("logs", "floored", "-n", "default"))
+        assert born > 10, "kubelet gives 10 for its request"
+        until(lambda: applied(kubectl, node.name) == 1, lambda: kubectl.run("get", "nodeqos", "-o", "yaml"))
+        doctor = (str(Path(sys.executable).with_name("j10ce")), "node", "doctor", "-o", "json")
+        found = cluster.kubectl("exec", "daemonset/j10ce-agent", *SCOPE, "--", *doctor, check=False)
+        levels = {one["subject"]: one["level"] for one in json.loads(found)}
+        assert {levels[one] for one in ("CPU floors", "kubelet", "NRI", "drift", "agent")} == {"works"}
+        kubectl.run("delete", "daemonset", ACCOUNT, *SCOPE, "--cascade=foreground", "--timeout=60s")
+        now = kubectl.run("exec", "floored", "-n", "default", "--", "cat", "/sys/fs/cgroup/cpu/cpu.shares")
+        assert int(now) == born, "ending undoes nothing"
+        kubectl.run("delete", "pod/floored", "mrp/floored", "-n", "default", "--grace-period=0", "--force")
+
+
+POLICY = thing(
+    "j10ce.io/v1alpha1",
+    "MinimalReservationPolicy",
+    "floored",
+    {
+        "selector": {"matchLabels": {"app": "floored"}},
+        "floor": {"resources": {"cpu": "700m"}},
+        "slots": {"count": 1},
+    },
+    namespace="default",
+)
+
+
+def floored(node: str) -> dict[str, Any]:
+    """Writes down with its first instruction what it was born with."""
+    container = {
+        "name": "main",
+        "image": BUSYBOX,
+        "imagePullPolicy": "Never",
+        "command": ["/bin/sh", "-c", "cat /sys/fs/cgroup/cpu/cpu.shares; exec sleep 100000"],
+        "resources": {"requests": {"cpu": "10m"}},
+    }
+    spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container]}
+    return thing("v1", "Pod", "floored", spec, namespace="default", labels={"app": "floored"})
+
+
+def applied(kubectl: Kubectl, node: str) -> int:
+    """In how many pods the policy is applied, as the agent reports it."""
+    for report in kubectl.objects("get", "nodeqos", node, "--ignore-not-found"):
+        for one in report.get("status", {}).get("policies", ()):
+            if one["policy"] == "default/floored":
+                return int(one["applied"])
+    return 0
+
+
+def roll_out(cluster: Cluster) -> None:
+    try:
+        cluster.kubectl("rollout", "status", "daemonset/j10ce-agent", *SCOPE, "--timeout=90s", seconds=120)
+    except LabError as error:
+        said = cluster.kubectl("describe", "pods", *SCOPE)
+        said += cluster.kubectl("logs", "daemonset/j10ce-agent", *SCOPE, check=False)
+        raise AssertionError(said) from error
