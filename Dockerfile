@@ -1,4 +1,4 @@
-# One image, several commands: j10ce-extender (what manifests/ runs) and j10ce.
+# One image, several commands: j10ce-extender and j10ce-agent (what manifests/ runs), and j10ce.
 #   docker build -t j10ce-qos:0.1.0 .
 
 # The Python that the tests run on.
@@ -6,8 +6,11 @@ FROM python:3.11-slim AS build
 WORKDIR /src
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY adapters adapters
+COPY agent agent
 COPY cli cli
 COPY extender extender
+COPY hook hook
+COPY kernel kernel
 COPY lab lab
 COPY ledger ledger
 COPY manifests manifests
@@ -20,7 +23,8 @@ RUN pip --python /opt/j10ce/bin/python install --no-cache-dir --constraint const
 FROM python:3.11-slim
 COPY --from=build /opt/j10ce /opt/j10ce
 ENV PATH=/opt/j10ce/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-# Nobody in particular; writes nothing, so the root file system may be read-only.
+# Nobody in particular; writes nothing, so the root file system may be read-only. The agent alone is root, where
+# manifests/agent says so.
 USER 65532:65532
-EXPOSE 10260 10261
+EXPOSE 10260 10261 10262
 CMD ["j10ce-extender", "--help"]

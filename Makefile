@@ -10,8 +10,16 @@ MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -P -m pytest
+# Without its byte code a test run compiles everything, in each of its processes.
+export PYTHONDONTWRITEBYTECODE :=
+# On two processors: unit tests, then control planes, two files at a time. What needs the machine's cgroups, runtimes
+# or the VM has them to itself.
+QUICK_TESTS := $(PYTEST) -n 2 --dist worksteal
+UNIT_TESTS := $(QUICK_TESTS) -m "not (cluster or runtime or kernel or full)"
+CLUSTER_TESTS := $(PYTEST) -n 2 --dist loadfile --durations=10
+MACHINE_TESTS := $(PYTEST) --durations=10
 
-.PHONY: all help venv demo programs unit check test test-full bench generated format constraints clean
+.PHONY: all help venv demo demo-node programs vm runtimes unit check test test-kernel test-full bench bench-agent bench-hook generated format constraints clean
 
 all: venv help
 
@@ -27,11 +35,22 @@ venv: .venv/.made ## Make the virtual environment .venv
 demo: programs ## The same flood of pods on a real control plane, without and with a floor (first time: about 5 minutes)
 	@$(BIN)/j10ce scenario run kwok-scenarios/01-before-after.yaml
 
+demo-node: programs runtimes ## One floor on a real node, from the policy to the kernel, through what usually breaks it (as root)
+	@$(BIN)/j10ce lab demo-node
+
 programs: venv ## Find or build the control plane's programs (about 5 minutes, once)
 	@$(BIN)/j10ce lab programs
 
+vm: venv ## Find or make the image of the test VM (about a minute, once; as root, on Debian)
+	@.ci/packages $$($(BIN)/j10ce lab vm packages)
+	@$(BIN)/j10ce lab vm prepare
+
+runtimes: venv ## Install runc, crun and podman, find or build containerd and kubelet (about 3 minutes, once)
+	@.ci/packages $$($(BIN)/j10ce lab runtimes packages)
+	@$(BIN)/j10ce lab runtimes prepare
+
 unit: venv ## Pure logic, under a minute
-	@$(PYTEST) -m "not cluster and not full" --durations=5
+	@$(QUICK_TESTS) -m "not (program or cluster or runtime or kernel or full)" --durations=5
 
 check: venv ## Lint, format, types, import layers, generated files
 	$(BIN)/ruff check .
@@ -40,14 +59,28 @@ check: venv ## Lint, format, types, import layers, generated files
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/j10ce dev generate --check
 
-test: check programs ## What CI runs: check, unit tests, tests and scenarios on real control planes
-	@$(PYTEST) -m "not full" --durations=10
+test: check programs vm runtimes ## What CI runs: check, unit tests, tests of whole programs, tests and scenarios on real control planes
+	@failed=0; $(UNIT_TESTS) || failed=1; \
+	  $(CLUSTER_TESTS) -m "cluster and not full" || failed=1; \
+	  $(MACHINE_TESTS) -m "(runtime or kernel) and not (cluster or full)" || failed=1; exit $$failed
 
-test-full: check programs ## Everything there is
-	@$(PYTEST) --durations=20
+test-kernel: vm ## Tests inside a machine with a real cgroup v2 kernel
+	@$(PYTEST) -m "kernel and not full" tests/kernel tests/lab/vm --durations=10
+
+test-full: check programs vm runtimes ## Everything there is
+	@failed=0; $(UNIT_TESTS) || failed=1; \
+	  $(CLUSTER_TESTS) -m cluster || failed=1; \
+	  $(MACHINE_TESTS) -m "(runtime or kernel or full) and not cluster" || failed=1; exit $$failed
 
 bench: venv ## Measure the filter verb against a bare ASGI echo
 	@$(BIN)/python -P benchmarks/filter.py
+
+bench-hook: venv ## Measure what the hook adds to a container's start, under runc and crun (as root)
+	@.ci/packages runc=runc crun=crun busybox=busybox-static
+	@$(BIN)/python -P benchmarks/hook.py
+
+bench-agent: programs runtimes ## Measure what the agent costs a node of 250 pods, and how soon it repairs (as root)
+	@$(BIN)/python -P benchmarks/agent.py
 
 generated: venv ## Write the files made from code (CRDs, the scenarios' JSON schema)
 	@$(BIN)/j10ce dev generate

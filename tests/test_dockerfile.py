@@ -82,19 +82,21 @@ def test_it_runs_as_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "pods"),
+    ("path", "program", "user"),
     [
-        ("second-scheduler/deployment.yaml", lambda d: d["spec"]["template"]["spec"]),
-        ("default-scheduler/static-pod.yaml", lambda d: d["spec"]),
+        ("overlays/second-scheduler/deployment.yaml", "j10ce-extender", 65532),
+        ("overlays/default-scheduler/static-pod.yaml", "j10ce-extender", 65532),
+        ("agent/daemonset.yaml", "j10ce-agent", 0),
     ],
 )
-def test_what_the_manifests_run_is_in_it(path: str, pods: Any) -> None:
-    pod = pods(YAML(typ="safe").load(ROOT / "manifests" / "overlays" / path))
+def test_what_the_manifests_run_is_in_it(path: str, program: str, user: int) -> None:
+    document: dict[str, Any] = YAML(typ="safe").load(ROOT / "manifests" / path)
+    pod = document["spec"].get("template", document)["spec"]
     containers = [*pod.get("initContainers", []), *pod["containers"]]
     ours = [container for container in containers if container["image"].startswith("j10ce-qos")]
-    assert [container["command"][0] for container in ours] == ["j10ce-extender"]
-    assert "j10ce-extender" in PROJECT["project"]["scripts"]
-    assert pod["securityContext"]["runAsUser"] == 65532
+    assert [container["command"][0] for container in ours] == [program]
+    assert program in PROJECT["project"]["scripts"]
+    assert pod["securityContext"]["runAsUser"] == user
 
 
 @pytest.mark.full
@@ -123,7 +125,7 @@ def test_its_steps_work_and_the_commands_start(tmp_path: Path) -> None:
         [str(python), "-c", asks], cwd="/", capture_output=True, text=True, timeout=60, check=True
     )
     assert shipped.stdout.count("kustomization.yaml") == len(manifests.OVERLAYS)
-    for command in ("j10ce", "j10ce-extender"):
+    for command in ("j10ce", "j10ce-agent", "j10ce-extender"):
         binary = tmp_path / "opt" / "j10ce" / "bin" / command
         done = subprocess.run(
             [str(binary), "--help"], cwd="/", capture_output=True, text=True, timeout=60, check=False

@@ -10,17 +10,22 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.program
+
 ROOT = Path(__file__).parents[1]
-CONFIGURATION = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CONFIGURATION = PROJECT["tool"]["importlinter"]
 PACKAGES: list[str] = CONFIGURATION["root_packages"]
 
 VIOLATIONS = {
     "layers": ("qos/keys.py", "import adapters.api"),
+    "agent": ("agent/state.py", "import numpy"),
     "programs": ("extender/__init__.py", "import lab.cluster"),
     "checker": ("lab/checker.py", "import ledger.decisions"),
     "pure": ("ledger/decisions.py", "import time"),
     "api": ("ledger/decisions.py", "import qos.api.policy"),
     "kubernetes": ("lab/nodes.py", "import kubernetes"),
+    "hook": ("kernel/lists.py", "import os"),
     "pydantic": ("lab/nodes.py", "import pydantic"),
 }
 
@@ -45,6 +50,14 @@ def lint(folder: Path, contract: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_contract_has_a_planted_violation() -> None:
     assert {contract["id"] for contract in CONFIGURATION["contracts"]} == set(VIOLATIONS)
+
+
+def test_the_hooks_contract_names_all_that_the_hook_runs_and_all_dependencies() -> None:
+    contract = next(contract for contract in CONFIGURATION["contracts"] if contract["id"] == "hook")
+    modules = {f"hook.{path.stem}" for path in (ROOT / "hook").glob("*.py")}
+    assert set(contract["source_modules"]) == modules - {"hook.__init__", "hook.commands"} | {"kernel"}
+    dependencies = {name.partition(".")[0].replace("-", "_") for name in PROJECT["project"]["dependencies"]}
+    assert dependencies <= set(contract["forbidden_modules"])
 
 
 @pytest.mark.parametrize("contract", VIOLATIONS)

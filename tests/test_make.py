@@ -32,9 +32,16 @@ def test_ci_runs_what_the_readme_names() -> None:
 @pytest.mark.parametrize(
     ("said", "status", "last"),
     [
-        ("===== 3 passed in 1.00s =====", 0, "===== 3 passed in 1.00s ====="),
-        ("== 1 failed, 2 passed in 9.00s (0:00:09) ==", 2, "== 1 failed, 2 passed in 9.00s (0:00:09) =="),
-        ("E501 Line too long", 2, "0 passed, 1 failed (before the tests; see above)"),
+        ("===== 3 passed in 1.00s =====", 0, "3 passed, 0 failed, 0 skipped"),
+        ("== 1 failed, 2 passed in 9.00s (0:00:09) ==", 2, "2 passed, 1 failed, 0 skipped"),
+        ("E501 Line too long", 2, "0 passed, 1 failed, 0 skipped"),
+        (
+            "= 1 failed, 9 passed in 9.0s =\n= 2 passed, 1 skipped, 1 error in 61.5s (0:01:01) =",
+            2,
+            "11 passed, 2 failed, 1 skipped",
+        ),
+        ("== 9 passed in 9.00s ==\n== 2 passed in 1.00s ==", 0, "11 passed, 0 failed, 0 skipped"),
+        ("== 9 passed in 9.00s ==\n== 2 passed in 1.00s ==", 2, "11 passed, 1 failed, 0 skipped"),
     ],
 )
 def test_ci_ends_with_the_closing_line(tmp_path: Path, said: str, status: int, last: str) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.program
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
@@ -73,6 +75,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_what_programs_read(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"lab/gomodule/go.mod", "lab/gomodule/go.sum"} <= names
+    modules = {"lab/gomodule/go.mod", "lab/gomodule/go.sum", "lab/nodemodule/go.mod", "lab/nodemodule/go.sum"}
+    assert modules | {"lab/nodemodule/hook-injector/main.go"} <= names
     assert any(name.startswith("manifests/crds/") and name.endswith(".yaml") for name in names)
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == set(PACKAGES)

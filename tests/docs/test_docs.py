@@ -10,7 +10,10 @@ from ruamel.yaml import YAML
 from typer.core import TyperGroup
 
 from cli.app import ENTRIES, load
+from qos import keys
 from qos.api.policy import MinimalReservationPolicy
+from qos.classes import CLASSES
+from qos.peers import katalyst, koordinator
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -56,3 +59,24 @@ def test_the_policies_of_the_readme_are_valid() -> None:
     for policy in policies:
         assert policy["kind"] == "MinimalReservationPolicy"
         MinimalReservationPolicy.model_validate(policy)
+
+
+def test_the_page_of_classes_names_every_key_that_is_read() -> None:
+    page = (ROOT / "docs" / "classes.md").read_text()
+    read = {
+        keys.KOORDINATOR_CLASS_LABEL,
+        keys.KATALYST_LEVEL,
+        *koordinator.ANNOTATIONS,
+        *katalyst.ANNOTATIONS,
+        *CLASSES,
+        *katalyst.CLASSES,
+    }
+    assert not {key for key in read if key not in page}
+
+
+def test_the_example_on_the_page_of_classes_is_part_of_the_example_file() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "classes.md").read_text(), re.DOTALL)
+    example = YAML(typ="safe").load(ROOT / "examples" / "profiles" / "guaranteed-pro.yaml")["spec"]
+    shown = YAML(typ="safe").load(block)["spec"]
+    assert shown["class"] == example["class"]
+    assert shown["promises"].items() <= example["promises"].items()
