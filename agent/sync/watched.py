@@ -72,7 +72,8 @@ class WatchedFolder:
 
     def _watch(self) -> bool:
         """True when the folder is watched from now on."""
-        if self._inotify is None or self._watching:
+        # The end of a watch that is told just as wait() gives up is lost; then there is none, all the same.
+        if self._inotify is None or (self._watching and self._inotify.watches):
             return False
         try:
             for watch in self._inotify.watches:
