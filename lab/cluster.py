@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ _PORT_NAMES = (
     "extender-verbs",
     "extender",
 )
+_LOOK_SECONDS = 0.1
 _KIND = r"{.spec.group}/{.spec.versions[0].name}/{.spec.names.plural}{'\n'}"
 _reapers: dict[Path, Reaper] = {}
 
@@ -142,6 +144,7 @@ def up(
         verbs_url = verbs_url or f"{verbs_scheme}://{ports.LOOPBACK}:{cluster.ports['extender-verbs']}"
         _write_scheduler_config(cluster, scheduler_config, verbs_url, qps_limits=qps_limits)
         _create(cluster, binaries, feature_gates or {}, qps_limits=qps_limits, seconds=seconds)
+        _admit_pods(cluster, seconds)
         if crds:
             apply_crds(cluster)
     except BaseException:
@@ -179,6 +182,20 @@ def clusters(*, root: Path | None = None) -> list[Cluster]:
         else:
             found.append(cluster)
     return found
+
+
+def _admit_pods(cluster: Cluster, seconds: float) -> None:
+    """Wait for the default service account, which comes a moment later than the rest: no pod without it.
+
+    kube-controller-manager makes it, and ends when the API server is not healthy within 10 s of its start.
+    """
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        components.start(cluster.folder, "kube-controller-manager")
+        if cluster.kubectl("get", "serviceaccounts", "--output=name").strip():
+            return
+        time.sleep(_LOOK_SECONDS)
+    raise LabError(f"cluster {cluster.name}: no default service account within {seconds:g} s")
 
 
 def apply_crds(cluster: Cluster) -> None:

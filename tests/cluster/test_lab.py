@@ -12,6 +12,7 @@ import sysconfig
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,15 +41,18 @@ def test_serves_our_kinds_and_a_node_becomes_ready(cluster: Cluster) -> None:
 
 def test_listens_on_the_loopback_only(cluster: Cluster) -> None:
     ports = {f"{port:04X}" for port in cluster.ports.values()}
-    listening = [
-        line.split()[1]
-        for name in ("tcp", "tcp6")
-        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
-        if line.split()[3] == "0A"
-    ]
-    ours = [address for address in listening if address.rpartition(":")[2] in ports]
-    assert len(ours) >= len(PARTS)
-    assert {address.rpartition(":")[0] for address in ours} <= {"0100007F", "0" * 24 + "01000000"}
+
+    def ours() -> list[str]:
+        """Addresses of those that listen on the cluster's ports."""
+        lines = [
+            line.split()
+            for name in ("tcp", "tcp6")
+            for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+        ]
+        return [line[1] for line in lines if line[3] == "0A" and line[1].rpartition(":")[2] in ports]
+
+    until(lambda: len(ours()) >= len(PARTS), "every part listens")
+    assert {address.rpartition(":")[0] for address in ours()} <= {"0100007F", "0" * 24 + "01000000"}
 
 
 def test_clusters_side_by_side_leave_nothing(binaries: Binaries, tmp_path: Path) -> None:
@@ -88,6 +92,20 @@ def test_a_component_is_killed_and_comes_back(make_cluster: Callable[..., Cluste
         "run", "one", "--image=none", "--overrides", '{"spec":{"automountServiceAccountToken":false}}'
     )
     cluster.kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=60s", seconds=90)
+
+
+def test_a_controller_manager_that_gave_up_is_started_again(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a slow machine it ends before the API server is healthy."""
+    create = lab_cluster._create
+
+    def without(cluster: Cluster, *arguments: Any, **options: Any) -> None:
+        create(cluster, *arguments, **options)
+        cluster.kill("kube-controller-manager")
+
+    monkeypatch.setattr(lab_cluster, "_create", without)
+    assert make_cluster().alive("kube-controller-manager")
 
 
 def test_a_second_scheduler_binds_its_own_pods(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
