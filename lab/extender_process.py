@@ -7,15 +7,18 @@ import sysconfig
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from lab import components
+from lab import components, scheduler_config
 from lab.cluster import Cluster, LabError, reserve_ports
 from lab.ports import LOOPBACK
 
 COMPONENT = "j10ce-extender"
+PATIENT: Mapping[str, Any] = {"bindDeadlineSeconds": scheduler_config.PATIENT_SECONDS - 5}
+"""Its configuration beside a kube-scheduler as patient as the lab's (lab/scheduler_config.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +92,14 @@ def start(
     cluster: Cluster,
     *,
     mode: str = "Guard",
+    config: Mapping[str, Any] | None = None,
     extra: Sequence[str] = (),
     name: str = COMPONENT,
 ) -> ExtenderProcess:
-    """Start an extender for a cluster; do not wait. A second one needs a name, and gets ports of its own."""
+    """Start an extender for a cluster; do not wait. A second one needs a name, and gets ports of its own.
+
+    config: more fields of its configuration file. extra: more arguments.
+    """
     program = Path(sysconfig.get_path("scripts")) / "j10ce-extender"
     if not program.is_file():
         raise LabError(f"{program} is not there: install j10ce-qos into this environment (make venv)")
@@ -101,7 +108,10 @@ def start(
     else:
         verbs_port, port = reserve_ports(cluster.folder, 2)
     extender = ExtenderProcess(cluster.folder, verbs_port, port, name)
-    argv = extender_argv(program, cluster.kubeconfig, extender.verbs_port, extender.port, mode, extra)
+    file = cluster.folder / f"{name}.yaml"
+    scheduler_config.write({**PATIENT, **(config or {})}, file)
+    arguments = [f"--config={file}", *extra]
+    argv = extender_argv(program, cluster.kubeconfig, extender.verbs_port, extender.port, mode, arguments)
     components.add(cluster.folder, name, argv)
     components.start(cluster.folder, name)
     return extender

@@ -12,6 +12,10 @@ from ruamel.yaml.error import YAMLError
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
+PATIENT_SECONDS = 30
+"""So long kube-scheduler waits for an extender in the lab, which judges floors and not speed: in mode Guard,
+an answer that a busy machine delays would let a pod into a floor.
+"""
 _LAB_QPS = 5000
 
 
@@ -38,9 +42,9 @@ def load(path: Path) -> dict[str, Any]:
 def for_lab(document: Mapping[str, Any], *, verbs_url: str = "", qps_limits: bool = False) -> dict[str, Any]:
     """The same configuration for a lab cluster.
 
-    The extenders' scheme, host and port become verbs_url's (their paths stay), kubeconfig is dropped (kwokctl
-    sets it), nobody is elected (a restarted one must not wait for a lease), and the client's rate limit is
-    lifted unless qps_limits.
+    The extenders' scheme, host and port become verbs_url's (their paths stay), they have PATIENT_SECONDS for
+    an answer, kubeconfig is dropped (kwokctl sets it), nobody is elected (a restarted one must not wait for a
+    lease), and the client's rate limit is lifted unless qps_limits.
     """
     result = dict(document)
     connection = {k: v for k, v in dict(document.get("clientConnection") or {}).items() if k != "kubeconfig"}
@@ -68,6 +72,7 @@ def _extender(entry: Mapping[str, Any], verbs_url: str) -> dict[str, Any]:
     target = urlsplit(verbs_url)
     path = urlsplit(str(entry.get("urlPrefix", ""))).path
     result = dict(entry) | {"urlPrefix": urlunsplit((target.scheme, target.netloc, path, "", ""))}
+    result["httpTimeout"] = f"{PATIENT_SECONDS}s"
     if target.scheme == "http":
         result.pop("enableHTTPS", None)
         result.pop("tlsConfig", None)

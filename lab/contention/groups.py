@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-_SECONDS_TO_END = 30.0
+_SECONDS_TO_END = 120.0
 
 
 class Group:

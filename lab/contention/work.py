@@ -10,12 +10,7 @@ from pathlib import Path
 
 from lab.contention.groups import Group
 
-_SPIN = """
-echo $$ >"$1/cgroup.procs" || exit
-echo ready
-for cpu in $(seq "$2"); do taskset --cpu-list "$((cpu - 1))" sh -c "while :; do :; done" & done
-wait
-"""
+_SPIN = 'echo $$ >"$0/cgroup.procs" && echo ready && while :; do :; done'
 _WORKER = Path(__file__).parent / "worker.py"
 _POLL_SECONDS = 0.05
 _BLOCK = 1 << 20
@@ -24,7 +19,8 @@ _BLOCK = 1 << 20
 class Load:
     """The working processes of one test, until end(), which the end of their cgroups comes before.
 
-    Each has entered its cgroup, and has touched its memory, when the method that starts it returns.
+    Each has entered its cgroup, and works there or has touched its memory, when the method that starts it
+    returns.
     """
 
     def __init__(self) -> None:
@@ -35,7 +31,8 @@ class Load:
 
         Bound, because a load balancer that is late (on a busy host it is) would be measured with the weights.
         """
-        self._start(["sh", "-c", _SPIN, "spin", str(group.folder), str(cpus)])
+        for cpu in range(cpus):
+            self._start(["taskset", "--cpu-list", str(cpu), "sh", "-c", _SPIN, str(group.folder)])
 
     def hold(self, group: Group, size: int) -> None:
         """Touch `size` bytes of memory once, then keep them without touching them."""
@@ -75,7 +72,7 @@ class Load:
             raise ChildProcessError(f"{' '.join(argv)} ended with {process.wait()}")
 
 
-def wait_until(true: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+def wait_until(true: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
     """Wait until it is so; TimeoutError says what was waited for."""
     deadline = time.monotonic() + seconds
     while not true():

@@ -192,4 +192,4 @@ def _access(cluster: Cluster) -> Access:
 def _forget(cluster: Cluster, name: str) -> None:
     """Remove the Node object; a control plane that is gone has none."""
     with contextlib.suppress(LabError, OSError):
-        cluster.kubectl("delete", "node", name, "--ignore-not-found", check=False, seconds=10)
+        cluster.kubectl("delete", "node", name, "--ignore-not-found", check=False, seconds=60)

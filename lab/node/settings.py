@@ -24,6 +24,7 @@ CNI = Path("/etc/cni/net.d/10-ptp.conflist")
 PODS = 300
 """More than any test wants; kubelet's own limit is 110."""
 
+# Of its own, containerd drops an NRI plugin that is held up for 2 s: on a busy machine, anybody may be.
 _CONTAINERD = """\
 version = 4
 disabled_plugins = [{disabled}]
@@ -32,6 +33,8 @@ disabled_plugins = [{disabled}]
 runtime_type = 'io.containerd.runc.v2'
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
 BinaryName = '{runc}'
+[plugins.'io.containerd.nri.v1.nri']
+plugin_request_timeout = '60s'
 """
 
 

@@ -57,6 +57,16 @@ disable = false
 socket_path = '{folder}/nri.sock'
 plugin_path = '{folder}/nri/plugins'
 plugin_config_path = '{folder}/nri/conf.d'
+{patience}"""
+_PATIENCE = """\
+plugin_registration_timeout = '{seconds}s'
+plugin_request_timeout = '{seconds}s'
+
+[timeouts]
+'io.containerd.timeout.shim.cleanup' = '{seconds}s'
+'io.containerd.timeout.shim.load' = '{seconds}s'
+'io.containerd.timeout.shim.shutdown' = '{seconds}s'
+'io.containerd.timeout.task.state' = '{seconds}s'
 """
 _HANDLER = """\
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.{name}]
@@ -110,11 +120,13 @@ class Options:
 
     snapshotter: native copies, which works on every file system; overlayfs does not on another overlay.
     parent: where its folder is made; keep it short, a socket's path has at most 107 bytes.
+    patience: seconds for what containerd itself gives 2 to 5 (NRI plugins' answers, shims'); 0 leaves it so.
     """
 
     handlers: Mapping[str, Handler] = field(default_factory=dict)
     snapshotter: str = "native"
     parent: Path | None = None
+    patience: int = 0
 
 
 @contextlib.contextmanager
@@ -145,7 +157,8 @@ def cri_settings(snapshotter: str, cni: Path) -> str:
 def config(folder: Path, options: Options) -> str:
     """containerd's config.toml."""
     cri = cri_settings(options.snapshotter, folder / "cni")
-    text = _CONFIG.format(disabled=UNUSED_PLUGINS, folder=folder, cri=cri)
+    patience = _PATIENCE.format(seconds=options.patience) if options.patience else ""
+    text = _CONFIG.format(disabled=UNUSED_PLUGINS, folder=folder, cri=cri, patience=patience)
     for name, handler in ({"runc": Handler()} | dict(options.handlers)).items():
         text += _HANDLER.format(
             name=name,

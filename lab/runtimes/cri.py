@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.runtimes.images import BUSYBOX
-from lab.runtimes.programs import Finished, RuntimesError, run
+from lab.runtimes.programs import SECONDS, Finished, RuntimesError, run
 
 _ON_NODE = 2
 """NamespaceMode NODE: the host's network, so that no CNI is needed."""
@@ -49,7 +49,7 @@ class Cri:
     socket: Path
     folder: Path
 
-    def call(self, *arguments: str, seconds: float = 60.0) -> Finished:
+    def call(self, *arguments: str, seconds: float = SECONDS) -> Finished:
         """One crictl command."""
         endpoint = f"unix://{self.socket}"
         argv: list[str | Path] = [self.crictl, "--timeout", f"{seconds:g}s", "--runtime-endpoint", endpoint]
@@ -70,7 +70,7 @@ class Cri:
         """Let a container run; the code tells whether it could."""
         return self.call("start", container)
 
-    def printed(self, pod: Pod, container: Container, lines: int, *, seconds: float = 60.0) -> list[str]:
+    def printed(self, pod: Pod, container: Container, lines: int, *, seconds: float = SECONDS) -> list[str]:
         """Wait until a container has printed so many lines; answer all there are."""
         deadline = time.monotonic() + seconds
         while len(found := self.output(pod, container).splitlines()) < lines:
@@ -79,7 +79,7 @@ class Cri:
             time.sleep(0.02)
         return found
 
-    def finish(self, container: str, *, seconds: float = 60.0) -> int:
+    def finish(self, container: str, *, seconds: float = SECONDS) -> int:
         """Wait for the end of a container; answer its exit code."""
         deadline = time.monotonic() + seconds
         while True:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.runtimes import cgroups
-from lab.runtimes.programs import Finished, RuntimesError, require, run
+from lab.runtimes.programs import SECONDS, Finished, RuntimesError, require, run
 
 _VIEW = """
 set -eu
@@ -41,11 +41,11 @@ class Runtime:
         """A command line of the runtime, for those who start it themselves."""
         return [*self.prefix, str(self.program), "--root", str(self.root), *arguments]
 
-    def run(self, bundle: Path, container: str, *, seconds: float = 60.0) -> Finished:
+    def run(self, bundle: Path, container: str, *, seconds: float = SECONDS) -> Finished:
         """Create, start, wait; nothing stays. The code is the container's, or that of the runtime."""
         return run(self.argv("run", "--bundle", str(bundle.resolve()), container), seconds=seconds)
 
-    def create(self, bundle: Path, container: str, log: Path, *, seconds: float = 60.0) -> Finished:
+    def create(self, bundle: Path, container: str, log: Path, *, seconds: float = SECONDS) -> Finished:
         """Create only. What container and runtime print goes to the log, which the container keeps open."""
         argv = self.argv("create", "--bundle", str(bundle.resolve()), container)
         with log.open("w") as out:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lab.runtimes import rootfs
 from lab.runtimes.oci import Runtime
-from lab.runtimes.programs import Finished, require, run
+from lab.runtimes.programs import SECONDS, Finished, require, run
 
 IMAGE = "localhost/busybox:1"
 _LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
@@ -34,7 +34,7 @@ class Podman:
         hooks: Path | None = None,
         annotations: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
-        seconds: float = 60.0,
+        seconds: float = SECONDS,
     ) -> Finished:
         """`podman run --rm` a program of the busybox image; hooks is the folder of hooks.d files.
 

@@ -22,6 +22,10 @@ PACKAGES = {
 """Program -> the Debian package that brings it."""
 
 
+SECONDS = 120.0
+"""Enough for any one command of a runtime: all of them take about a second, some twenty at once."""
+
+
 class RuntimesError(Exception):
     """A rig cannot be set up or did not do as asked; the message names the program and what it said."""
 
@@ -59,7 +63,7 @@ def run(
     stdin: str | None = None,
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
-    seconds: float = 60.0,
+    seconds: float = SECONDS,
 ) -> Finished:
     """Run a program to its end and keep what it printed; RuntimesError when `seconds` do not suffice."""
     words = tuple(str(word) for word in argv)

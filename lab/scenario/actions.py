@@ -8,7 +8,7 @@ import functools
 import itertools
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +47,8 @@ from qos.objects import Node
 
 _AT_ONCE = 32
 _TRIES = 6
+_RUNNING_SECONDS = 60.0
+_LOOK_SECONDS = 0.02
 _NOT_READY = "node.kubernetes.io/not-ready"
 _DEPLOYED = ("Deployment", "StatefulSet")
 
@@ -181,16 +183,28 @@ class Actions:
     async def _churn(self, churn: Churn) -> None:
         wanted = self._workloads[churn.workload]
         numbers = self._numbers.setdefault(wanted.name, itertools.count())
+        replaced: set[str] = set()
 
         async def replace_one() -> None:
-            running = [r for r in self._alive(wanted.name) if r.runs]
-            await self._delete_pods(running[:1])
+            record = await self._next_running(wanted.name, replaced)
+            replaced.add(record.pod.uid)
+            await self._delete_pods([record])
             if wanted.kind == "Pods":
                 await self._create_all(
                     PODS, self.target.scope.namespace, [objects.pod(wanted, next(numbers), self.target.scope)]
                 )
 
         await self._paced([replace_one] * int(churn.rate * churn.seconds), churn.rate, one_by_one=True)
+
+    async def _next_running(self, workload: str, replaced: Container[str]) -> PodRecord:
+        """The oldest that runs, waited for; one replaced may be seen to run for a while."""
+        deadline = time.monotonic() + _RUNNING_SECONDS
+        while time.monotonic() < deadline:
+            for record in self._alive(workload):
+                if record.runs and record.pod.uid not in replaced:
+                    return record
+            await asyncio.sleep(_LOOK_SECONDS)
+        raise StepError(f"churn: no pod of {workload} came to run within {_RUNNING_SECONDS:g} s")
 
     async def kill(self, kill: Signal) -> None:
         """Send a signal to a component."""

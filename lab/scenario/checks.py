@@ -126,7 +126,7 @@ class Check(Model):
 class Expectation(Check):
     """A check of the end: it must come true within a time after the last step, and `stays` true for some."""
 
-    within: Seconds = 30.0
+    within: Seconds = 60.0
     """How long to wait for it; at least ten times what is typical."""
     stays: Seconds = Field(default=0.0)
     """How long it must then stay true."""

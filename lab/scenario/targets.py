@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import secrets
 import signal
@@ -156,18 +157,14 @@ def _extenders(
 ) -> tuple[ExtenderProcess | None, ExtenderProcess | None]:
     if not wanted.enabled:
         return None, None
-    config = cluster.folder / "extender.yaml"
-    scheduler_config.write(
-        {"schedulerNames": sorted(schedulers), "binds": wanted.binds, **wanted.config}, config
-    )
-    extra = [f"--config={config}", f"--cap-percent={wanted.cap_percent}"]
-    first = extender_process.start(cluster, mode=wanted.mode, extra=[*extra, "--identity=extender"])
+    config = {"schedulerNames": sorted(schedulers), "binds": wanted.binds, **wanted.config}
+    cap = f"--cap-percent={wanted.cap_percent}"
+    start = functools.partial(extender_process.start, cluster, mode=wanted.mode, config=config)
+    first = start(extra=[cap, "--identity=extender"])
     first.wait_ready(_READY_SECONDS)
     if not wanted.standby:
         return first, None
-    second = extender_process.start(
-        cluster, mode=wanted.mode, extra=[*extra, "--identity=standby"], name=_STANDBY
-    )
+    second = start(extra=[cap, "--identity=standby"], name=_STANDBY)
     second.wait_ready(_READY_SECONDS)
     return first, second
 

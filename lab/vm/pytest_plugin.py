@@ -26,7 +26,7 @@ TESTS = payload.REPOSITORY / "tests" / "kernel"
 LOGS = payload.REPOSITORY / "build" / "kernel"
 """Console, junit and logs of the last run."""
 
-_SECONDS_A_TEST = 90
+_SECONDS_A_TEST = 600
 _KEY = pytest.StashKey["GuestSession"]()
 
 

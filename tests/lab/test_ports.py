@@ -13,6 +13,7 @@ import pytest
 from lab import ports
 
 POOL = range(19_000, 19_040)
+"""Each test has ports of its own: looking for one takes it for a moment, and tests run side by side."""
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def cluster(tmp_path: Path, name: str) -> Path:
 
 def test_ports_are_one_clusters_until_its_folder_is_gone(tmp_path: Path, registry: Path) -> None:
     first, second = cluster(tmp_path, "first"), cluster(tmp_path, "second")
-    pool = range(POOL.start, POOL.start + 4)
+    pool = range(POOL.stop + 10, POOL.stop + 14)
     one = ports.reserve(first, 3, registry=registry, pool=pool)
     two = ports.reserve(second, registry=registry, pool=pool)
     assert sorted(one + two) == list(pool)
