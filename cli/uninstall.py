@@ -219,6 +219,7 @@ def stop_programs(kubectl: Kubectl, remains: Remains) -> bool:
         "-f",
         "-",
         stdin=as_list(programs),
+        seconds=150,
     )
     kubectl.run("delete", "leases", "--ignore-not-found", "--namespace", installation.NAMESPACE, *_LEASES)
     return True
