@@ -16,7 +16,7 @@ from qos.keys import CPU, MEMORY
 
 MIB = 1 << 20
 CPUS = 2
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 240.0
 
 Record = Callable[[str, object], None]
 

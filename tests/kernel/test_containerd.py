@@ -22,10 +22,10 @@ from lab.runtimes.installed_hook import InstalledHook, from_sources
 PROGRAMS = Path("/work/.guest/node")
 FLOOR = ((0, "set", "cpu.weight", "77"), (0, "set", "memory.low", "33554432"))
 READS = Container("app", ("cat", "/sys/fs/cgroup/cpu.weight", "/sys/fs/cgroup/memory.low"))
-SECONDS = 60.0
+SECONDS = 120.0
+PATIENCE = 60
+"""Seconds: the guest's clock goes on while a busy host has no time for it."""
 UID = "0a1b2c3d-0000-4000-8000-000000000003"
-
-pytestmark = pytest.mark.timeout(240)  # emulated, a container takes 5 s; beside other work several times that
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,8 @@ def hook(tmp_path_factory: pytest.TempPathFactory) -> InstalledHook:
 def node(hook: InstalledHook, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containerd]:
     base = tmp_path_factory.mktemp("base") / "spec.json"
     base.write_text(json.dumps(containerd.base_spec(PROGRAMS, {"createRuntime": [hook.entry]})))
-    with containerd.containerd(PROGRAMS, Options({"j10ce": Handler(base)})) as running:
+    options = Options({"j10ce": Handler(base)}, patience=PATIENCE)
+    with containerd.containerd(PROGRAMS, options) as running:
         yield running
 
 
@@ -114,7 +115,7 @@ async def plugin(node: Containerd, lock: Path) -> AsyncIterator[None]:
     adjustment, rest = adjustment_of(entries, unified=True)
     assert rest == []
     registry = CollectorRegistry()
-    running = NriPlugin(node.nri_socket, Agent(adjustment), lock=lock, registry=registry, budget=30)
+    running = NriPlugin(node.nri_socket, Agent(adjustment), lock=lock, registry=registry, budget=PATIENCE)
     task = asyncio.create_task(running.run())
     try:
         async with asyncio.timeout(SECONDS):

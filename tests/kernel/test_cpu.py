@@ -21,6 +21,8 @@ FLOOR = 200
 """Millicores: less than the host's slices leave to a pod of each tier, more than kubelet's weights give."""
 NEARLY = 0.95
 """What the scheduler's rounding, and its moving of work between CPUs, may cost."""
+NEARLY_ALL = 0.8
+"""What is left when the rest of the machine has had what it needs."""
 
 Record = Callable[[str, object], None]
 
@@ -111,7 +113,7 @@ def test_best_effort_runs_only_when_a_latency_sensitive_pod_does_not(
     groups = [node.start(one)["app"] for one in (sensitive_pod, batch)]
     for group in groups:
         load.spin(group, CPUS)
-    sensitive, equal = measures.cpus_used(groups, CPUS, cpu_seconds=1.5)
+    sensitive, equal = measures.cpus_used(groups, CPUS, lambda used: used[1] > used[0] / 2, cpu_seconds=1.5)
     assert equal > sensitive / 2
     node.keep(batch, "app", promises_of("BE"), None)
     # the kernel counts an idle cgroup as a weight of 0.3: against 20, kubelet's for 500m, that is 1 to 68
@@ -134,7 +136,7 @@ def test_a_best_effort_pod_has_kubelets_share_for_its_tier_and_no_more(
     assert sensitive > 5 * idle
 
 
-def test_best_effort_gets_all_that_is_idle(node: Node, load: Load) -> None:
+def test_best_effort_gets_all_that_is_idle(node: Node, load: Load, record_property: Record) -> None:
     batch = best_effort("batch")
     app = node.start(batch)["app"]
     load.spin(app, CPUS)
@@ -144,6 +146,8 @@ def test_best_effort_gets_all_that_is_idle(node: Node, load: Load) -> None:
             "group": lambda: app.number("cpu.stat", "usage_usec"),
             "all": lambda: Group(Path("/sys/fs/cgroup")).number("cpu.stat", "usage_usec"),
         },
-        lambda grown: grown["group"] > 1e6,
+        # the host may stop the guest between both readings
+        lambda grown: grown["group"] > (1e6 if grown["group"] > NEARLY_ALL * grown["all"] else 1e7),
     )
-    assert used["group"] > 0.8 * used["all"]
+    record_property("CPU seconds of BE, and of all", [microseconds / 1e6 for microseconds in used.values()])
+    assert used["group"] > NEARLY_ALL * used["all"]

@@ -11,8 +11,6 @@ import pytest
 from lab.runtimes import cgroups
 from lab.runtimes.cgroups import Scratch
 
-pytestmark = pytest.mark.timeout(240)  # emulated
-
 LIMITED = "-all,+sys_admin,+sys_ptrace,+dac_override,+sys_resource"
 """As manifests/agent/daemonset.yaml has them."""
 PROGRAM = """\

@@ -39,7 +39,7 @@ def thrash(load: Load, group: Group) -> None:
     load.churn(group, KUBEPODS)
     faults = group.number("memory.stat", "pgmajfault")
     work.wait_until(
-        lambda: group.number("memory.stat", "pgmajfault") - faults > THRASHING, "the neighbour thrashes", 60
+        lambda: group.number("memory.stat", "pgmajfault") - faults > THRASHING, "the neighbour thrashes"
     )
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -86,10 +89,27 @@ def test_a_machine_that_says_nothing(tmp_path: Path) -> None:
         facts.cpus(str(tmp_path))
 
 
-def test_threads_that_are_in_a_cgroup_itself(tree: Path) -> None:
-    own = f"{os.getpid()}\n"
+THREE_THREADS = """import sys, threading
+for _ in range(2):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def process() -> Iterator[int]:
+    """The pid of one with three threads: nobody knows how many this one has in a moment."""
+    argv = [sys.executable, "-I", "-S", "-c", THREE_THREADS]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        yield child.pid
+
+
+def test_threads_that_are_in_a_cgroup_itself(tree: Path, process: int) -> None:
+    own, threads = f"{process}\n", 3
     write(tree / "a" / "cgroup.procs", own)
-    threads = len(list(Path("/proc/self/task").iterdir()))
     assert facts.threads(str(tree), "/a") == threads
     write(tree / "a" / "cgroup.procs", own + "999999999\n0\n")  # 0: of another PID namespace
     assert facts.threads(str(tree), "/a") == threads + 1
