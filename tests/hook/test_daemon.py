@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +19,19 @@ from hook.installation.places import Places
 from hook.installation.status import Level, status
 from hook.installation.uninstall import uninstall
 from lab import node_programs
+from tests.waiting import until
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="the hook is root's to install")
 NRI = "[plugins.'io.containerd.nri.v1.nri']\ndisable = {}\n"
+
+
+@pytest.fixture
+def ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this machine's containerds only those whose configuration is the test's."""
+    every = daemon.running
+    monkeypatch.setattr(
+        daemon, "running", lambda: [one for one in every() if one.file.is_relative_to(tmp_path)]
+    )
 
 
 @contextmanager
@@ -36,10 +45,8 @@ def process_named_containerd(folder: Path, *words: str) -> Iterator[int]:
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder, env=environment
     ) as process:
-        deadline = time.monotonic() + 10
         cmdline = Path(f"/proc/{process.pid}/cmdline")  # empty for a moment after the exec
-        while not cmdline.read_bytes().startswith(bytes(program)) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: cmdline.read_bytes().startswith(bytes(program)), "its name is to be seen")
         yield process.pid
 
 
@@ -129,6 +136,7 @@ def test_what_cannot_be_seen_is_not_claimed(tmp_path: Path) -> None:
 
 @pytest.mark.runtime
 @ROOT
+@pytest.mark.usefixtures("ours_alone")
 @pytest.mark.parametrize(
     ("nri", "level", "said"),
     [
@@ -152,6 +160,7 @@ def test_status_claims_nothing_of_nri(tmp_path: Path, nri: str, level: Level, sa
 
 @pytest.mark.runtime
 @ROOT
+@pytest.mark.usefixtures("ours_alone")
 def test_status_says_that_one_off_path_knows_no_hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """k3s' is on nobody's PATH."""
     places = Places(tmp_path / "node")

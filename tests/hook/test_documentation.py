@@ -17,6 +17,7 @@ from hook.installation.places import HOOKS_DIRS, Places
 from kernel import cache
 from lab.runtimes import cgroups
 from lab.runtimes.programs import require
+from tests.hook.own_time import largest_budget
 
 PAGE = (Path(__file__).parents[2] / "docs" / "hook.md").read_text()
 
@@ -48,7 +49,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     """podman's settings for a machine without systemd and without CAP_SYS_RESOURCE, on its own storage."""
     if os.geteuid() != 0:
         pytest.skip("the page's commands are root's")
-    if Places().home.exists() or Places().definition.exists():
+    if Places().home.exists() or Places().definition.exists() or Places().config.exists():
         pytest.skip("the hook is installed on this machine already, and is not ours to remove")
     for program in ("podman", "runc", "busybox"):
         require(program)
@@ -62,7 +63,8 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     parents = cgroups.Scratch("/libpod_parent", mounts)
     there = any(folder.exists() for folder in parents.folders())
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    yield {**os.environ, **named, "PATH": path}
+    with largest_budget(Places()):
+        yield {**os.environ, **named, "PATH": path}
     subprocess.run([Path(sys.executable).with_name("j10ce"), "hook", "uninstall"], check=True)
     if not there:
         parents.remove()

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from hook.installation import entry, imports
+from hook.installation.install import Wishes, install
+from hook.installation.places import Places
 from lab import node_programs
 from lab.runtimes import cgroups, oci, rootfs
 from lab.runtimes import podman as podman_rig
 from lab.runtimes.cgroups import Scratch
-from lab.runtimes.installed_hook import InstalledHook
+from lab.runtimes.installed_hook import PATIENT_SECONDS, InstalledHook, patient
 from lab.runtimes.oci import Runtime
 from lab.runtimes.podman import Podman
 
@@ -35,23 +38,29 @@ def j10ce_hook(programs: Path, *arguments: str | Path) -> None:
     """`j10ce hook ...`, with ctr on PATH, which knows containerd's default spec."""
     environ = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
     argv = [Path(sys.executable).with_name("j10ce"), "hook", *arguments]
-    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="session")
 def installed(_root: None, programs: Path, tmp_path_factory: pytest.TempPathFactory) -> InstalledHook:
-    """The hook as `j10ce hook install` puts it there."""
-    root = tmp_path_factory.mktemp("node")
-    j10ce_hook(programs, "install", "--root", root, "--containerd")
+    """The hook as `j10ce hook install --containerd` puts it there, with time enough on any machine."""
+    root, sources = tmp_path_factory.mktemp("node"), patient(imports.sources())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(imports, "sources", lambda: sources)
+        patched.setattr(entry, "TIMEOUT_SECONDS", PATIENT_SECONDS)
+        patched.setenv("PATH", str(programs), prepend=os.pathsep)
+        install(Places(root), Wishes(containerd=True))
     return InstalledHook(root)
 
 
 @pytest.fixture
 def soon_gone(programs: Path, tmp_path: Path) -> tuple[InstalledHook, Callable[[], None]]:
-    """Another installation, and what uninstalls it."""
+    """Another installation, by the command itself, and what uninstalls it."""
     j10ce_hook(programs, "install", "--root", tmp_path, "--containerd")
-    return InstalledHook(tmp_path), lambda: j10ce_hook(programs, "uninstall", "--root", tmp_path)
+    hook = InstalledHook(tmp_path)
+    hook.configure("budget-ms 1500\n")
+    return hook, lambda: j10ce_hook(programs, "uninstall", "--root", tmp_path)
 
 
 @pytest.fixture

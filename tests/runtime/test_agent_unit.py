@@ -51,7 +51,10 @@ class Service:
 
     def pid(self) -> int:
         """Of the agent; 0: none runs."""
-        found = self.procs.read_text().split() if self.procs.exists() else []
+        try:
+            found = self.procs.read_text().split()
+        except OSError:  # systemd removes the cgroup when its process has ended
+            found = []
         return int(found[0]) if found else 0
 
     def ready(self) -> bool:
@@ -67,7 +70,7 @@ class Service:
 
 
 def until(condition: Callable[[], object], service: Service) -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline, service.log()
         time.sleep(0.05)

@@ -17,15 +17,19 @@ from lab.runtimes.cri import Container, Pod
 from lab.runtimes.hook_injector import hook_injector
 from lab.runtimes.installed_hook import InstalledHook
 from lab.runtimes.programs import RuntimesError
+from tests.waiting import until
 
 SOFT = "/sys/fs/cgroup/memory/memory.soft_limit_in_bytes"
 SHARES = "/sys/fs/cgroup/cpu/cpu.shares"
 UNLIMITED = "9223372036854771712"
 FLOOR = ((0, "set", "cpu.shares", "777"), (0, "set", "memory.soft_limit_in_bytes", "33554432"))
 OTHER = "0a1b2c3d-0000-4000-8000-ffffffffffff"
-READS = Container("app", ("cat", SHARES, SOFT), {"cpu_shares": 204})
+FILES = (SHARES, SOFT)
+READS = Container("app", ("cat", *FILES), {"cpu_shares": 204})
 STAYS = Container("app", ("sh", "-c", f"cat {SHARES} {SOFT}; exec sleep 1000"), {"cpu_shares": 204})
 LYING = "j10ce-lied-to"
+PATIENCE = 30
+"""Seconds for NRI's plugin: containerd goes on without one that takes longer."""
 
 _numbers = itertools.count(1)
 
@@ -36,7 +40,7 @@ def containerd(programs: Path, installed: InstalledHook) -> Iterator[Containerd]
     base = installed.base_spec
     every = ("*",)  # what nobody should do: a pod's annotations reach the hook as the runtime's own do
     handlers = {"j10ce": Handler(base, ("j10ce.io/*",)), LYING: Handler(base, every)}
-    with rig.containerd(programs, Options(handlers)) as running:
+    with rig.containerd(programs, Options(handlers, patience=PATIENCE)) as running:
         yield running
 
 
@@ -54,13 +58,13 @@ class Node:
         parent = self.scratch.make("kubepods", "burstable", f"pod{uid}")
         return Pod(f"pod-{uid[-4:]}", uid, parent.name, namespace, annotations or {})
 
-    def run(self, pod: Pod, container: Container = READS, handler: str = "") -> list[str]:
-        """Run a container of a new sandbox to its end; answer the words it printed."""
+    def run(self, pod: Pod) -> list[str]:
+        """Run a container of a new sandbox to its end; answer what it read."""
         cri = self.containerd.cri
-        identity = cri.create(cri.run_pod(pod, handler or self.handler), pod, container)
+        identity = cri.create(cri.run_pod(pod, self.handler), pod, READS)
         cri.start(identity).succeeded()
         assert cri.finish(identity) == 0
-        return cri.output(pod, container).split()
+        return cri.printed(pod, READS, len(FILES))  # the end may be told before the last line is in the log
 
 
 @pytest.fixture(params=["base-spec", "nri"])
@@ -131,9 +135,8 @@ def test_and_fails_closed_by_roots_word(hook: InstalledHook, node: Node) -> None
     assert refused.code != 0
     assert "mode 0600" in refused.stderr
     assert cri.output(pod, READS) == ""
-    assert (
-        node.scratch.folder("memory", "kubepods", "burstable", f"pod{pod.uid}", container).exists() is False
-    )
+    folder = node.scratch.folder("memory", "kubepods", "burstable", f"pod{pod.uid}", container)
+    until(lambda: not folder.exists(), "nothing of it is left")
 
 
 def test_the_nodes_own_pods_start_whatever_happens(hook: InstalledHook, node: Node) -> None:
@@ -211,7 +214,7 @@ def test_containers_start_when_the_hook_was_uninstalled(
 ) -> None:
     """containerd reads the base spec once: until its restart it names a hook that is gone."""
     hook, uninstall = soon_gone
-    with rig.containerd(programs, Options({"j10ce": Handler(hook.base_spec)})) as running:
+    with rig.containerd(programs, Options({"j10ce": Handler(hook.base_spec)}, patience=PATIENCE)) as running:
         node = Node(running, scratch, "j10ce")
         pod = node.pod()
         hook.pod(pod.uid, {"app": FLOOR})

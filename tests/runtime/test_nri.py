@@ -18,7 +18,7 @@ from agent.nri.records import Adjustment, State
 from agent.nri.rpc import NriError
 from lab.runtimes import containerd as rig
 from lab.runtimes.cgroups import Scratch
-from lab.runtimes.containerd import Containerd
+from lab.runtimes.containerd import Containerd, Options
 from tests.runtime.nri_node import FLOOR, NONE, SOFT, Node, from_birth_to_its_end
 from tests.waiting import eventually
 
@@ -41,7 +41,7 @@ asyncio.run(NriPlugin(socket, Handler(), lock=lock, registry=CollectorRegistry()
 
 @pytest.fixture(scope="module")
 def containerd(programs: Path) -> Iterator[Containerd]:
-    with rig.containerd(programs) as running:
+    with rig.containerd(programs, Options(patience=30)) as running:
         yield running
 
 

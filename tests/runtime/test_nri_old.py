@@ -52,6 +52,8 @@ disable = false
 socket_path = '{folder}/nri.sock'
 plugin_path = '{folder}/nri/plugins'
 plugin_config_path = '{folder}/nri/conf.d'
+plugin_registration_timeout = '60s'
+plugin_request_timeout = '30s'
 """
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]  # builds that containerd: two minutes, once

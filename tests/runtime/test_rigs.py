@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -14,26 +14,20 @@ from lab.runtimes.bundle import Spec
 from lab.runtimes.cri import Container, Pod
 from lab.runtimes.podman import Podman
 from lab.runtimes.programs import RuntimesError
+from tests.waiting import until
 
 UID = "0a1b2c3d-0000-4000-8000-000000000009"
 
 
 def processes_of(folder: Path) -> list[str]:
-    """Command lines of processes that name a folder; a killed one may take a moment."""
-    deadline = time.monotonic() + 20
-    while True:
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                except OSError:
-                    continue
-                if str(folder) in line and entry.name != str(os.getpid()):
-                    found.append(line)
-        if not found or time.monotonic() > deadline:
-            return found
-        time.sleep(0.02)
+    """Command lines of processes that name a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and entry.name != str(os.getpid()):
+            with contextlib.suppress(OSError):
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found += [line] if str(folder) in line else []
+    return found
 
 
 def leftovers(name: str) -> list[Path]:
@@ -79,7 +73,7 @@ def test_podman_leaves_no_container(podman: Podman) -> None:
         podman.run(("sleep", "1000"), cgroup_parent=scratch.name, options=options).succeeded()
         assert [path for path in scratch.below() if "libpod-" in path]
         podman.remove_all()
-        assert [path for path in scratch.below() if "libpod-" in path] == []
+        until(lambda: not [path for path in scratch.below() if "libpod-" in path], "no container is left")
     assert leftovers(scratch.name) == []
 
 
@@ -92,7 +86,7 @@ def test_containerd_leaves_nothing(programs: Path) -> None:
             identity = running.cri.create(running.cri.run_pod(pod), pod, container)
             running.cri.start(identity).succeeded()
             assert len(scratch.below()) == 3  # the pod, its sandbox, its container
-        assert processes_of(running.folder) == []
+        until(lambda: not processes_of(running.folder), "a killed process may take a moment")
         assert str(running.folder) not in Path("/proc/self/mountinfo").read_text()
         assert not running.folder.exists()
     assert leftovers(scratch.name) == []
