@@ -1,9 +1,14 @@
-"""Property tests run the same examples each time; `--hypothesis-profile=thorough` looks for new ones."""
+"""For all tests: a clock that is moved by hand, and property tests that run the same examples each time.
+
+`--hypothesis-profile=thorough` looks for new ones.
+"""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import settings
+
+from tests.fake_time import FakeTime
 
 settings.register_profile("steady", derandomize=True, database=None, deadline=None)  # machines differ
 
@@ -11,3 +16,8 @@ settings.register_profile("steady", derandomize=True, database=None, deadline=No
 def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--hypothesis-profile", default=None):
         settings.load_profile("steady")
+
+
+@pytest.fixture
+def fake_time() -> FakeTime:
+    return FakeTime()

@@ -1,4 +1,4 @@
-"""Time that tests move by hand, and waiting for what the loop does next."""
+"""Waiting for what the loop does next."""
 
 from __future__ import annotations
 
@@ -6,13 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-
-from tests.fake_time import FakeTime
-
-
-@pytest.fixture
-def fake_time() -> FakeTime:
-    return FakeTime()
 
 
 @pytest.fixture

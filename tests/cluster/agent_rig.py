@@ -15,7 +15,7 @@ from typing import Any
 
 from adapters.api import PODS
 from adapters.kubernetes.client import KubernetesAPI
-from agent.enforcement.fanotify import Fanotify
+from agent.enforcement.fanotify import Fanotify, Written
 from kernel.allowed import ALLOWED
 from lab.agent_process import AgentProcess, Part
 from lab.cluster import Cluster
@@ -87,6 +87,7 @@ class Place:
             bodies = [draft.manifest(self.node, self.namespace) for _ in range(count)]
             for index, body in enumerate(bodies):
                 body["metadata"]["name"] = f"crowd-{first + index}"
+                body["spec"]["tolerations"] = [{"operator": "Exists"}]  # nobody says that the node is well
             made = await asyncio.gather(*(api.create(PODS, self.namespace, body) for body in bodies))
             uids = [json.loads(raw)["metadata"]["uid"] for raw in made]
             names = [body["metadata"]["name"] for body in bodies]
@@ -156,6 +157,8 @@ def place(cluster: Cluster, part: Part, crowd: Crowd, folder: Path) -> Iterator[
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {REAL: "true"}}}
     cluster.kubectl("apply", "--filename=-", stdin=json.dumps(node))
     here = Place(cluster, part, crowd, folder, name, folder / "kubeconfig")
+    account = ("serviceaccount/default", f"--namespace={name}")  # no pod is admitted without
+    cluster.kubectl("wait", "--for=create", *account, "--timeout=110s", seconds=120)
     here.kubectl("create", "serviceaccount", "agent")
     here.apply(
         {
@@ -165,8 +168,8 @@ def place(cluster: Cluster, part: Part, crowd: Crowd, folder: Path) -> Iterator[
             "rules": RIGHTS,
         }
     )
-    account = f"--serviceaccount={name}:agent"
-    here.kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", account)
+    subject = f"--serviceaccount={name}:agent"
+    here.kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", subject)
     document = json.loads(here.kubectl("config", "view", "--raw", "--minify", "--output=json"))
     asked = (
         "auth",
@@ -195,16 +198,17 @@ class Witness:
     def __init__(self, mounts: Mapping[str, Path]) -> None:
         wanted = {hierarchy for hierarchy, *_ in ALLOWED.values()}
         self._source = Fanotify(sorted({str(mount) for name, mount in mounts.items() if name in wanted}))
+        self._untold: list[Written] = []
 
     def writes(self, pid: int, files: Iterable[str]) -> list[str]:
-        """Which of these files this process wrote, since this was asked last."""
+        """Which of these files this process wrote, since this was asked last of it."""
         names = {(status.st_dev, status.st_ino): file for file in files if (status := _status(file))}
-        found: list[str] = []
         while select.select([self._source.fd], [], [], 0)[0]:  # a turn may bring only what has ended
-            more = self._source.read()
-            found += [names[one.identity] for one in more if one.pid == pid and one.identity in names]
+            self._untold += self._source.read()
         assert not self._source.lost
-        return found
+        found = [one.identity for one in self._untold if one.pid == pid]
+        self._untold = [one for one in self._untold if one.pid != pid]
+        return [names[identity] for identity in found if identity in names]
 
     def close(self) -> None:
         self._source.close()

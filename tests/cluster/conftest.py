@@ -46,7 +46,7 @@ def kubectl(cluster: Cluster, binaries: lab_binaries.Binaries) -> Kubectl:
             input=None if document is None else json.dumps(document),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
             check=False,
         )
         assert not check or done.returncode == 0, done.stderr

@@ -18,10 +18,12 @@ from adapters.kubernetes.client import KubernetesAPI
 from adapters.kubernetes.kubeconfig import from_file
 from lab.cluster import Cluster
 from lab.nodes import REAL
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
+ACCOUNT = "system:serviceaccount:j10ce-system:j10ce-agent"
 ELSEWHERE = {
     "j10ce install --agent": "test_install.py",
     "kubectl -n j10ce-system rollout": "test_installed_agent.py",
@@ -79,8 +81,11 @@ def etc(cluster: Cluster, node: str, tmp_path: Path) -> Path:
     return tmp_path / "etc"
 
 
-async def test_its_commands_make_an_account_for_a_node(node: str, etc: Path) -> None:
+async def test_its_commands_make_an_account_for_a_node(cluster: Cluster, node: str, etc: Path) -> None:
     assert (etc / "systemd" / "system" / "j10ce-agent.service").is_file()
+    for verb, what in (("get", "nodes"), ("list", "pods"), ("get", "nodeqoses")):
+        asked = ("auth", "can-i", verb, what, f"--as={ACCOUNT}")
+        until(lambda: cluster.kubectl(*asked, check=False) == "yes\n", f"its right to {verb} {what}")  # noqa: B023
     async with KubernetesAPI(from_file(etc / "j10ce" / "agent.kubeconfig")) as api:
         assert json.loads(await api.get(NODES, "", node))["metadata"]["name"] == node
         await api.list_page(PODS, field_selector=f"spec.nodeName={node}")

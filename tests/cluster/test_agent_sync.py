@@ -3,22 +3,24 @@
 import asyncio
 import json
 import secrets
+import socket
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 from ruamel.yaml import YAML
 
 from adapters.api import NODES, PODS, POLICIES, PROFILES, NotFound, Resource
-from adapters.kubernetes.client import KubernetesAPI, Timeouts
+from adapters.kubernetes.client import KubernetesAPI
 from adapters.kubernetes.kubeconfig import from_file
 from adapters.kubernetes.node_pods import node_pod
 from agent.state import Known
 from agent.sync.kubernetes import KubernetesSource
+from lab import ports
 from qos.containers import from_manifest
+from tests.waiting import SECONDS, eventually, running
 
 pytestmark = pytest.mark.cluster
 
-DEADLINE = 60.0
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
@@ -27,50 +29,56 @@ BINDINGS = Resource(
 )
 
 
-async def eventually(true):
-    """Waits for something that typically takes well under a second."""
-    async with asyncio.timeout(DEADLINE):
-        while not true():  # noqa: ASYNC110 - the API server sends no events to a test
-            await asyncio.sleep(0.02)
-
-
 class Way:
     """A way to the API server that can be closed: connections are cut and refused, as when it restarts."""
 
-    def __init__(self, kubeconfig):
+    def __init__(self, kubeconfig, folder):
         document = YAML(typ="safe", pure=True).load(kubeconfig.read_text())
         self.cluster = document["clusters"][0]["cluster"]
         self.document = document
         host, _, port = self.cluster["server"].removeprefix("https://").rpartition(":")
         self.target = host, int(port)
-        self.port = 0
-        self.opened = None
-        self.writers = set()
+        self.port = ports.reserve(folder)[0]  # nobody else listens there while the way is closed
+        self.listener = None
+        self.carried = set()
 
-    async def open(self):
-        self.opened = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self.opened.sockets[0].getsockname()[1]
+    def open(self):
+        self.listener = socket.create_server((ports.LOOPBACK, self.port))
+        self.listener.setblocking(False)
+        asyncio.get_running_loop().add_reader(self.listener, self._accept)
 
     async def close(self):
-        self.opened.close()
-        for writer in self.writers:
-            writer.transport.abort()
-        await asyncio.sleep(0)
+        """No connection is left, not even one whose way to the API server is just being opened."""
+        asyncio.get_running_loop().remove_reader(self.listener)
+        self.listener.close()
+        for one in self.carried:
+            one.cancel()
+        await asyncio.gather(*self.carried, return_exceptions=True)
 
-    async def _serve(self, reader, writer):
-        there, back = await asyncio.open_connection(*self.target)
-        self.writers |= {writer, back}
+    def _accept(self):
+        with suppress(BlockingIOError, ConnectionError):  # who came is gone again
+            accepted, _ = self.listener.accept()
+            task = asyncio.create_task(self._carry(accepted))
+            self.carried.add(task)
+            task.add_done_callback(self.carried.discard)
+
+    async def _carry(self, accepted):
+        """One connection, to its end or until it is cut."""
+        writers = []
         try:
-            async with asyncio.TaskGroup() as both:
-                both.create_task(_pass_on(reader, back))
-                both.create_task(_pass_on(there, writer))
+            reader, writer = await asyncio.open_connection(sock=accepted)
+            writers.append(writer)
+            there, back = await asyncio.open_connection(*self.target)
+            writers.append(back)
+            await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
         finally:
-            self.writers -= {writer, back}
+            for one in writers:
+                one.transport.abort()
 
     def kubeconfig(self, file, user=None):
         """One that takes this way; user: another than the administrator."""
         own = json.loads(json.dumps(self.document))
-        own["clusters"][0]["cluster"] |= {"server": f"https://127.0.0.1:{self.port}"}
+        own["clusters"][0]["cluster"] |= {"server": f"https://{ports.LOOPBACK}:{self.port}"}
         if user:
             own["users"] = [{"name": one["name"], "user": user} for one in own["users"]]
         file.write_text(json.dumps(own))
@@ -92,9 +100,9 @@ async def api(cluster):
 
 
 @pytest.fixture
-async def way(cluster):
-    made = Way(cluster.kubeconfig)
-    await made.open()
+async def way(cluster, tmp_path):
+    made = Way(cluster.kubeconfig, tmp_path)
+    made.open()
     yield made
     await made.close()
 
@@ -103,7 +111,7 @@ async def way(cluster):
 async def namespace(api):
     name = f"agent-{secrets.token_hex(3)}"
     await api.create(NAMESPACES, "", {"metadata": {"name": name}})
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(SECONDS):
         while True:
             with suppress(NotFound):
                 await api.get(ACCOUNTS, name, "default")
@@ -144,22 +152,24 @@ class Following:
     def names(self):
         return sorted(one.pod.name for one in self.known.pods.values())
 
-    def relists(self):
-        return {one.resource.plural: one.relists for _, one in self.source._kinds}
+    def pods_relists(self):
+        return self._pods().relists
+
+    def pods_failures(self):
+        """So often in a row the server could not be reached for pods."""
+        return self._pods()._backoff.failures
+
+    def _pods(self):
+        return next(one for _, one in self.source._kinds if one.resource is PODS)
 
 
 @asynccontextmanager
 async def following(api, node):
     made = Following(api, node)
-    task = asyncio.create_task(made.source.run())
-    try:
-        async with asyncio.timeout(DEADLINE):
+    async with running(made.source.run()):
+        async with asyncio.timeout(SECONDS):
             await made.source.spoken.wait()
         yield made
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_one_nodes_pods_and_the_rules(api, namespace, nodes):
@@ -175,7 +185,9 @@ async def test_one_nodes_pods_and_the_rules(api, namespace, nodes):
     await api.create(POLICIES, namespace, rule | kind)
     await api.create(PROFILES, "", rule | {"kind": "QoSProfile", "spec": {"class": "LSR"}})
     async with following(api, here) as agent:
-        assert agent.names == ["web-0", "web-1"]
+        await eventually(lambda: agent.names == ["web-0", "web-1"])  # a list may be older than they are
+        await eventually(lambda: f"{namespace}/{namespace}" in agent.known.policies)
+        await eventually(lambda: namespace in agent.known.profiles)
         assert agent.known.policies[f"{namespace}/{namespace}"].floor == {"cpu": 2000}
         assert agent.known.profiles[namespace].class_name == "LSR"
         assert agent.known.priorities["system-node-critical"] > 2_000_000_000
@@ -192,29 +204,27 @@ async def test_one_nodes_pods_and_the_rules(api, namespace, nodes):
     await api.delete(PROFILES, "", namespace)
 
 
-async def test_what_is_missed_while_the_way_is_closed_is_told_after(
-    api, way, namespace, nodes, tmp_path, caplog
-):
+async def test_what_is_missed_while_the_way_is_closed_is_told_after(api, way, namespace, nodes, tmp_path):
     here, _ = nodes
     await api.create(PODS, namespace, pod("web-0", here))
-    timeouts = Timeouts(request=2.0)
     async with (
-        KubernetesAPI(from_file(way.kubeconfig(tmp_path / "kubeconfig")), timeouts) as own,
+        KubernetesAPI(from_file(way.kubeconfig(tmp_path / "kubeconfig"))) as own,
         following(own, here) as agent,
     ):
+        await eventually(lambda: agent.names == ["web-0"])
+        before = agent.pods_relists()
         await way.close()
         await api.create(PODS, namespace, pod("web-1", here))
         await api.delete(PODS, namespace, "web-0", grace_seconds=0)
-        await eventually(lambda: caplog.text.count("watch=pods") >= 2)
+        await eventually(lambda: agent.pods_failures() >= 2)
         assert agent.names == ["web-0"]
-        await way.open()
+        way.open()
         await eventually(lambda: agent.names == ["web-1"])
-        assert agent.relists()["pods"] == 1
+        assert agent.pods_relists() == before
 
 
 async def test_rights_that_are_taken_away_take_nothing_else(api, way, cluster, namespace, nodes, tmp_path):
     here, _ = nodes
-    await api.create(PODS, namespace, pod("web-0", here))
     groups = {"apiGroups": ["", "j10ce.io", "scheduling.k8s.io"], "resources": ["*"]}
     rules = [groups | {"verbs": ["list", "watch"]}]
     subject = {"kind": "ServiceAccount", "name": "default", "namespace": namespace}
@@ -227,14 +237,17 @@ async def test_rights_that_are_taken_away_take_nothing_else(api, way, cluster, n
     )
     file = way.kubeconfig(tmp_path / "kubeconfig", {"tokenFile": "token"})
     async with KubernetesAPI(from_file(file)) as own, following(own, here) as agent:
+        await api.create(PODS, namespace, pod("web-0", here))
+        await eventually(lambda: agent.names == ["web-0"])  # the watch is at work: it could not begin later
         await api.delete(BINDINGS, "", namespace)
         await api.delete(PODS, namespace, "web-0", grace_seconds=0)
         await eventually(lambda: agent.names == [])
         await api.create(PODS, namespace, pod("web-1", here))
         await eventually(lambda: agent.names == ["web-1"])
+        before = agent.pods_relists()
         await way.close()
-        await way.open()
-        await eventually(lambda: agent.relists()["pods"] >= 2)
+        way.open()
+        await eventually(lambda: agent.pods_relists() > before)
         assert agent.names == ["web-1"]
         await api.create(PODS, namespace, pod("web-2", here))
         await api.create(BINDINGS, "", binding)

@@ -120,7 +120,8 @@ expectations:
     file = scenario(tmp_path, "mode: Guard", steps)
     code, result, errors = run(file, "--kubeconfig", str(cluster.kubeconfig))
     assert code == 0, f"{result}\n{errors}"
-    cluster.kubectl("wait", "namespace", "--selector=j10ce.io/scenario", "--for=delete", "--timeout=60s")
+    gone = ("wait", "namespace", "--selector=j10ce.io/scenario", "--for=delete", "--timeout=180s")
+    cluster.kubectl(*gone, seconds=200)
     assert everything(cluster) == before
 
 

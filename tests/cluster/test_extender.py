@@ -84,7 +84,6 @@ class Rig:
     def with_nodes(self, count: int, cpu: str) -> None:
         self.create(*nodes.nodes("node", count, {"cpu": cpu}))
         self.cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=60s")
-        self.wait(lambda: "default" in self.cluster.kubectl("get", "serviceaccount", "-o", "name"))
 
 
 @pytest.fixture
@@ -125,7 +124,7 @@ def test_t21_waiting_pods_are_woken_when_holds_go(rig):
     rig.create(pod("batch", "3", "batch"))
     rig.wait(lambda: rig.attempts("batch") >= 1)
     rig.cluster.kubectl("delete", "mrp", "checkout")
-    rig.wait(lambda: rig.bound("batch"), seconds=30)
+    rig.wait(lambda: rig.bound("batch"))
     assert "j10ce.io/wake" in rig.get("pod", "batch")["metadata"]["annotations"]
 
 
@@ -191,6 +190,7 @@ def test_t23_a_pod_of_higher_priority_evicts_only_where_it_then_runs(rig):
     rig.wait(lambda: len(rig.bound("batch")) == 2)
 
     def evictions() -> int:
+        """Of those whom kube-scheduler evicts it tells some moments later."""
         return len(rig.get("events", "--field-selector", "reason=Preempted")["items"])
 
     # On each node 1 of 4 is held at a higher priority: evicting would make room for 3, not for 4.
@@ -201,6 +201,7 @@ def test_t23_a_pod_of_higher_priority_evicts_only_where_it_then_runs(rig):
     assert evictions() == 0
     rig.create(pod("most", "3", "most", priorityClassName="mid"))
     rig.wait(lambda: rig.bound("most"))
+    rig.wait(evictions)
     assert evictions() == 1
     assert rig.get("mrp", "checkout")["status"]["slots"]["unplaced"] == 0
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 import manifests
 from cli import installation
@@ -49,8 +50,8 @@ def as_account(cluster: Cluster, kubectl: Kubectl) -> AsAccount:
 def at_work(own: AsAccount) -> Iterator[Callable[[], str]]:
     """Both programs running as in the Deployment; gives what they have logged so far."""
     with manifests.overlay("second-scheduler") as folder:
-        extra = ["--config", str(folder / "extender.yaml"), "--identity", "e1"]
-        extender = extender_process.start(own, extra=extra)
+        config = YAML(typ="safe").load(folder / "extender.yaml") | extender_process.PATIENT
+        extender = extender_process.start(own, config=config, extra=["--identity", "e1"])
         extender.wait_ready(120)
         lab_cluster.add_scheduler(own, "j10ce-scheduler", SCHEDULER, verbs_url=extender.verbs_url)
         logs = [extender.log, components.find(own.folder, "j10ce-scheduler").log]

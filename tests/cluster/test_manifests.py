@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from kubernetes import config
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.cluster
 
 ACCOUNT = "system:serviceaccount:j10ce-system:j10ce-extender"
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
+Answer = TypeVar("Answer")
 
 
 @pytest.fixture(scope="module", params=manifests.OVERLAYS)
@@ -138,23 +139,29 @@ SUBRESOURCES = ("binding", "status", "exec", "eviction", "token")
 
 def test_the_extender_may_do_what_it_needs(installed: str, may: Callable[..., bool]) -> None:
     user = "j10ce-extender" if installed == "default-scheduler" else ACCOUNT
-    cannot = [need for need in NEEDED if not may(user, *need)]
-    cannot += [need for need in LEASE_NEEDED if not may(user, *need, "j10ce-system")]
-    assert cannot == []
+
+    def cannot() -> list[tuple[str, str]]:
+        missing = [need for need in NEEDED if not may(user, *need)]
+        return missing + [need for need in LEASE_NEEDED if not may(user, *need, "j10ce-system")]
+
+    eventually_says(cannot, [])
 
 
 def test_the_extender_may_do_no_more(installed: str, may: Callable[..., bool]) -> None:
     forbidden = FORBIDDEN + (SECOND_SCHEDULER_ONLY if installed == "default-scheduler" else [])
-    can = [action for action in forbidden if may(ACCOUNT, *action)]
     leases = ("leases.coordination.k8s.io/kube-controller-manager", "leases.coordination.k8s.io/other")
-    can += [("update", lease) for lease in leases if may(ACCOUNT, "update", lease, "kube-system")]
-    assert can == []
+
+    def can() -> list[tuple[str, str]]:
+        more = [action for action in forbidden if may(ACCOUNT, *action)]
+        return more + [("update", lease) for lease in leases if may(ACCOUNT, "update", lease, "kube-system")]
+
+    eventually_says(can, [])
 
 
 def test_the_certificates_user_has_rights_only_where_it_is_used(
     installed: str, may: Callable[..., bool]
 ) -> None:
-    assert may("j10ce-extender", "create", "pods/binding") is (installed == "default-scheduler")
+    eventually_says(lambda: may("j10ce-extender", "create", "pods/binding"), installed == "default-scheduler")
 
 
 def test_kubectl_says_the_same(installed: str, kubectl: Kubectl) -> None:
@@ -166,16 +173,16 @@ def test_kubectl_says_the_same(installed: str, kubectl: Kubectl) -> None:
     ):
         name, _, part = resource.partition("/")
         arguments = [name, f"--subresource={part}"] if part else [name]
-        said = kubectl("auth", "can-i", verb, *arguments, "-A", f"--as={ACCOUNT}", check=False)
-        assert said.stdout.strip() == answer, f"{verb} {resource}"
+        ask = ("auth", "can-i", verb, *arguments, "-A", f"--as={ACCOUNT}")
+        eventually_says(lambda ask=ask: kubectl(*ask, check=False).stdout.strip(), answer)
 
 
 def test_a_second_scheduler_may_lead(installed: str, may: Callable[..., bool]) -> None:
     lease = "leases.coordination.k8s.io/j10ce-scheduler"
     expected = installed == "second-scheduler"
-    assert may(ACCOUNT, "update", lease, "j10ce-system") is expected
-    assert may(ACCOUNT, "delete", "pods") is expected
-    assert may(ACCOUNT, "list", "persistentvolumes") is expected
+    eventually_says(lambda: may(ACCOUNT, "update", lease, "j10ce-system"), expected)
+    eventually_says(lambda: may(ACCOUNT, "delete", "pods"), expected)
+    eventually_says(lambda: may(ACCOUNT, "list", "persistentvolumes"), expected)
 
 
 @pytest.fixture
@@ -215,7 +222,7 @@ def node(kubectl: Kubectl) -> Iterator[str]:
 
 
 def patch_as_extender(kubectl: Kubectl, resource: str, name: str, change: Any, *more: str) -> str:
-    """ "" when it went through, else what was said. Asked again while the policies are not yet in force."""
+    """ "" when it went through, else what was said."""
     done = kubectl(
         "patch",
         resource,
@@ -232,19 +239,20 @@ def patch_as_extender(kubectl: Kubectl, resource: str, name: str, change: Any, *
 
 def eventually_allowed(attempt: Callable[[], str]) -> None:
     """Until the API server has seen the new right."""
+    eventually_says(attempt, "")
+
+
+def eventually_refused(attempt: Callable[[], str], why: str) -> None:
+    """Until it refuses for this reason: rights and policies are in force moments after they are applied."""
+    eventually_says(lambda: why if why in (said := attempt()) else said or "it was taken", why)
+
+
+def eventually_says(ask: Callable[[], Answer], expected: Answer) -> None:
+    """Until that is the answer; AssertionError shows the last one."""
     deadline = time.monotonic() + 60
-    while said := attempt():
-        assert time.monotonic() < deadline, said
+    while (answer := ask()) != expected and time.monotonic() < deadline:
         time.sleep(0.1)
-
-
-def eventually_refused(attempt: Callable[[], str]) -> str:
-    """What it says once it refuses: a policy is in force some moments after it was applied."""
-    deadline = time.monotonic() + 60
-    while not (said := attempt()):
-        assert time.monotonic() < deadline, "never refused"
-        time.sleep(0.2)
-    return said
+    assert answer == expected
 
 
 def test_on_pods_it_may_change_the_wake_annotation_only(
@@ -262,10 +270,10 @@ def test_on_pods_it_may_change_the_wake_annotation_only(
         {"spec": {"activeDeadlineSeconds": 1}},
         {"spec": {"containers": [{"name": "c", "image": "another"}]}},
     ):
-        said = eventually_refused(
-            lambda change=change: patch_as_extender(kubectl, "pod", pod, change, *scope)
+        eventually_refused(
+            lambda change=change: patch_as_extender(kubectl, "pod", pod, change, *scope),
+            "j10ce-extender-annotations",
         )
-        assert "j10ce-extender-annotations" in said, f"{change}: {said}"
     wake = {"metadata": {"annotations": {"j10ce.io/wake": "12.5"}}}
     assert patch_as_extender(kubectl, "pod", pod, wake, "-n", namespace) == ""
     assert patch_as_extender(kubectl, "pod", pod, wake | {"spec": {}}, "-n", namespace) == ""
@@ -280,10 +288,10 @@ def test_on_nodes_it_may_change_the_scale_down_annotations_only(
         {"spec": {"unschedulable": True}},
         {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}},
     ):
-        said = eventually_refused(
-            lambda change=change: patch_as_extender(kubectl, "node", node, change, "--dry-run=server")
+        eventually_refused(
+            lambda change=change: patch_as_extender(kubectl, "node", node, change, "--dry-run=server"),
+            "j10ce-extender-annotations",
         )
-        assert "j10ce-extender-annotations" in said, f"{change}: {said}"
     keys = ("j10ce.io/held", "cluster-autoscaler.kubernetes.io/scale-down-disabled")
     for value in ("true", None):
         mark = {"metadata": {"annotations": dict.fromkeys(keys, value)}}
@@ -311,8 +319,9 @@ def test_a_binding_carries_our_annotations_only(
         {"annotations": {"j10ce.io/bound-by": "e1", "example.com/other": "1"}},
         {"labels": {"app": "other"}},
     ):
-        said = eventually_refused(lambda metadata=metadata: bind(metadata, "dry run"))
-        assert "may carry only the annotations" in said, said
+        eventually_refused(
+            lambda metadata=metadata: bind(metadata, "dry run"), "may carry only the annotations"
+        )
     assert bind({"annotations": {"j10ce.io/bound-by": "e1", "j10ce.io/policy": "a/b"}}) == ""
     bound = json.loads(kubectl("get", "pod", pod, "-n", namespace, "-o", "json").stdout)
     assert bound["spec"]["nodeName"] == node
@@ -339,9 +348,12 @@ def test_of_a_policy_it_may_write_the_status_only(
     scope = ("-n", namespace)
     said = patch_as_extender(kubectl, "mrp", name, {"spec": {"suspend": True}}, *scope)
     assert "forbidden" in said
-    assert write_status(cluster, namespace, name, {"observedGeneration": 1, "slots": {"desired": 1}}) == ""
-    said = eventually_refused(lambda: write_status(cluster, namespace, name, {"observedGeneration": 99}))
-    assert "status.observedGeneration" in said
+    status = {"observedGeneration": 1, "slots": {"desired": 1}}
+    eventually_allowed(lambda: write_status(cluster, namespace, name, status))
+    eventually_refused(
+        lambda: write_status(cluster, namespace, name, {"observedGeneration": 99}),
+        "status.observedGeneration",
+    )
     stored = json.loads(kubectl("get", "mrp", name, "-n", namespace, "-o", "json").stdout)
     assert stored["status"] == {"observedGeneration": 1, "slots": {"desired": 1, **COUNTS}}
 
@@ -378,8 +390,7 @@ def test_a_profile_needs_the_verb_use(installed: str, kubectl: Kubectl, namespac
         done = kubectl("patch", "mrp", name, "-n", namespace, *arguments, check=False)
         return done.stderr if done.returncode else ""
 
-    said = eventually_refused(lambda: create("gold"))
-    assert f"spec.profileName: {user} may not use qosprofile gold" in said
+    eventually_refused(lambda: create("gold"), f"spec.profileName: {user} may not use qosprofile gold")
     assert create(None) == "", "a policy without a profile needs no such right"
     plain = f"{user}-{next(number) - 1}"
     assert "may not use qosprofile gold" in patch(plain, {"spec": {"profileName": "gold"}})
@@ -387,8 +398,9 @@ def test_a_profile_needs_the_verb_use(installed: str, kubectl: Kubectl, namespac
         eventually_allowed(lambda: create("gold"))
         golden = f"{user}-{next(number) - 1}"
         assert "may not use qosprofile silver" in create("silver")
-    said = eventually_refused(lambda: patch(golden, {"spec": {"slots": {"count": next(number)}}}))
-    assert "may not use qosprofile gold" in said
+    eventually_refused(
+        lambda: patch(golden, {"spec": {"slots": {"count": next(number)}}}), "may not use qosprofile gold"
+    )
     assert patch(golden, {"metadata": {"labels": {"a": "b"}}}) == "", "only what is asked for counts"
 
 
@@ -486,7 +498,7 @@ def test_an_agent_reports_of_its_own_node_only(
     kubectl("create", "-f", "-", document=other)
     agent = Reporter(cluster, agent_token)
     text = f"the agent of node {node} may not write NodeQoS {node}-other"
-    assert text in eventually_refused(lambda: agent.report(f"{node}-other"))
+    eventually_refused(lambda: agent.report(f"{node}-other"), text)
     assert text in agent.delete(f"{node}-other")
     uid = kubectl("get", "node", node, "-o", "jsonpath={.metadata.uid}").stdout
     assert f"may not write NodeQoS {node}-new" in agent.create(f"{node}-new", node, uid)

@@ -147,6 +147,15 @@ class View:
         await self.until(f"{kind} {reason}", is_so)
         return (await self.condition(kind))[1]
 
+    async def until_says(self, kind: str, reason: str, words: str) -> None:
+        """Until the condition has this reason, and its message these words."""
+
+        async def is_so() -> bool:
+            found, message = await self.condition(kind)
+            return found == reason and words in message
+
+        await self.until(f"{kind} {reason}: {words}", is_so)
+
     async def until_told(self, words: str) -> None:
         async def is_told() -> bool:
             return words in await self.events()
@@ -191,14 +200,10 @@ async def test_a_strict_policy_goes_by_what_the_nodes_report(rig: Rig) -> None:
         agent(api, rig.able) as able,
     ):
         seen = View(api, rig)
-        assert f"{rig.able}: has no NodeQoS" in await seen.until_reason("Feasible", "NodeCannotEnforce")
+        await seen.until_says("Feasible", "NodeCannotEnforce", f"{rig.able}: has no NodeQoS")
         old.offer(OLD)
-
-        async def old_is_known() -> bool:
-            """Else a pod can be refused before its report is there, and nothing makes it be asked again."""
-            return f"{rig.old}: memory_min_percent: {NO_FILE}" in (await seen.condition("Feasible"))[1]
-
-        await seen.until("the old node's report is known", old_is_known)
+        # Else a pod can be refused before its report is there, and nothing makes it be asked again.
+        await seen.until_says("Feasible", "NodeCannotEnforce", f"{rig.old}: memory_min_percent: {NO_FILE}")
         able.offer(REPORT)
         await seen.until_reason("Held", "EverySlotHeld")
         policy = await seen.policy()

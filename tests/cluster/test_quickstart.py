@@ -20,7 +20,7 @@ AGE = re.compile(r"\s+\S+$")
 MADE_ALREADY = ("make ", ". .venv/")
 """The environment that this test runs in is what those commands make."""
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def commands(page: str) -> Iterator[tuple[str, str]]:
@@ -54,7 +54,7 @@ def test_the_quickstart_works(binaries: Binaries) -> None:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=800,
         )
     finally:
         if any(one.name == name for one in lab_cluster.clusters()):

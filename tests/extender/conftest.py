@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from extender.server import listen
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos import keys
+from tests import waiting
 
 Object = dict[str, Any]
 NOW = 1_800_000_000.0
@@ -124,14 +126,8 @@ Eventually = Callable[..., Awaitable[None]]
 
 @pytest.fixture
 def eventually() -> Eventually:
-    """eventually(condition): wait until it is true, at most 10 s."""
-
-    async def wait(condition: Callable[[], Any], seconds: float = 10) -> None:
-        async with asyncio.timeout(seconds):
-            while not condition():  # noqa: ASYNC110 - what is waited for has no event
-                await asyncio.sleep(0.002)
-
-    return wait
+    """eventually(condition): wait until it is true."""
+    return waiting.eventually
 
 
 ProgramFactory = Callable[..., AbstractAsyncContextManager[Any]]
@@ -139,14 +135,19 @@ ProgramFactory = Callable[..., AbstractAsyncContextManager[Any]]
 
 @pytest.fixture
 def running(eventually: Eventually) -> ProgramFactory:
-    """running(api, **config): an extender that serves on free ports until the block ends."""
+    """running(api, **config): an extender that serves on free ports until the block ends.
+
+    clock: its own, in place of the steady one.
+    """
 
     def address(opened: socket.socket) -> str:
         host, port = opened.getsockname()
         return f"{host}:{port}"
 
     @asynccontextmanager
-    async def run(api: MemoryAPI, *, ready: bool = True, **options: Any) -> AsyncIterator[Program]:
+    async def run(
+        api: MemoryAPI, *, ready: bool = True, clock: Callable[[], float] = time.monotonic, **options: Any
+    ) -> AsyncIterator[Program]:
         # Opened here and handed over: a port that is only looked up may be another's a moment later.
         sockets = listen("127.0.0.1:0"), listen("127.0.0.1:0")
         settings = {
@@ -155,7 +156,7 @@ def running(eventually: Eventually) -> ProgramFactory:
             "identity": "test",
             "cap_percent": 100,
         }
-        program = Program(ExtenderConfig(**(settings | options)), api)
+        program = Program(ExtenderConfig(**(settings | options)), api, clock=clock)
         stop = asyncio.Event()
         task = asyncio.create_task(program.run(stop, sockets))
         try:

@@ -51,7 +51,7 @@ class Rig:
         self.api, self.clock, self.metrics = api, clock, Metrics()
         self.pod = decode.pod(orjson.dumps(api.put(PODS, pod)))
         self.ledger = Claims(self.pod, **decision)
-        self.binder = self.make(deadline=5.0)
+        self.binder = self.make(deadline=60.0)
         self.eventually = eventually
 
     def make(self, deadline: float) -> Binder:

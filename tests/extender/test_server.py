@@ -10,6 +10,8 @@ import ssl
 import subprocess
 import sys
 import sysconfig
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from adapters.memory import MemoryAPI
 from extender.metrics import Metrics
 from extender.readiness import Readiness
 from extender.server import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, VerbsApp, listen, server
+from lab import ports
 from ledger.decisions import Filtered
 
 pytestmark = pytest.mark.program
@@ -183,8 +186,8 @@ async def test_a_bind_under_way_is_finished_when_it_stops(running, make_node, ma
     api = MemoryAPI()
     api.put(NODES, make_node("n1"))
     pod = api.put(PODS, make_pod("web"))
-    async with httpx.AsyncClient() as client:
-        async with running(api) as program:
+    async with httpx.AsyncClient(timeout=60) as client:
+        async with running(api, bind_deadline_seconds=60) as program:
             await eventually(lambda: program.ledger.known(pod["metadata"]["uid"]))
             gate = api.hang("bind")
             body = {
@@ -194,21 +197,37 @@ async def test_a_bind_under_way_is_finished_when_it_stops(running, make_node, ma
                 "Node": "n1",
             }
             request = asyncio.create_task(
-                client.post(f"http://{program.config.verbs_address}/bind", json=body, timeout=30)
+                client.post(f"http://{program.config.verbs_address}/bind", json=body)
             )
             await eventually(lambda: any(verb == "bind" for verb, _, _ in api.calls))
-            asyncio.get_running_loop().call_later(0.05, gate.set)
+            finished = asyncio.create_task(finish(program, gate, eventually))
         answer = await request
+        await finished
     assert answer.json() == {"Error": ""}
     assert api.get_object(PODS, "default", "web")["spec"]["nodeName"] == "n1"
 
 
+async def finish(program: Any, gate: asyncio.Event, eventually: Any) -> None:
+    """Open the gate once the program stops."""
+    await eventually(lambda: program.readiness.report() == "shutting down")
+    gate.set()
+
+
+class Ahead:
+    """The steady clock, so many seconds ahead."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.seconds
+
+
 async def test_t05_a_stale_watch_makes_the_verbs_refuse_until_it_is_back(running, make_node, eventually):
-    api = MemoryAPI()
+    api, clock = MemoryAPI(), Ahead()
     api.put(NODES, make_node("n1"))
-    async with running(api, stale_seconds=0.3) as program, httpx.AsyncClient() as client:
+    async with running(api, clock=clock) as program, httpx.AsyncClient() as client:
         url = f"http://{program.config.verbs_address}/filter"
-        await eventually(lambda: program.readiness.problem())
+        clock.seconds = program.config.stale_seconds + 1
         refused = await client.post(url, content=FILTER)
         assert refused.status_code == 503
         assert "no contact with the API server" in refused.json()["Error"]
@@ -239,47 +258,64 @@ async def test_policies_reach_the_ledger_and_the_answer(running, make_node, make
 # --- the process ---
 
 
-def test_sigterm_ends_the_process_with_success(tmp_path):
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """An address that refuses connections, and is nobody else's."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, nobody: str) -> Path:
+    """Of an API server that is away."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [
+            {"name": "c", "cluster": {"server": f"https://{nobody}", "insecure-skip-tls-verify": True}}
+        ],
+        "users": [{"name": "u", "user": {"token": "none"}}],
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.fixture
+def process(tmp_path: Path, kubeconfig: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The program, and the URL of its second port."""
+    verbs, other = ports.reserve(tmp_path, 2)
+    argv = [
+        sys.executable,
+        Path(sysconfig.get_path("scripts")) / "j10ce-extender",
+        "--kubeconfig",
+        kubeconfig,
+    ]
+    argv += ["--verbs-address", f"127.0.0.1:{verbs}", "--address", f"127.0.0.1:{other}"]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as started:
+        yield started, f"http://127.0.0.1:{other}"
+        started.kill()
+
+
+def test_sigterm_ends_the_process_with_success(process):
     """Without an API server it is not ready, but it lives, says so, and stops when told."""
-    with socket.create_server(("127.0.0.1", 0)) as dead:
-        server_url = f"https://127.0.0.1:{dead.getsockname()[1]}"
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(
-        json.dumps(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "c",
-                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-                "clusters": [
-                    {"name": "c", "cluster": {"server": server_url, "insecure-skip-tls-verify": True}}
-                ],
-                "users": [{"name": "u", "user": {"token": "none"}}],
-            }
-        )
-    )
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
-        ports = one.getsockname()[1], two.getsockname()[1]
-    program = Path(sysconfig.get_path("scripts")) / "j10ce-extender"
-    argv = [sys.executable, program, "--kubeconfig", kubeconfig]
-    argv += ["--verbs-address", f"127.0.0.1:{ports[0]}", "--address", f"127.0.0.1:{ports[1]}"]
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "serving" in line:
-                break
-        assert get(f"http://127.0.0.1:{ports[1]}/healthz") == (200, {"status": "ok"})
-        status, answer = get(f"http://127.0.0.1:{ports[1]}/readyz")
-        assert status == 503
-        assert answer["status"].startswith("not listed yet: ")
-        process.send_signal(signal.SIGTERM)
-        rest = process.stderr.read()
-    assert process.returncode == 0, rest
+    extender, url = process
+    assert any("serving" in line for line in extender.stderr)
+    assert get(f"{url}/healthz") == (200, {"status": "ok"})
+    status, answer = get(f"{url}/readyz")
+    assert status == 503
+    assert answer["status"].startswith("not listed yet: ")
+    extender.send_signal(signal.SIGTERM)
+    rest = extender.stderr.read()
+    assert extender.wait(60) == 0, rest
 
 
 def get(url: str) -> tuple[int, Any]:
     """GET, tried until the server accepts connections."""
     transport = httpx.HTTPTransport(retries=20)
-    with httpx.Client(transport=transport) as client:
+    with httpx.Client(transport=transport, timeout=60) as client:
         answer = client.get(url)
         return answer.status_code, answer.json()

@@ -12,15 +12,15 @@ import pytest
 
 from agent.enforcement import drift
 from agent.enforcement.drift import EXPECTED_SECONDS, DriftWatch
+from agent.enforcement.fights import MOST_REPAIRS
 from agent.enforcement.places import Place
 from agent.enforcement.repair import Drift
 from agent.enforcement.watch import INOTIFY, InotifyWatch
 from agent.state import Running
 from tests.agent.enforcement.conftest import ID, Rig, above, another_writes, plan
-from tests.waiting import eventually, running
+from tests.waiting import SECONDS, eventually, running
 
 SHARES = "cpu.shares"
-SECONDS = 20.0
 
 
 class Told:
@@ -188,7 +188,8 @@ async def test_a_fight_is_given_up(rig: Rig, told: Told) -> None:
         await eventually(lambda: told.fights)
         assert [fight.place.path for fight in rig.enforcer.fights.going_on()] == [one.cgroup]
         (rig.run / "on").unlink()
-    assert len([drift for drift in told.drifts if drift.repaired]) == 5
+    assert len(told.drifts) == MOST_REPAIRS
+    assert any(drift.repaired for drift in told.drifts)  # not all: he may be back before it was read back
 
 
 async def test_an_error_costs_one_repair_and_no_more(

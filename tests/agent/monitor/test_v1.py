@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
 import time
@@ -19,6 +20,7 @@ from kernel import facts
 from lab.runtimes import cgroups
 from lab.runtimes.cgroups import Scratch
 from qos.keys import CPU
+from tests.cpu_time import Cost
 
 pytestmark = pytest.mark.runtime
 
@@ -105,7 +107,7 @@ def account(scratch: Scratch, throttled: dict[str, float]) -> Iterator[Account]:
         pods.start("container-limited", SPIN, floor=5, limit=5000, cpu_shares=4096)
         pods.start("idle", IDLE, floor=900, cpu_shares=256)
         monitor.watch(pods.watched)
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 200
         while not (_enough(account) and _throttled(monitor, "container-limited")):
             assert time.monotonic() < deadline, {uid: one.seconds for uid, one in account.pods.items()}
             account.take(monitor.tick(time.monotonic()), monitor.watched)
@@ -244,11 +246,11 @@ def test_a_tick_of_250_pods(
 ) -> None:
     account = Account()
     monitor.watch({f"pod{number}": crowd.make(f"pod{number}") for number in range(250)})
-    costs = []
-    for second in range(20):
-        begun = time.process_time()
-        account.take(monitor.tick(second), monitor.watched)
-        costs.append(1000 * (time.process_time() - begun))
-    record_property("milliseconds of CPU a tick, least and median", (min(costs), sorted(costs)[10]))
-    assert len(monitor.tick(20).pods) == 250
-    assert min(costs[1:]) < 8  # the least: others use this machine, too
+    cost, ticks = Cost(), itertools.count()
+    while len(monitor.tick(next(ticks)).pods) < 250:
+        pass
+    for _ in range(40):
+        with cost.tried():
+            account.take(monitor.tick(next(ticks)), monitor.watched)
+    record_property("milliseconds of CPU a tick", cost.milliseconds)
+    assert cost.units < 6, "2.3 are typical"

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from agent.nri import messages_pb2 as pb
 from agent.nri.frames import PLUGIN, REQUEST, RESPONSE, RUNTIME, Decoder, Message, encode
 from agent.nri.plugin import NriPlugin
+from tests.waiting import SECONDS, eventually
 
-SECONDS = 20.0
 POD = pb.PodSandbox(id="s1", name="web", uid="u1", namespace="shop")
 APP = pb.Container(id="c1", pod_sandbox_id="s1", name="app")
 BOTH = pb.EventRequest(pod=POD, container=APP)
@@ -126,6 +126,7 @@ class Rig:
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         accepted = []
+        self.connections = asyncio.Queue()  # the plugin may have come back just before the last one ended
 
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             accepted.append(writer)
@@ -154,11 +155,7 @@ class Rig:
         return self.registry.get_sample_value("j10ce_agent_nri_requests_total", labels) or 0
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(SECONDS):
-            while True:
-                if condition():
-                    return
-                await asyncio.sleep(0.001)
+        await eventually(condition)
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""Time that tests move by hand, and waiting for what the loop and its threads do next."""
+"""Waiting for what the loop and its threads do next."""
 
 from __future__ import annotations
 
@@ -7,12 +7,6 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests import waiting
-from tests.fake_time import FakeTime
-
-
-@pytest.fixture
-def fake_time() -> FakeTime:
-    return FakeTime()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from agent.sync.hook_files import HookFiles
 from kernel import cache
+from tests.cpu_time import Cost
 
 SETTINGS: list[Any] = [(1, "raise", "cpu.weight", "200"), (0, "set", "cpu.weight", "100")]
 
@@ -173,21 +175,16 @@ async def test_a_default(rig: Rig) -> None:
 
 
 async def test_250_pods_at_once_take_150_ms_of_cpu() -> None:
-    """90 ms are typical, on the kind of file system that /run is."""
-    rig = Rig(Path(f"/dev/shm/j10ce-{os.getpid()}-{time.monotonic_ns()}"))
+    """90 ms are typical where a unit of cost takes 3, on the kind of file system that /run is."""
     entries: list[Any] = [(1, "raise", "cpu.weight", str(200 + n)) for n in range(12)]
     pods = [Pod(f"0f6a4b7e-3a4b-4e43-9d2c-{n:012d}", {"a": entries, "b": entries}) for n in range(250)]
-    try:
-        began = time.process_time()
-        await rig.files.keep(pods)  # type: ignore[arg-type]
-        first = time.process_time() - began
-        began = time.process_time()
-        await rig.files.keep(pods)  # type: ignore[arg-type]
-        again = time.process_time() - began
-    finally:
-        for pod in pods:
-            rig.files.remove(pod.uid)
-        (rig.run / "pods").rmdir()
-        rig.run.rmdir()
-    assert first < 0.15 * 3, "thrice what it may take on a machine that does nothing else"
-    assert again < first / 3
+    first, again = Cost(), Cost()
+    for _ in range(5):
+        with tempfile.TemporaryDirectory(prefix="j10ce-", dir="/dev/shm") as folder:
+            rig = Rig(Path(folder, "j10ce"))
+            with first.tried():
+                await rig.files.keep(pods)  # type: ignore[arg-type]
+            with again.tried():
+                await rig.files.keep(pods)  # type: ignore[arg-type]
+    assert first.units < 3 * 50, "thrice what it may take"
+    assert again.units < first.units / 3
