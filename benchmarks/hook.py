@@ -1,7 +1,8 @@
 """What the hook costs: by itself against the same interpreter doing nothing, and in a container's start.
 
-Rounds are interleaved: each runs every kind once, in an order that moves on, so that all of them see the
-same machine. The hook has real work: a floor of two kernel files, which are put back before each round.
+Rounds are interleaved: each runs every kind once, in an order of chance, so that all of them see the same
+machine, and what a start leaves behind for the next one. The hook has real work: a floor of two kernel files,
+which are put back before each round.
 Bounds: the hook alone at most 1.15 times `python3 -I -S -c pass`; a container with it at most 1.15 times one
 whose hook is that. What a container takes without a hook, and with `true` as its hook, is shown beside them.
 """
@@ -12,6 +13,7 @@ import argparse
 import contextlib
 import json
 import os
+import random
 import signal
 import statistics
 import subprocess
@@ -105,7 +107,7 @@ def timed(run: Run, prepare: Callable[[], None]) -> float:
 
 
 def interleaved(subject: str, kinds: Mapping[str, Run], rounds: int, prepare: Callable[[], None]) -> Result:
-    """Medians in ms; each round runs every kind once, beginning with another one each time.
+    """Medians in ms; each round runs every kind once, in an order of chance.
 
     prepare: what is done before each run, unmeasured.
     """
@@ -113,9 +115,8 @@ def interleaved(subject: str, kinds: Mapping[str, Run], rounds: int, prepare: Ca
     names = list(kinds)
     for run in kinds.values():  # once unmeasured: files are read into memory
         timed(run, prepare)
-    for number in track(range(rounds), f"{subject}", console=Console(stderr=True), transient=True):
-        first = number % len(names)
-        for kind in names[first:] + names[:first]:
+    for _ in track(range(rounds), f"{subject}", console=Console(stderr=True), transient=True):
+        for kind in random.sample(names, len(names)):
             seconds[kind].append(timed(kinds[kind], prepare))
     return Result(subject, {kind: 1000 * statistics.median(found) for kind, found in seconds.items()})
 
