@@ -1,13 +1,16 @@
-"""For all tests: a clock that is moved by hand, and property tests that run the same examples each time.
+"""For all tests: a clock moved by hand, waiting, and property tests that run the same examples each time.
 
 `--hypothesis-profile=thorough` looks for new ones.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 from hypothesis import settings
 
+from tests import waiting
 from tests.fake_time import FakeTime
 
 settings.register_profile("steady", derandomize=True, database=None, deadline=None)  # machines differ
@@ -21,3 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def fake_time() -> FakeTime:
     return FakeTime()
+
+
+@pytest.fixture
+def eventually() -> Callable[..., Awaitable[None]]:
+    """eventually(condition): wait until it is true."""
+    return waiting.eventually

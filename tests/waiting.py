@@ -19,11 +19,13 @@ async def eventually(condition: Callable[[], object], what: str = "it", seconds:
         await asyncio.sleep(_PAUSE)
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = SECONDS) -> None:
-    """The same where no loop runs: for what other processes do."""
+def until(
+    condition: Callable[[], object], what: str, seconds: float = SECONDS, details: Callable[[], str] = str
+) -> None:
+    """The same where no loop runs: for what other processes do. details: why it may not have come."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what} {details()}".rstrip()
         time.sleep(_PAUSE)
 
 

@@ -1,8 +1,6 @@
 """Field selectors: what is selected, what a watch sees of an object that comes and goes, and both in use."""
 
-import asyncio
 import json
-from contextlib import suppress
 
 import pytest
 
@@ -10,6 +8,7 @@ from adapters.api import PODS, WatchEvent
 from adapters.field_selectors import as_watched, selects
 from adapters.kubernetes.reflector import Reflector
 from adapters.memory import MemoryAPI
+from tests.waiting import running
 
 HERE = "spec.nodeName=here"
 
@@ -77,8 +76,7 @@ async def test_a_reflector_follows_one_nodes_pods(fake_time, eventually):
     reflector = Reflector(
         api, PODS, keep, there.pop, field_selector=HERE, page_size=0, clock=fake_time, sleep=fake_time.sleep
     )
-    task = asyncio.create_task(reflector.run())
-    try:
+    async with running(reflector.run()):
         await eventually(reflector.synced.is_set)
         assert sorted(there.values()) == ["a"]
         put("c", "here")
@@ -91,10 +89,6 @@ async def test_a_reflector_follows_one_nodes_pods(fake_time, eventually):
         put("d", "here")
         await eventually(lambda: sorted(there.values()) == ["c", "d"])
         assert reflector.relists == 1
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_no_wait_is_longer_than_asked_for(fake_time, eventually):
@@ -104,8 +98,7 @@ async def test_no_wait_is_longer_than_asked_for(fake_time, eventually):
         api, PODS, lambda raw: None, lambda key: None, most_wait=30.0,
         clock=fake_time, sleep=fake_time.sleep, jitter=lambda: 0.5,
     )  # fmt: skip
-    task = asyncio.create_task(reflector.run())
-    await eventually(reflector.synced.is_set)
-    task.cancel()
+    async with running(reflector.run()):
+        await eventually(reflector.synced.is_set)
     assert fake_time.slept[:3] == [0.2, 0.4, 0.8]
     assert max(fake_time.slept) == 30.0

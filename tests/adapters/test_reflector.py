@@ -1,6 +1,6 @@
 import asyncio
 import json
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -8,6 +8,7 @@ from adapters.api import NODES, PODS, APIError, Unreachable
 from adapters.kubernetes import decode
 from adapters.kubernetes.reflector import Backoff, Reflector
 from adapters.memory import MemoryAPI
+from tests.waiting import running
 
 
 class Store:
@@ -55,13 +56,8 @@ async def reflecting(api, store, time, resource=PODS, **options):
     reflector = Reflector(
         api, resource, store.set, store.remove, clock=time, sleep=time.sleep, jitter=lambda: 0.5, **options
     )
-    task = asyncio.create_task(reflector.run())
-    try:
+    async with running(reflector.run()):
         yield reflector
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 def pod(name, **metadata):

@@ -6,23 +6,20 @@ import asyncio
 import contextlib
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from agent.nri import messages_pb2 as pb
 from lab.agent_process import AgentProcess
-from lab.cluster import Cluster
 from lab.runtimes.cgroups import Scratch
 from tests.agent.nri.runtime_side import Runtime
 from tests.cluster.agent_at_work import (
     KEPT,
     AtWork,
-    Crowded,
     assert_nobody_was_evicted,
     errors,
-    in_a_crowd,
     settle,
     until_kept,
 )
@@ -36,17 +33,6 @@ pytestmark = [
 
 SHARES = 102
 """Of a container of the crowd."""
-
-
-@pytest.fixture(scope="module")
-def crowded(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowded]:
-    with in_a_crowd(cluster, tmp_path_factory.mktemp("static")) as made:
-        yield made
-
-
-@pytest.fixture
-def at_work(crowded: Crowded) -> AtWork:
-    return crowded.at_work()
 
 
 @contextlib.asynccontextmanager

@@ -24,7 +24,6 @@ from tests.cluster.agent_at_work import (
     errors,
     everybody_is_known,
     has_floor,
-    in_a_crowd,
     settle,
     shares,
     until_kept,
@@ -36,17 +35,6 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.skipif(os.geteuid() != 0, reason="the agent writes cgroup files: be root"),
 ]
-
-
-@pytest.fixture(scope="module")
-def crowded(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowded]:
-    with in_a_crowd(cluster, tmp_path_factory.mktemp("static")) as made:
-        yield made
-
-
-@pytest.fixture
-def at_work(crowded: Crowded) -> AtWork:
-    return crowded.at_work()
 
 
 @pytest.fixture

@@ -6,25 +6,22 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from adapters import atomic_file
 from lab.agent_process import AgentProcess
-from lab.cluster import Cluster
 from tests.cluster.agent_at_work import (
     KEPT,
     PODS,
     AtWork,
-    Crowded,
     assert_nobody_was_evicted,
     drift,
     errors,
     everybody_is_known,
     has_floor,
-    in_a_crowd,
     settle,
     shares,
     until_kept,
@@ -38,17 +35,6 @@ pytestmark = [
 
 MANY = "many"
 YEAR = 365 * 86400
-
-
-@pytest.fixture(scope="module")
-def crowded(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowded]:
-    with in_a_crowd(cluster, tmp_path_factory.mktemp("static")) as made:
-        yield made
-
-
-@pytest.fixture
-def at_work(crowded: Crowded) -> AtWork:
-    return crowded.at_work()
 
 
 def test_clocks_step(at_work: AtWork) -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from ruamel.yaml import YAML
 
-from adapters.api import NODES, PODS, POLICIES, PROFILES, NotFound, Resource
+from adapters.api import NODES, PODS, POLICIES, PROFILES, Resource
 from adapters.kubernetes.client import KubernetesAPI
 from adapters.kubernetes.kubeconfig import from_file
 from adapters.kubernetes.node_pods import node_pod
@@ -21,8 +21,6 @@ from tests.waiting import SECONDS, eventually, running
 
 pytestmark = pytest.mark.cluster
 
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 BINDINGS = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
@@ -94,31 +92,11 @@ async def _pass_on(reader, writer):
 
 
 @pytest.fixture
-async def api(cluster):
-    async with KubernetesAPI(from_file(cluster.kubeconfig)) as client:
-        yield client
-
-
-@pytest.fixture
 async def way(cluster, tmp_path):
     made = Way(cluster.kubeconfig, tmp_path)
     made.open()
     yield made
     await made.close()
-
-
-@pytest.fixture
-async def namespace(api):
-    name = f"agent-{secrets.token_hex(3)}"
-    await api.create(NAMESPACES, "", {"metadata": {"name": name}})
-    async with asyncio.timeout(SECONDS):
-        while True:
-            with suppress(NotFound):
-                await api.get(ACCOUNTS, name, "default")
-                break
-            await asyncio.sleep(0.02)
-    yield name
-    await api.delete(NAMESPACES, "", name)
 
 
 @pytest.fixture

@@ -17,18 +17,16 @@ from adapters.api import (
     APIError,
     Conflict,
     NotFound,
-    Resource,
     Unreachable,
 )
 from adapters.kubernetes import decode
 from adapters.kubernetes.client import KubernetesAPI, Timeouts
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
+from tests.waiting import running
 
 pytestmark = pytest.mark.cluster
 
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 DEADLINE = 60.0
 
 
@@ -42,27 +40,6 @@ async def eventually(true):
 async def _value(true):
     result = true()
     return await result if asyncio.iscoroutine(result) else result
-
-
-@pytest.fixture
-async def api(cluster):
-    async with KubernetesAPI.from_kubeconfig(cluster.kubeconfig) as client:
-        yield client
-
-
-@pytest.fixture
-async def namespace(api):
-    """A namespace of the test's own, in which pods can be made."""
-    name = f"client-{secrets.token_hex(3)}"
-    await api.create(NAMESPACES, "", {"metadata": {"name": name}})
-
-    async def usable():
-        with suppress(NotFound):
-            return await api.get(SERVICE_ACCOUNTS, name, "default")
-
-    await eventually(usable)
-    yield name
-    await api.delete(NAMESPACES, "", name)
 
 
 @pytest.fixture
@@ -101,15 +78,10 @@ async def reflecting(api, resource, names, **options):
         return obj.uid
 
     reflector = Reflector(api, resource, keep, lambda key: names.pop(key), **options)
-    task = asyncio.create_task(reflector.run())
-    try:
+    async with running(reflector.run()):
         async with asyncio.timeout(DEADLINE):
             await reflector.synced.wait()
         yield reflector
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_t03_a_bind_carries_its_annotation_and_only_binds_that_pod(api, namespace, node):

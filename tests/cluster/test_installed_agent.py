@@ -7,8 +7,7 @@ import json
 import os
 import secrets
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -31,7 +30,7 @@ from lab.node.rig import real_node
 from lab.nodes import REAL
 from lab.runtimes.images import BUSYBOX
 from qos.node_report import NodeReport
-from tests.waiting import eventually
+from tests.waiting import eventually, running, until
 
 pytestmark = pytest.mark.cluster
 
@@ -103,15 +102,10 @@ async def at_work(api: KubernetesAPI, node: str, known: Known) -> AsyncIterator[
     source = KubernetesSource(api, node, known, lambda *_: None)
     writer = ReportWriter(api, node, registry=CollectorRegistry())
     writer.offer(NodeReport(agent_version="1", kernel="6", cgroup="v2", runtime="r"))
-    tasks = [asyncio.create_task(source.run()), asyncio.create_task(writer.run())]
-    try:
+    async with running(source.run()), running(writer.run()):
         async with asyncio.timeout(SECONDS):
             await source.spoken.wait()
         yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def reported(api: KubernetesAPI, node: str) -> dict[str, Any]:
@@ -184,13 +178,6 @@ def refused(kubectl: Kubectl, words: tuple[str, ...], stdin: str) -> bool:
     return False
 
 
-def until(condition: Callable[[], object], what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.1)
-
-
 def runnable(daemonset: dict[str, Any], node: str, server: str) -> dict[str, Any]:
     """The DaemonSet for one node, with our Python in a busybox: there is no image, and no kube-proxy."""
     made = json.loads(json.dumps(daemonset))
@@ -234,13 +221,13 @@ def test_its_pod_keeps_a_floor_on_a_real_node(
         kubectl.run("create", "-f", "-", stdin=as_list([made, POLICY]))
         roll_out(cluster)
         reports = partial(kubectl.run, "get", "nodeqos", "-o", "yaml")
-        until(lambda: by_nri(kubectl, node.name), reports)
+        until(lambda: by_nri(kubectl, node.name), "connected by NRI", SECONDS, reports)
         kubectl.run("create", "-f", "-", stdin=as_list([floored(node.name)]))
         kubectl.run("wait", "--for=condition=Ready", "pod/floored", "-n", "default", "--timeout=110s")
         said = partial(kubectl.run, "logs", "floored", "-n", "default")
-        until(said, lambda: "the container says nothing")
+        until(said, "the container says something", SECONDS)
         assert int(said()) > 10, "kubelet gives 10 for its request"
-        until(lambda: applied(kubectl, node.name) == 1, reports)
+        until(lambda: applied(kubectl, node.name) == 1, "its settings are applied", SECONDS, reports)
         doctor = (str(Path(sys.executable).with_name("j10ce")), "node", "doctor", "-o", "json")
         found = cluster.kubectl("exec", "daemonset/j10ce-agent", *SCOPE, "--", *doctor, check=False)
         levels = {one["subject"]: one["level"] for one in json.loads(found)}

@@ -22,6 +22,7 @@ from lab import components, extender_process, nodes
 from lab.cluster import Cluster
 from lab.extender_process import ExtenderProcess
 from qos.node_report import NodeReport, PolicyState, PromiseState
+from tests.waiting import running
 
 pytestmark = pytest.mark.cluster
 
@@ -185,12 +186,8 @@ def rig(cluster: Cluster) -> Iterator[Rig]:
 async def agent(api: KubernetesAPI, node: str) -> AsyncIterator[ReportWriter]:
     """The agent's part: nothing but its writer."""
     writer = ReportWriter(api, node, registry=CollectorRegistry())
-    task = asyncio.create_task(writer.run())
-    try:
+    async with running(writer.run()):
         yield writer
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_strict_policy_goes_by_what_the_nodes_report(rig: Rig) -> None:

@@ -19,7 +19,6 @@ from extender.server import listen
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos import keys
-from tests import waiting
 
 Object = dict[str, Any]
 NOW = 1_800_000_000.0
@@ -122,12 +121,6 @@ def make_policy() -> Callable[..., Object]:
 
 
 Eventually = Callable[..., Awaitable[None]]
-
-
-@pytest.fixture
-def eventually() -> Eventually:
-    """eventually(condition): wait until it is true."""
-    return waiting.eventually
 
 
 ProgramFactory = Callable[..., AbstractAsyncContextManager[Any]]

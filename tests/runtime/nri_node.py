@@ -16,7 +16,7 @@ from agent.nri.records import Adjustment
 from lab.runtimes.cgroups import Scratch
 from lab.runtimes.containerd import Containerd
 from lab.runtimes.cri import Container, Pod
-from tests.waiting import eventually
+from tests.waiting import eventually, running
 
 V1 = Path("/sys/fs/cgroup")
 FILES = [V1 / "cpu/cpu.shares", V1 / "cpu/cpu.cfs_quota_us", V1 / "memory/memory.soft_limit_in_bytes"]
@@ -68,14 +68,10 @@ class Node:
         self.registry = CollectorRegistry()
         socket = self.containerd.nri_socket
         plugin = NriPlugin(socket, self.agent, lock=self.lock, registry=self.registry)
-        task = asyncio.create_task(plugin.run())
-        try:
+        async with running(plugin.run()):
             if connected:
                 await eventually(lambda: plugin.connected)
             yield plugin
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def pod(self, annotations: Mapping[str, str] | None = None) -> tuple[Pod, str]:
         """A new pod and its sandbox."""

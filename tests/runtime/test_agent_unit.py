@@ -8,10 +8,9 @@ import shutil
 import signal
 import subprocess
 import sysconfig
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +19,12 @@ import pytest
 from lab import ports
 from lab.node import inside, mounts
 from lab.runtimes import cgroups
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "manifests" / "systemd" / "j10ce-agent.service"
 SYSTEMD = Path("/lib/systemd/systemd")
+SECONDS = 120.0
 AGENT = Path(sysconfig.get_path("scripts")) / "j10ce-agent"
 TARGET = "[Unit]\nDescription=only the agent\nWants=j10ce-agent.service\n"
 # Python may lie below /root here, and standard output shall be seen.
@@ -69,13 +70,6 @@ class Service:
         return path.read_text() if path.exists() else (self.folder / "systemd.log").read_text()
 
 
-def until(condition: Callable[[], object], service: Service) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, service.log()
-        time.sleep(0.05)
-
-
 def write_units(folder: Path, options: str) -> Path:
     """The unit as it is shipped, with a drop-in, and a target that wants it."""
     units = folder / "units"
@@ -119,7 +113,7 @@ def service(_root: None, tmp_path: Path) -> Iterator[Service]:
 
 
 def test_the_unit_runs_the_agent_and_brings_it_back(service: Service) -> None:
-    until(service.ready, service)
+    until(service.ready, "ready", SECONDS, service.log)
     first = service.pid()
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{first}/status").read_text().splitlines())
     assert status["NoNewPrivs"] == "1"
@@ -133,5 +127,5 @@ def test_the_unit_runs_the_agent_and_brings_it_back(service: Service) -> None:
     assert (root / "var" / "lib" / "j10ce" / "agent").is_dir()
     assert "inotify" not in service.log(), "fanotify is permitted"
     os.kill(first, signal.SIGKILL)
-    until(lambda: service.pid() not in (0, first) and service.ready(), service)
+    until(lambda: service.pid() not in (0, first) and service.ready(), "back", SECONDS, service.log)
     assert "level=ERROR" not in service.log()

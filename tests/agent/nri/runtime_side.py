@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from agent.nri import messages_pb2 as pb
 from agent.nri.frames import PLUGIN, REQUEST, RESPONSE, RUNTIME, Decoder, Message, encode
 from agent.nri.plugin import NriPlugin
+from tests import waiting
 from tests.waiting import SECONDS, eventually
 
 POD = pb.PodSandbox(id="s1", name="web", uid="u1", namespace="shop")
@@ -161,10 +162,5 @@ class Rig:
 @contextlib.asynccontextmanager
 async def running(folder: Path, **options: Any) -> AsyncIterator[Rig]:
     rig = Rig(folder, **options)
-    task = asyncio.create_task(rig.plugin.run())
-    try:
-        async with asyncio.timeout(SECONDS):
-            yield rig
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    async with waiting.running(rig.plugin.run()), asyncio.timeout(SECONDS):
+        yield rig

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from agent.sync.folder import FolderSource
 from agent.sync.folder_files import read_folder
 from qos import keys
 from qos.containers import NodePod
+from tests import waiting
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "standalone"
 POD = """\
@@ -66,15 +66,10 @@ class Rig:
 
     @asynccontextmanager
     async def running(self, *, spoken: bool = True) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.source.run())
-        try:
+        async with waiting.running(self.source.run()):
             if spoken:
                 await self.eventually(self.source.spoken.is_set)
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     @property
     def pods(self) -> list[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from agent.sync.followed import Pods
 from agent.sync.kubernetes import KubernetesSource
 from qos import keys
 from qos.containers import NodePod
+from tests import waiting
 
 STATIC = "0123456789abcdef0123456789abcdef"
 NOTES = {keys.MIRROR_ANNOTATION: STATIC, keys.STATIC_UID_ANNOTATION: STATIC}
@@ -72,15 +72,10 @@ class Rig:
 
     @asynccontextmanager
     async def running(self, *, spoken: bool = True) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.source.run())
-        try:
+        async with waiting.running(self.source.run()):
             if spoken:
                 await self.eventually(self.source.spoken.is_set)
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     def put(self, *pods: dict[str, Any]) -> None:
         for one in pods:

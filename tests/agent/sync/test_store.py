@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from qos.containers import Container, NodePod
 from qos.objects import NodePredicate, Requirement, Selector, Toleration
 from qos.policy import Policy, Profile, ScaleTarget, Surge
 from qos.promises import CpuQuota, CpuSet, IoLimit
+from tests import waiting
 
 POD = NodePod(
     "u1",
@@ -192,9 +192,8 @@ async def test_a_full_disk_leaves_the_old_file(rig: Rig, monkeypatch: Any, caplo
 
 async def test_saved_at_most_once_a_second_and_only_changes(rig: Rig, eventually: Any) -> None:
     store, known = rig.store(), Known()
-    task = asyncio.create_task(store.run(known))
     written = store._saves.labels("written")._value
-    try:
+    async with waiting.running(store.run(known)):
         for number in range(3):
             known.priorities["high"] = number
             store.changed()
@@ -203,24 +202,17 @@ async def test_saved_at_most_once_a_second_and_only_changes(rig: Rig, eventually
         await eventually(lambda: len(rig.slept) == 4)
         assert rig.slept == [1.0] * 4
         assert written.get() == 3
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_a_disk_that_refuses_is_asked_again_after_a_while(rig: Rig, eventually: Any) -> None:
     rig.folder.parent.joinpath("agent").write_text("in the way")
     store = rig.store()
-    task = asyncio.create_task(store.run(KNOWN))
-    store.changed()
-    await eventually(lambda: len(rig.slept) >= 2)
-    assert set(rig.slept) == {10.0}
-    rig.folder.unlink()
-    await eventually(rig.file.exists)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with waiting.running(store.run(KNOWN)):
+        store.changed()
+        await eventually(lambda: len(rig.slept) >= 2)
+        assert set(rig.slept) == {10.0}
+        rig.folder.unlink()
+        await eventually(rig.file.exists)
 
 
 def test_the_same_is_the_same_file() -> None:
