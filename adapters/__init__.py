@@ -1,1 +1,1 @@
-"""The edge to an environment: objects are parsed here, once, into qos.objects."""
+"""The edge to an environment: objects are parsed here, once, into qos.cluster.objects."""

@@ -1,7 +1,7 @@
 """The one small interface that stands for the API server.
 
 The extender knows nothing else of it, so a simulation can play it. Objects cross it as bytes of one JSON
-object, or as decoded dicts where speed does not matter; parsing into qos.objects is
+object, or as decoded dicts where speed does not matter; parsing into qos.cluster.objects is
 adapters.kubernetes.decode's job.
 """
 

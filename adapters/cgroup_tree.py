@@ -13,9 +13,9 @@ from typing import Final
 from adapters.machine import ThisMachine
 from kernel import facts as kernel_facts
 from kernel.membership import PLAIN, pod_uid, qos_class
-from qos import observed
-from qos.observed import Seen
-from qos.place import NodeTree
+from qos.plan import observed
+from qos.plan.observed import Seen
+from qos.plan.place import NodeTree
 
 _ANY_UID: Final = "00000000-0000-0000-0000-000000000000"
 

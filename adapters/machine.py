@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 from kernel import facts as kernel_facts
 from kernel.membership import pod_uid
-from qos import layout, observed
-from qos.assumed import Machine
-from qos.cpu_list import cpu_count
-from qos.layout import Driver
-from qos.node import HYBRID, V1, V2, Level, NodeFacts, Rival
+from qos.plan import layout, observed
+from qos.plan.assumed import Machine
+from qos.plan.cpu_list import cpu_count
+from qos.plan.layout import Driver
+from qos.plan.node import HYBRID, V1, V2, Level, NodeFacts, Rival
 
 _UNIFIED: Final = ""
 _DECIDING: Final = ("cpu", "memory")

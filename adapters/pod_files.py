@@ -15,9 +15,9 @@ from adapters.documents import DocumentsError, Problem, line_of, path_of, read
 from adapters.kubernetes import custom
 from adapters.kubernetes.wire import DecodeError
 from qos import keys
-from qos.containers import NodePod, from_manifest
-from qos.decision import selecting
-from qos.policy import Policy, Profile
+from qos.cluster.policy import Policy, Profile
+from qos.pods.containers import NodePod, from_manifest
+from qos.pods.decision import selecting
 
 EXPECTED: Final = "expected Kubernetes objects: mappings with apiVersion, kind, metadata and spec"
 BUILT_IN_PRIORITIES: Final = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from agent.state import ContainerKey, KnownPod, Running
-from qos.layout import below_kubepods
+from qos.plan.layout import below_kubepods
 
 _RUNTIMES: Final = ("containerd", "cri-o")
 USUAL: Final = ("/kubepods.slice", "/kubepods")

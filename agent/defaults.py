@@ -6,10 +6,10 @@ from typing import Final
 
 from kernel import cache
 from kernel.cache import Entry
-from qos.assumed import Machine, kubernetes_facts
-from qos.containers import BEST_EFFORT, Container, NodePod
-from qos.expectation import expectation
-from qos.plan import plan
+from qos.plan.assumed import Machine, kubernetes_facts
+from qos.plan.planning import plan
+from qos.pods.containers import BEST_EFFORT, Container, NodePod
+from qos.pods.expectation import expectation
 
 _NOT_UNASKED: Final = ("cpu.idle", "oom_score_adj")
 

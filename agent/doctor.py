@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from qos.node import HYBRID, V1, V2
-from qos.node_report import PromiseState
+from qos.cluster.node_report import PromiseState
+from qos.plan.node import HYBRID, V1, V2
 
 
 class Level(Enum):

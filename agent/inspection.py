@@ -16,8 +16,8 @@ from agent.doctor import Facts
 from agent.enforcement.fanotify import Fanotify
 from agent.probes import Node, promises
 from kernel.refused import Refused
-from qos.node import V2
-from qos.node_report import PromiseState
+from qos.cluster.node_report import PromiseState
+from qos.plan.node import V2
 
 _SECONDS: Final = 5.0
 _KUBEPODS: Final = ("/kubepods.slice", "/kubepods")

@@ -10,13 +10,13 @@ from typing import Final, TypeAlias
 from adapters.cgroup_tree import CgroupTree
 from adapters.machine import ThisMachine
 from agent.state import ContainerKey, Known, KnownPod, Running
-from qos.assumed import Machine
-from qos.container_plan import ContainerPlan
-from qos.decision import Decided, decide
-from qos.expectation import states_class
-from qos.node_plan import PlannedNode
-from qos.place import NodeTree, place_of
-from qos.policy import Policy
+from qos.cluster.policy import Policy
+from qos.plan.assumed import Machine
+from qos.plan.container_plan import ContainerPlan
+from qos.plan.node_plan import PlannedNode
+from qos.plan.place import NodeTree, place_of
+from qos.pods.decision import Decided, decide
+from qos.pods.expectation import states_class
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from typing import Final
 from kernel import values
 from kernel.refused import Refused
 from kernel.scratch import Scratch, own_process
-from qos.controller import OF_PROCESS, Keeps, all_controllers, all_files
-from qos.node_report import PromiseState
+from qos.cluster.node_report import PromiseState
+from qos.plan.controller import OF_PROCESS, Keeps, all_controllers, all_files
 
 _QUOTA: Final = (("cpu.max", "50000 100000"),)
 _LEGACY_QUOTA: Final = (("cpu.cfs_quota_us", "50000"),)

@@ -36,9 +36,9 @@ from agent.sync.kubernetes import KubernetesSource
 from agent.sync.missed import Missed
 from agent.sync.source import Kind, Source
 from agent.sync.store import Store
-from qos.containers import BEST_EFFORT
-from qos.node import V2
-from qos.node_report import NodeReport, PromiseState
+from qos.cluster.node_report import NodeReport, PromiseState
+from qos.plan.node import V2
+from qos.pods.containers import BEST_EFFORT
 
 log = logging.getLogger(__name__)
 

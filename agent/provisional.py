@@ -8,8 +8,8 @@ from agent.nri.records import LinuxResources, NriPod
 from agent.state import KnownPod
 from kernel import membership
 from qos import keys
-from qos.containers import BEST_EFFORT, Container, NodePod
-from qos.layout import LEAST_SHARES
+from qos.plan.layout import LEAST_SHARES
+from qos.pods.containers import BEST_EFFORT, Container, NodePod
 
 _PERIOD = 100_000
 

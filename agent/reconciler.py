@@ -17,8 +17,8 @@ from agent.planner import PlannedPod, Planner
 from agent.state import ContainerKey, Known, Running
 from agent.sync.hook_files import HookFiles
 from kernel.membership import pod_uid
-from qos.container_plan import ContainerPlan
-from qos.settings import Plan
+from qos.plan.container_plan import ContainerPlan
+from qos.plan.settings import Plan
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from agent.enforcement.enforcer import Report
 from agent.planner import PlannedPod
 from agent.state import ContainerKey
-from qos.node_report import PolicyState
+from qos.cluster.node_report import PolicyState
+from qos.plan.settings import Shortfall
 from qos.quantity import render
-from qos.settings import Shortfall
 
 
 class Identity(NamedTuple):

@@ -14,7 +14,7 @@ from agent.nri.records import Adjustment, LinuxResources, NriContainer, NriPod, 
 from agent.provisional import named, pod_of, with_container
 from agent.reconciler import Reconciler
 from agent.state import ContainerKey, Known, Running
-from qos.layout import LEAST_SHARES, runtime_path, runtime_weight, slice_path
+from qos.plan.layout import LEAST_SHARES, runtime_path, runtime_weight, slice_path
 
 _ENDED = (State.STOPPED,)
 _NOT_YET = (State.UNKNOWN, State.CREATED)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from qos.containers import NodePod
-from qos.policy import Policy, Profile
+from qos.cluster.policy import Policy, Profile
+from qos.pods.containers import NodePod
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from extender.readiness import Readiness
 from extender.server import VerbsApp, listen, serve_until, server
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
-from qos.objects import Demand, Node, Requirement, Selector
+from qos.cluster.objects import Demand, Node, Requirement, Selector
 
 NODES = 5_000
 SLOTS_A_NODE = 4

@@ -24,13 +24,13 @@ from cli.planning import plans
 from cli.promised import PODS, RUN
 from kernel import cache
 from qos.classes import CLASSES, promises_of
-from qos.container_plan import ContainerPlan
-from qos.containers import BEST_EFFORT, Container, NodePod
-from qos.expectation import expectation
+from qos.cluster.policy import Profile
 from qos.keys import CPU, MEMORY
-from qos.layout import Driver
-from qos.plan import plan
-from qos.policy import Profile
+from qos.plan.container_plan import ContainerPlan
+from qos.plan.layout import Driver
+from qos.plan.planning import plan
+from qos.pods.containers import BEST_EFFORT, Container, NodePod
+from qos.pods.expectation import expectation
 from qos.promises import Promises
 from qos.quantity import QuantityError, parse
 

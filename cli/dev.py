@@ -60,7 +60,7 @@ def _sources() -> dict[str, Callable[[], Mapping[str, str]]]:
     from cli.protobuf import messages
     from lab.scenario.source import schema  # imported on use: pydantic models take a while
     from qos.api.schema import files
-    from qos.kernel_table import allowed, table
+    from qos.plan.kernel_table import allowed, table
 
     return {
         "manifests/crds": files,

@@ -13,15 +13,15 @@ from adapters.machine import ThisMachine
 from cli.plan_node import PlanNode
 from hook.decision import is_label
 from kernel import cache
-from qos import assumed, layout
-from qos.container_plan import ContainerPlan
-from qos.containers import GUARANTEED, Container, NodePod
+from qos.cluster.objects import Resources
 from qos.keys import CPU, MEMORY
-from qos.layout import Driver
-from qos.node import NodeFacts, Rival
-from qos.objects import Resources
-from qos.overcommit import overcommitted, with_shortfall
-from qos.plan import plan
+from qos.plan import assumed, layout
+from qos.plan.container_plan import ContainerPlan
+from qos.plan.layout import Driver
+from qos.plan.node import NodeFacts, Rival
+from qos.plan.overcommit import overcommitted, with_shortfall
+from qos.plan.planning import plan
+from qos.pods.containers import GUARANTEED, Container, NodePod
 from qos.promises import Promises
 
 BESIDE: Final = 4

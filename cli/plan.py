@@ -18,9 +18,9 @@ from adapters.pod_files import Objects, read_objects
 from cli import plan_node, plan_table
 from cli.plan_node import PlanNode
 from cli.planning import PodPlan, idle_policies, plans
-from qos.container_plan import ContainerPlan
-from qos.layout import Driver
-from qos.policy import Profile
+from qos.cluster.policy import Profile
+from qos.plan.container_plan import ContainerPlan
+from qos.plan.layout import Driver
 
 
 class Cgroup(StrEnum):

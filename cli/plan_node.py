@@ -12,13 +12,13 @@ from adapters.documents import DocumentsError, Problem, read
 from adapters.machine import Promised, ThisMachine
 from adapters.pod_files import Place, plain
 from cli import promised
-from qos import assumed, layout
-from qos.assumed import Machine
-from qos.containers import NodePod
-from qos.controller import OF_PROCESS, all_files
 from qos.keys import CPU, MEMORY
-from qos.layout import Driver
-from qos.node import V1, V2, NodeFacts
+from qos.plan import assumed, layout
+from qos.plan.assumed import Machine
+from qos.plan.controller import OF_PROCESS, all_files
+from qos.plan.layout import Driver
+from qos.plan.node import V1, V2, NodeFacts
+from qos.pods.containers import NodePod
 from qos.quantity import QuantityError, parse, render
 
 THIS: Final = "this"

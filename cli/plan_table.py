@@ -11,12 +11,12 @@ from rich.table import Column, Table
 
 from cli.planning import PodPlan
 from kernel.cache import ANY
-from qos.container_plan import ContainerPlan
+from qos.cluster.objects import Resources
 from qos.keys import MEMORY
-from qos.node import NodeFacts
-from qos.objects import Resources
+from qos.plan.container_plan import ContainerPlan
+from qos.plan.node import NodeFacts
+from qos.plan.settings import PROCESS, RAISE, Setting, Shortfall
 from qos.quantity import render
-from qos.settings import PROCESS, RAISE, Setting, Shortfall
 
 WIDTH = 100
 _UID = re.compile(r"([0-9a-f]{8})[-_][0-9a-f]{4}[-_][0-9a-f_-]+")

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from adapters.documents import DocumentsError, Problem
 from adapters.pod_files import Objects, PodEntry
 from cli.plan_node import PlanNode
-from qos.assumed import DoesNotFitError
 from qos.classes import CLASSES
-from qos.container_plan import ContainerPlan, container_plan
-from qos.decision import Decided, decided
+from qos.cluster.policy import Profile
 from qos.keys import CPU, MEMORY
-from qos.overcommit import with_shortfall
-from qos.placements import elsewhere
-from qos.plan import parts
-from qos.policy import Profile
-from qos.settings import Shortfall
+from qos.plan.assumed import DoesNotFitError
+from qos.plan.container_plan import ContainerPlan, container_plan
+from qos.plan.overcommit import with_shortfall
+from qos.plan.placements import elsewhere
+from qos.plan.planning import parts
+from qos.plan.settings import Shortfall
+from qos.pods.decision import Decided, decided
 
 
 @dataclass(frozen=True, slots=True)

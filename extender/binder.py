@@ -19,7 +19,7 @@ from extender.wire import BindingArgs
 from ledger.decisions import BindDecision
 from ledger.ledger import Ledger
 from qos import keys
-from qos.objects import Pod
+from qos.cluster.objects import Pod
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from ledger.ledger import Ledger
-from qos.objects import Demand
-from qos.policy import Policy, Profile, Workload
-from qos.resolve import PriorityClasses, Problem, resolve
+from qos.cluster.objects import Demand
+from qos.cluster.policy import Policy, Profile, Workload
+from qos.cluster.resolve import PriorityClasses, Problem, resolve
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from adapters.api import PODS, APIError, ClusterAPI, NotFound, Unreachable
 from adapters.kubernetes import decode
 from ledger.ledger import Ledger
-from qos.objects import Pod
+from qos.cluster.objects import Pod
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from enum import Enum
 from typing import Final
 
 from ledger.decisions import Mode
-from qos.objects import Demand, Node, Pod
-from qos.selectors import admits
+from qos.cluster.objects import Demand, Node, Pod
+from qos.cluster.selectors import admits
 
 _FEW: Final = 1_000
 """So many breaches are remembered without a look at their age."""

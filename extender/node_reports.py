@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from adapters.kubernetes.node_qos import NodeNews
 from extender.delivery import Delivery
 from ledger.ledger import Ledger
-from qos.needs import Enforcement
-from qos.node_report import PolicyState
+from qos.cluster.needs import Enforcement
+from qos.cluster.node_report import PolicyState
 
 log = logging.getLogger(__name__)
 

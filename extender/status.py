@@ -15,9 +15,9 @@ from extender.delivery import Delivery
 from extender.guarding import Guard
 from ledger.decisions import DemandReport, Unplaced
 from qos import keys, quantity
-from qos.objects import Demand, Requirement, Selector
-from qos.policy import Policy
-from qos.resolve import Problem
+from qos.cluster.objects import Demand, Requirement, Selector
+from qos.cluster.policy import Policy
+from qos.cluster.resolve import Problem
 
 MOST_HOLDS: Final = 20
 MOST_UNPLACED: Final = 16

@@ -19,8 +19,8 @@ from extender.pace import Pace
 from extender.view import View
 from ledger.ledger import Ledger
 from qos import keys
-from qos.objects import Demand
-from qos.policy import Policy
+from qos.cluster.objects import Demand
+from qos.cluster.policy import Policy
 
 log = logging.getLogger(__name__)
 

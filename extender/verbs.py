@@ -16,7 +16,7 @@ from adapters.kubernetes.decode import DecodeError, pod_from
 from extender import wire
 from ledger.decisions import Filtered
 from ledger.ledger import Ledger
-from qos.objects import Pod
+from qos.cluster.objects import Pod
 
 
 class Reply(NamedTuple):

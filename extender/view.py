@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from qos import keys
-from qos.objects import Node, Pod
+from qos.cluster.objects import Node, Pod
 
 
 @dataclass(slots=True)

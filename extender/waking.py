@@ -17,7 +17,7 @@ from extender.metrics import Metrics
 from extender.pace import Pace
 from ledger.ledger import Ledger
 from qos import keys
-from qos.objects import Pod
+from qos.cluster.objects import Pod
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Entry = tuple[int, str, str, str]
-"""(level, mode, file, value), as qos.settings.Entry."""
+"""(level, mode, file, value), as qos.plan.settings.Entry."""
 
 
 class Refusal:

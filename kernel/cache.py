@@ -24,7 +24,7 @@ from kernel.allowed import ALLOWED
 from kernel.refused import from_os
 
 Entry = tuple[int, str, str, str]
-"""(level, mode, file, value), as qos.settings.Entry."""
+"""(level, mode, file, value), as qos.plan.settings.Entry."""
 
 ANY = "*"
 LIMIT = 65536

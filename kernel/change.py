@@ -8,7 +8,7 @@ from kernel.values import Form
 
 SET = "set"
 RAISE = "raise"
-"""The modes of an entry (qos.settings): exactly the value; at least the value, in a cgroup that is shared."""
+"""The modes of an entry (qos.plan.settings): exactly the value; at least the value, in a shared cgroup."""
 
 GATE = "cpu.idle"
 WEIGHTS = ("cpu.weight", "cpu.shares")

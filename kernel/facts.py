@@ -1,6 +1,6 @@
 """What there is on this machine: a cgroup's files and children, disks, CPUs, memory. Nothing is written.
 
-Plain text and names, as the kernel gives them; qos/observed.py makes a node's facts of them.
+Plain text and names, as the kernel gives them; qos/plan/observed.py makes a node's facts of them.
 """
 
 import posix

@@ -8,7 +8,7 @@ from kernel.files import Group
 from kernel.refused import GONE, Gone, Refused, from_os
 
 PROCESS = -1
-"""The level that means /proc/PID (qos.settings.PROCESS)."""
+"""The level that means /proc/PID (qos.plan.settings.PROCESS)."""
 
 _FOLDER = posix.O_RDONLY | posix.O_DIRECTORY | posix.O_NOFOLLOW | posix.O_CLOEXEC
 _CHUNK = 65536

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from qos.objects import DaemonSet, Node, Pod
-from qos.policy import Policy, Profile, Workload
+from qos.cluster.objects import DaemonSet, Node, Pod
+from qos.cluster.policy import Policy, Profile, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ What it cannot see, and therefore does not report:
   both are exact.
 - Node affinity beyond labels and names, topology spread and pod affinity are not part of a promise
   (docs/limits.md).
-- qos.selectors and qos.requests are shared with the extender; a mistake there is made twice.
+- qos.cluster.selectors and qos.cluster.requests are shared with the extender; a mistake there is made twice.
 
 Not violations, but noted: binds of pods that go before the policy (higher priority, DaemonSet,
 system-critical), that bypass the extender (nodeName at creation, another scheduler, mirror pods), binds
@@ -36,8 +36,8 @@ from lab.packing import refuted
 from lab.promises import Promise
 from lab.situation import Situation
 from lab.witness import Window, Witness
+from qos.cluster.objects import DaemonSet, Node, Pod
 from qos.keys import SYSTEM_CRITICAL_PRIORITY
-from qos.objects import DaemonSet, Node, Pod
 
 
 class Kind(Enum):

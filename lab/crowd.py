@@ -18,7 +18,7 @@ from typing import Any, Final
 from lab.runtimes import cgroups
 from lab.runtimes.cgroups import Scratch
 from lab.runtimes.programs import RuntimesError
-from qos import layout
+from qos.plan import layout
 
 KUBEPODS: Final = "/kubepods"
 _SLEEPERS: Final = 'i=0; while [ $i -lt "$1" ]; do sleep 2147483647 & echo $!; i=$((i+1)); done; wait'

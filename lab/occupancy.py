@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lab.promises import Promise
-from qos.objects import DaemonSet, Node, Pod, Resources
-from qos.selectors import admits
+from qos.cluster.objects import DaemonSet, Node, Pod, Resources
+from qos.cluster.selectors import admits
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 
 from lab.occupancy import add
-from qos.objects import Resources
+from qos.cluster.objects import Resources
 
 UNBOUNDED = 1 << 60
 

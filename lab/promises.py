@@ -1,8 +1,8 @@
 """What policies promise, worked out by the checker itself: slot vector, number of slots, priority.
 
-Written apart from qos.resolve on purpose: two accounts that share their arithmetic share its mistakes.
-Shared are the records of qos.objects, qos.selectors (label and node matching) and qos.requests (a pod's
-effective request).
+Written apart from qos.cluster.resolve on purpose: two accounts that share their arithmetic share its
+mistakes. Shared are the records of qos.cluster.objects, qos.cluster.selectors (label and node matching) and
+qos.cluster.requests (a pod's effective request).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lab.changes import PriorityClass
+from qos.cluster.objects import NodePredicate, PlacementMode, Pod, Resources, Selector
+from qos.cluster.policy import Policy, Profile, Workload
+from qos.cluster.selectors import matches
 from qos.keys import PODS
-from qos.objects import NodePredicate, PlacementMode, Pod, Resources, Selector
-from qos.policy import Policy, Profile, Workload
-from qos.selectors import matches
 
 
 @dataclass(frozen=True, slots=True)

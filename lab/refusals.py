@@ -14,8 +14,8 @@ from lab.occupancy import add
 from lab.packing import UNBOUNDED, Want, pack
 from lab.promises import Promise
 from lab.situation import Situation
-from qos.objects import NodePredicate, Pod
-from qos.selectors import admits
+from qos.cluster.objects import NodePredicate, Pod
+from qos.cluster.selectors import admits
 
 MOST_MOVES = 8
 

@@ -8,8 +8,8 @@ from typing import Any
 from lab.changes import Change, PriorityClass
 from lab.occupancy import Occupancy
 from lab.promises import Promise, Sources
-from qos.objects import DaemonSet, Node, Pod
-from qos.policy import Policy, Profile, Workload
+from qos.cluster.objects import DaemonSet, Node, Pod
+from qos.cluster.policy import Policy, Profile, Workload
 
 
 class Situation:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from lab.occupancy import Occupancy, add
 from lab.packing import UNBOUNDED, Packing, Want, pack, room
 from lab.promises import Promise
-from qos.objects import Pod
+from qos.cluster.objects import Pod
 
 
 class Witness:

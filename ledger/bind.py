@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ledger.asks import Ask, ask_of
 from ledger.claims import ClaimState
 from ledger.decisions import BindDecision, Mode
 from ledger.demands import NO_DEMAND
@@ -12,9 +11,10 @@ from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
 from ledger.preempt import victims_gone
 from ledger.refusals import IN_DOUBT, SHORT, UNKNOWN, in_the_way, policies_at, unable
+from ledger.requests import Request, request_of
 from ledger.state import State, exempt
 from ledger.waiting import Waiting
-from qos.objects import Pod
+from qos.cluster.objects import Pod
 
 
 def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) -> BindDecision:
@@ -30,17 +30,17 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
     settle(state)
     state.settle_flight(pod.uid)
     state.drop_claim(pod.uid)
-    ask = ask_of(state, pod)
+    request = request_of(state, pod)
     row = state.table.index.get(node, -1)
     with victims_gone(state, pod, [node]):
-        verdict = judge(state, ask, np.asarray([row], dtype=np.intp))
+        verdict = judge(state, request, np.asarray([row], dtype=np.intp))
     if exempt(pod):
         state.counters["exempt"] += 1
     elif verdict is None and state.mode is Mode.STRICT:
         state.counters["refusals"] += 1
-        return BindDecision(refusal=_refusal(state, ask, row))
+        return BindDecision(refusal=_refusal(state, request, row))
     waiting.forget(pod.uid)
-    return _claim(state, ask, node, verdict, now)
+    return _claim(state, request, node, verdict, now)
 
 
 def _already(state: State, pod: Pod, node: str) -> bool:
@@ -68,42 +68,42 @@ def _key(state: State, owner: int) -> str:
     return "" if owner == NO_DEMAND else state.demands[owner].key
 
 
-def _refusal(state: State, ask: Ask, row: int) -> str:
+def _refusal(state: State, request: Request, row: int) -> str:
     if row < 0:
         return UNKNOWN
-    if obstacle := unable(state, ask, row):
+    if obstacle := unable(state, request, row):
         return obstacle
-    keys = policies_at(state, ask, np.asarray([row], dtype=np.intp))
+    keys = policies_at(state, request, np.asarray([row], dtype=np.intp))
     return in_the_way(keys) if keys else SHORT
 
 
-def _claim(state: State, ask: Ask, node: str, verdict: Verdict | None, now: float) -> BindDecision:
+def _claim(state: State, request: Request, node: str, verdict: Verdict | None, now: float) -> BindDecision:
     unplaced, moves = unplaced_slots(state), state.counters["moves"]
     if verdict is not None:
-        commit(state, ask, verdict)
-    state.put_claim(ask.pod, node, ClaimState.BINDING, now)
-    if ask.owner != NO_DEMAND:
-        _release_own(state, ask, state.table.rows[node])
+        commit(state, request, verdict)
+    state.put_claim(request.pod, node, ClaimState.BINDING, now)
+    if request.owner != NO_DEMAND:
+        _release_own(state, request, state.table.rows[node])
     settle(state)
     return BindDecision(
-        policy=_key(state, ask.owner),
+        policy=_key(state, request.owner),
         moved=state.counters["moves"] - moves,
         unplaced=max(0, unplaced_slots(state) - unplaced),
     )
 
 
-def _release_own(state: State, ask: Ask, row: int) -> None:
+def _release_own(state: State, request: Request, row: int) -> None:
     """The owner fills a slot.
 
     The hold on its own node goes, unless an unplaced slot is filled and both fit.
     """
     holds, table = state.holds, state.table
-    if not holds.movable(ask.owner, row):
+    if not holds.movable(request.owner, row):
         return
     dims = state.demands.dims
     short = (holds.all[dims, row] > table.free[dims, row] - table.charged[dims, row]).any()
-    if holds.missing(ask.owner) < 0 or short:
-        holds.add(ask.owner, row, -1)
+    if holds.missing(request.owner) < 0 or short:
+        holds.add(request.owner, row, -1)
 
 
 def unplaced_slots(state: State) -> int:

@@ -8,7 +8,7 @@ from enum import Enum
 from ledger.demands import NO_DEMAND, Demands
 from ledger.holds import Holds
 from ledger.table import Table
-from qos.objects import Pod, Resources
+from qos.cluster.objects import Pod, Resources
 
 
 class ClaimState(Enum):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ledger.table import Table
-from qos.objects import DaemonSet, Pod
-from qos.selectors import admits
+from qos.cluster.objects import DaemonSet, Pod
+from qos.cluster.selectors import admits
 
 
 class Daemons:

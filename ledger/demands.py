@@ -9,9 +9,9 @@ import numpy as np
 
 from ledger.strict import Strict
 from ledger.table import Columns, Flags, Table, grown
-from qos.needs import Enforcement
-from qos.objects import Demand, Node, NodePredicate, PlacementMode, Pod
-from qos.selectors import admits, matches
+from qos.cluster.needs import Enforcement
+from qos.cluster.objects import Demand, Node, NodePredicate, PlacementMode, Pod
+from qos.cluster.selectors import admits, matches
 
 NO_DEMAND = -1
 _FIRST_DEMANDS = 8

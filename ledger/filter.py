@@ -7,7 +7,6 @@ from itertools import compress
 
 import numpy as np
 
-from ledger.asks import Ask, ask_of, avail, cells, own_holds
 from ledger.bind import node_in_doubt
 from ledger.decisions import Filtered, Mode
 from ledger.demands import NO_DEMAND
@@ -16,10 +15,11 @@ from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
 from ledger.preempt import victims_gone
 from ledger.refusals import in_doubt, refuse
+from ledger.requests import Request, avail, cells, own_holds, request_of
 from ledger.state import State, exempt
 from ledger.table import Rows
 from ledger.waiting import Waiting
-from qos.objects import Pod, Resources
+from qos.cluster.objects import Pod, Resources
 
 _MOST_SCORE = 10
 _RETRY_SECONDS = 1.0
@@ -39,18 +39,18 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
         return in_doubt(names, node)
     before = state.flights.drop(pod.uid)
     rows = state.table.rows_of(names)
-    ask = ask_of(state, pod, _tried(before, now))
+    request = request_of(state, pod, _tried(before, now))
     state.claims.suspend(pod.uid, -1)
     with victims_gone(state, pod, names):
-        verdict = judge(state, ask, rows)
+        verdict = judge(state, request, rows)
     state.claims.suspend(pod.uid, 1)
     if state.mode is Mode.OBSERVE:
         return _observe(state, names, verdict)
     if verdict is None:
-        return _refuse(state, waiting, ask, before, names, rows)
+        return _refuse(state, waiting, request, before, names, rows)
     waiting.forget(pod.uid)
-    commit(state, ask, verdict)
-    _take_off(state, before, _flight(state, ask, verdict, rows, now))
+    commit(state, request, verdict)
+    _take_off(state, before, _flight(state, request, verdict, rows, now))
     if verdict.passing is None:
         return Filtered([state.table.names[verdict.row]])
     return Filtered(_chosen(names, verdict))
@@ -84,7 +84,7 @@ def _observe(state: State, names: Sequence[str], verdict: Verdict | None) -> Fil
 
 
 def _refuse(
-    state: State, waiting: Waiting, ask: Ask, before: Flight | None, names: Sequence[str], rows: Rows
+    state: State, waiting: Waiting, request: Request, before: Flight | None, names: Sequence[str], rows: Rows
 ) -> Filtered:
     if before is not None:
         if not state.binds:
@@ -92,8 +92,8 @@ def _refuse(
         else:
             state.changed(grown=True)
     state.counters["refusals"] += 1
-    waiting.remember(state, ask.pod, names)
-    return refuse(state, ask, names, rows)
+    waiting.remember(state, request.pod, names)
+    return refuse(state, request, names, rows)
 
 
 def _take_off(state: State, before: Flight | None, flight: Flight | None) -> None:
@@ -106,37 +106,37 @@ def _take_off(state: State, before: Flight | None, flight: Flight | None) -> Non
         state.flights.put(flight)
 
 
-def _flight(state: State, ask: Ask, verdict: Verdict, rows: Rows, now: float) -> Flight | None:
+def _flight(state: State, request: Request, verdict: Verdict, rows: Rows, now: float) -> Flight | None:
     """What an answer charges. Hold-free nodes are charged unless bind can refuse (traps T02, T09): else a
     hold might move to where the pod is about to go, and in Guard nothing would stop it.
     """
     if verdict.passing is None:
         rows = np.asarray([verdict.row], dtype=np.intp)
         if not verdict.own:
-            return Flight(ask.pod, now, [(rows, ask.pod.requests)])
-        charge = _beyond_slot(state, ask)
-        return Flight(ask.pod, now, [(rows, charge)], [(ask.owner, verdict.row)])
+            return Flight(request.pod, now, [(rows, request.pod.requests)])
+        charge = _beyond_slot(state, request)
+        return Flight(request.pod, now, [(rows, charge)], [(request.owner, verdict.row)])
     if state.binds and state.mode is Mode.STRICT:
         return None
     open_rows = rows[verdict.passing]  # a name given twice is charged once: numpy adds once an index
-    return Flight(ask.pod, now, [(_sparing_lower_holds(state, ask, open_rows), ask.pod.requests)])
+    return Flight(request.pod, now, [(_sparing_lower_holds(state, request, open_rows), request.pod.requests)])
 
 
-def _beyond_slot(state: State, ask: Ask) -> Resources:
+def _beyond_slot(state: State, request: Request) -> Resources:
     """What an owner takes of its node beyond the hold it was given."""
-    slot = state.demands[ask.owner].vector
-    return {name: max(0, amount - slot.get(name, 0)) for name, amount in ask.pod.requests.items()}
+    slot = state.demands[request.owner].vector
+    return {name: max(0, amount - slot.get(name, 0)) for name, amount in request.pod.requests.items()}
 
 
-def _sparing_lower_holds(state: State, ask: Ask, rows: Rows) -> Rows:
+def _sparing_lower_holds(state: State, request: Request, rows: Rows) -> Rows:
     """Without rows where a charge would drive away holds the pod does not see, before it is known to come."""
-    lowest = min(state.demands.levels, default=ask.priority)
-    if ask.priority <= lowest:
+    lowest = min(state.demands.levels, default=request.priority)
+    if request.priority <= lowest:
         return rows
     held = np.flatnonzero(state.holds.number.take(rows) > 0)
     pick = cells(state, rows[held])
     left = state.table.free[pick] - state.table.charged[pick] - state.holds.all[pick]
-    short = (left < np.asarray(ask.need, dtype=np.int64)[:, None]).any(axis=0)
+    short = (left < np.asarray(request.need, dtype=np.int64)[:, None]).any(axis=0)
     return np.delete(rows, held[short])
 
 
@@ -148,19 +148,19 @@ def prioritize_nodes(state: State, pod: Pod, names: Sequence[str], now: float) -
     state.now = max(state.now, now)
     settle(state)
     rows = state.table.rows_of(names)
-    ask = ask_of(state, pod)
-    rows = state.demands.strict.reach(ask.owner, rows)
+    request = request_of(state, pod)
+    rows = state.demands.strict.reach(request.owner, rows)
     scores = np.full(len(names), _MOST_SCORE, dtype=np.int64)
     scores[~state.table.present.take(rows)] = 0
-    if exempt(pod) or not ask.parts:
+    if exempt(pod) or not request.parts:
         return [int(score) for score in scores]
-    clear = state.holds.clear_for(ask.priority).take(rows)
+    clear = state.holds.clear_for(request.priority).take(rows)
     held = np.flatnonzero(~clear & (scores > 0))
-    if ask.owner != NO_DEMAND and own_holds(state, ask, rows).any():
-        own = own_holds(state, ask, rows) & (scores > 0)
+    if request.owner != NO_DEMAND and own_holds(state, request, rows).any():
+        own = own_holds(state, request, rows) & (scores > 0)
         return [int(score) for score in np.where(own, _MOST_SCORE, 0)]
     if held.size:
-        need = np.asarray(ask.need, dtype=np.int64)[:, None]
-        fits = (avail(state, ask, rows[held], own=False) >= need).all(axis=0)
+        need = np.asarray(request.need, dtype=np.int64)[:, None]
+        fits = (avail(state, request, rows[held], own=False) >= need).all(axis=0)
         scores[held] = np.where(fits, _MOST_SCORE // 2, 0)
     return [int(score) for score in scores]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ledger.holds import Holds
 from ledger.table import Rows, Table
-from qos.objects import Pod, Resources
+from qos.cluster.objects import Pod, Resources
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.asks import Ask, avail, board, fits_free, own_holds, scale, sees, vector_of
 from ledger.demands import NO_DEMAND
 from ledger.moves import DEPTHS, Amounts, Board, Move, Search, screen
+from ledger.requests import Request, avail, board, fits_free, own_holds, scale, sees, vector_of
 from ledger.state import State
 from ledger.table import Flags, Rows
 
@@ -35,121 +35,125 @@ class Verdict:
     brought_from: int = -1
 
 
-def judge(state: State, ask: Ask, rows: Rows) -> Verdict | None:
+def judge(state: State, request: Request, rows: Rows) -> Verdict | None:
     """The verdict over rows (-1: unknown); None when nothing passes."""
-    if ask.owner != NO_DEMAND:
-        rows = state.demands.strict.reach(ask.owner, rows)
-        verdict = _own(state, ask, rows)
+    if request.owner != NO_DEMAND:
+        rows = state.demands.strict.reach(request.owner, rows)
+        verdict = _own(state, request, rows)
         if verdict is not None:
             return verdict
-    passing = state.holds.clear_for(ask.priority).take(rows)
-    fit = fits_free(state, ask, rows)
+    passing = state.holds.clear_for(request.priority).take(rows)
+    fit = fits_free(state, request, rows)
     if fit is not None:
         passing &= fit
     if passing.any():
         return Verdict(passing=passing)
-    return _among_holds(state, ask, rows)
+    return _among_holds(state, request, rows)
 
 
-def _own(state: State, ask: Ask, rows: Rows) -> Verdict | None:
+def _own(state: State, request: Request, rows: Rows) -> Verdict | None:
     """An owner takes a hold of its policy, where it has fewest slots filled or given."""
-    mine = rows[own_holds(state, ask, rows)]
+    mine = rows[own_holds(state, request, rows)]
     if not mine.size:
         return None
-    fit = _enough(ask, avail(state, ask, mine, own=True))
+    fit = _enough(request, avail(state, request, mine, own=True))
     mine = mine[fit]
     if not mine.size:
         return None
-    taken = state.holds.filled[ask.owner].take(mine).tolist()
+    taken = state.holds.filled[request.owner].take(mine).tolist()
     rank = state.table.rank().take(mine).tolist()
-    given = [state.holds.soft.get((ask.owner, row), 0) for row in mine.tolist()]
+    given = [state.holds.soft.get((request.owner, row), 0) for row in mine.tolist()]
     slots = [t + g for t, g in zip(taken, given, strict=True)]
-    tried = [row == ask.avoid for row in mine.tolist()]
+    tried = [row == request.avoid for row in mine.tolist()]
     best = min(zip(tried, slots, rank, mine.tolist(), strict=True))
     return Verdict(row=best[3], own=True)
 
 
-def _enough(ask: Ask, left: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _enough(request: Request, left: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Where what is left covers the need; dimensions that are not asked for do not count."""
     fit = np.ones(left.shape[1], dtype=np.bool_)
-    for position, amount in enumerate(ask.need):
+    for position, amount in enumerate(request.need):
         if amount > 0:
             fit &= left[position] >= amount
     return fit
 
 
-def _among_holds(state: State, ask: Ask, rows: Rows) -> Verdict | None:
+def _among_holds(state: State, request: Request, rows: Rows) -> Verdict | None:
     """Steps 2 and 3: nodes with holds."""
-    if ask.owner == NO_DEMAND and not state.binds and state.now < state.warmup_until:
+    if request.owner == NO_DEMAND and not state.binds and state.now < state.warmup_until:
         return None
-    held = np.unique(rows[state.table.present.take(rows) & ~state.holds.clear_for(ask.priority).take(rows)])
+    held = np.unique(
+        rows[state.table.present.take(rows) & ~state.holds.clear_for(request.priority).take(rows)]
+    )
     if not held.size:
         return None
-    left = avail(state, ask, held, own=ask.owner != NO_DEMAND)
-    fit = _enough(ask, left)
+    left = avail(state, request, held, own=request.owner != NO_DEMAND)
+    fit = _enough(request, left)
     if fit.any():
-        return Verdict(row=_tightest(state, ask, held[fit], left[:, fit]))
-    return _by_moves(state, ask, held, left)
+        return Verdict(row=_tightest(state, request, held[fit], left[:, fit]))
+    return _by_moves(state, request, held, left)
 
 
-def _tightest(state: State, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> int:
+def _tightest(state: State, request: Request, rows: Rows, left: NDArray[np.int64]) -> int:
     """The row where least is left over: ordinary pods fill gaps first."""
-    over = ((left - np.asarray(ask.need, dtype=np.int64)[:, None]) / scale(state)[:, None]).sum(axis=0)
-    return int(rows[np.lexsort((state.table.rank().take(rows), over, rows == ask.avoid))[0]])
+    over = ((left - np.asarray(request.need, dtype=np.int64)[:, None]) / scale(state)[:, None]).sum(axis=0)
+    return int(rows[np.lexsort((state.table.rank().take(rows), over, rows == request.avoid))[0]])
 
 
-def board_for(state: State, ask: Ask) -> Board:
+def board_for(state: State, request: Request) -> Board:
     """What the search may move for a pod: the holds it sees."""
-    shapes = [demand for demand in state.demands.order if sees(state, ask, demand)]
-    return board(state, state.holds.visible_to(ask.priority), shapes)
+    shapes = [demand for demand in state.demands.order if sees(state, request, demand)]
+    return board(state, state.holds.visible_to(request.priority), shapes)
 
 
-def _by_moves(state: State, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
-    special = ask.pod.uid in state.nominations.by_uid or ask.pod.uid in state.claims.by_uid
-    kind = (ask.priority, ask.owner, tuple(ask.need), ask.pod.uid if special else "")
+def _by_moves(state: State, request: Request, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
+    special = request.pod.uid in state.nominations.by_uid or request.pod.uid in state.claims.by_uid
+    kind = (request.priority, request.owner, tuple(request.need), request.pod.uid if special else "")
     failed = state.given_up().setdefault(kind, np.zeros(state.table.shape[1], dtype=np.bool_))
     fresh = ~failed.take(rows)
     if not fresh.any():
         return None
-    verdict = _searched(state, ask, rows[fresh], left[:, fresh])
+    verdict = _searched(state, request, rows[fresh], left[:, fresh])
     if verdict is None:
         failed[rows] = True
     return verdict
 
 
-def _searched(state: State, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
-    pool = board_for(state, ask)
+def _searched(state: State, request: Request, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
+    pool = board_for(state, request)
     if not pool.movable:
         return None
     search = Search(pool)
-    own = own_flags(state, ask, rows)
-    verdict = moved(search, ask, rows, left, own)
-    if verdict is not None or ask.owner == NO_DEMAND or not state.demands.floating(ask.owner):
+    own = own_flags(state, request, rows)
+    verdict = moved(search, request, rows, left, own)
+    if verdict is not None or request.owner == NO_DEMAND or not state.demands.floating(request.owner):
         return verdict
-    return _exchanged(state, search, ask, rows[~own], left[:, ~own])
+    return _exchanged(state, search, request, rows[~own], left[:, ~own])
 
 
-def own_flags(state: State, ask: Ask, rows: Rows) -> Flags:
+def own_flags(state: State, request: Request, rows: Rows) -> Flags:
     """Where the pod, if it is an owner, takes a hold of its policy."""
-    if ask.owner == NO_DEMAND:
+    if request.owner == NO_DEMAND:
         return np.zeros(rows.size, dtype=np.bool_)
-    return own_holds(state, ask, rows)
+    return own_holds(state, request, rows)
 
 
-def moved(search: Search, ask: Ask, rows: Rows, left: NDArray[np.int64], own: Flags) -> Verdict | None:
+def moved(
+    search: Search, request: Request, rows: Rows, left: NDArray[np.int64], own: Flags
+) -> Verdict | None:
     """One row and the moves that make room there; `left` is what the pod may use of each row as it is.
 
     The newcomer takes a seat of the demand that owns it. Where `own` says so it takes a hold of that demand:
     `left` contains it, so it is not there to be moved as well.
     """
-    change = [-n for n in ask.need]
-    worth = screen(search.board, rows, ask.need, left, ask.owner, own).tolist()
-    deficits = [_deficit(ask.need, left[:, position].tolist()) for position in worth]
+    change = [-n for n in request.need]
+    worth = screen(search.board, rows, request.need, left, request.owner, own).tolist()
+    deficits = [_deficit(request.need, left[:, position].tolist()) for position in worth]
     for depth in DEPTHS:
         for position, deficit in zip(worth, deficits, strict=True):
             row, takes = int(rows[position]), bool(own[position])
-            taken = [(ask.owner, row)] if takes and ask.owner in search.board.movable else []
-            plan = search.plan(row, deficit, change, depth, ask.owner, taken)
+            taken = [(request.owner, row)] if takes and request.owner in search.board.movable else []
+            plan = search.plan(row, deficit, change, depth, request.owner, taken)
             if plan is not None:
                 return Verdict(row=row, own=takes, moves=plan)
             if search.effort <= 0:
@@ -162,39 +166,46 @@ def _deficit(need: Amounts, left: Amounts) -> Amounts:
     return [n - there if n > 0 else 0 for n, there in zip(need, left, strict=True)]
 
 
-def _exchanged(state: State, search: Search, ask: Ask, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
+def _exchanged(
+    state: State, search: Search, request: Request, rows: Rows, left: NDArray[np.int64]
+) -> Verdict | None:
     """A hold of the owner's policy is brought from elsewhere.
 
     What it leaves takes those that give way here.
     """
     pool = search.board
-    if ask.owner not in pool.movable:
+    if request.owner not in pool.movable:
         return None
-    open_rows = pool.eligible[ask.owner].take(rows)
-    if ask.owner in pool.seats:
-        open_rows &= pool.seats[ask.owner].take(rows) > 0
-    need = [max(n, v) for n, v in zip(ask.need, vector_of(state, ask.owner), strict=True)]
-    sources: list[int] = np.flatnonzero(pool.movable[ask.owner])[:_EXCHANGES].tolist()
+    open_rows = pool.eligible[request.owner].take(rows)
+    if request.owner in pool.seats:
+        open_rows &= pool.seats[request.owner].take(rows) > 0
+    need = [max(n, v) for n, v in zip(request.need, vector_of(state, request.owner), strict=True)]
+    sources: list[int] = np.flatnonzero(pool.movable[request.owner])[:_EXCHANGES].tolist()
     for position in np.flatnonzero(open_rows)[:_EXCHANGES].tolist():
         deficit = _deficit(need, left[:, position].tolist())
         for source in sources:
             plan = search.plan(
-                int(rows[position]), deficit, [-n for n in need], DEPTHS[1], ask.owner, [(ask.owner, source)]
+                int(rows[position]),
+                deficit,
+                [-n for n in need],
+                DEPTHS[1],
+                request.owner,
+                [(request.owner, source)],
             )
             if plan is not None:
                 return Verdict(row=int(rows[position]), own=True, moves=plan, brought_from=source)
     return None
 
 
-def commit(state: State, ask: Ask, verdict: Verdict) -> None:
+def commit(state: State, request: Request, verdict: Verdict) -> None:
     """Carry a verdict's moves out."""
     holds = state.holds
     for move in verdict.moves:
         holds.add(move.demand, move.source, -1)
         holds.add(move.demand, move.target, 1)
     if verdict.brought_from >= 0:
-        holds.add(ask.owner, verdict.brought_from, -1)
-        holds.add(ask.owner, verdict.row, 1)
+        holds.add(request.owner, verdict.brought_from, -1)
+        holds.add(request.owner, verdict.row, 1)
     count = len(verdict.moves) + (verdict.brought_from >= 0)
     if count:
         state.counters["moves"] += count

@@ -13,8 +13,8 @@ from ledger.filter import filter_nodes, prioritize_nodes
 from ledger.preempt import candidates, open_hole
 from ledger.state import State
 from ledger.waiting import Waiting
-from qos.needs import Enforcement
-from qos.objects import DaemonSet, Demand, Node, Pod
+from qos.cluster.needs import Enforcement
+from qos.cluster.objects import DaemonSet, Demand, Node, Pod
 
 
 class Ledger:

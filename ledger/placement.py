@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.asks import Ask, board, room, scale, seats, vector_of
 from ledger.judge import commit, moved
 from ledger.moves import Search, slots_that_fit
+from ledger.requests import Request, board, room, scale, seats, vector_of
 from ledger.state import State
 from ledger.table import Columns
-from qos.objects import Pod
+from qos.cluster.objects import Pod
 
 _PLANS_PER_SETTLE = 64
 
@@ -254,11 +254,11 @@ def _place_by_moves(state: State, demand: int, aside: list[int]) -> bool:
     if limit is not None:
         open_rows &= limit > 0
     rows = np.flatnonzero(open_rows)
-    ask = Ask(Pod("", "", "", {}), demand, vector_of(state, demand), ())
-    verdict = moved(Search(pool), ask, rows, pool.room[:, rows], np.zeros(rows.size, dtype=np.bool_))
+    request = Request(Pod("", "", "", {}), demand, vector_of(state, demand), ())
+    verdict = moved(Search(pool), request, rows, pool.room[:, rows], np.zeros(rows.size, dtype=np.bool_))
     if verdict is None:
         return False
-    commit(state, ask, verdict)
+    commit(state, request, verdict)
     state.holds.add(demand, verdict.row, 1)
     for row in {verdict.row, *(move.target for move in verdict.moves)} if aside else ():
         _leave_short_node(state, row, aside, spare=True)

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ledger.asks import Ask, ask_of, avail, sees, vector_of
 from ledger.decisions import Mode
 from ledger.demands import NO_DEMAND
 from ledger.judge import Verdict, board_for, commit, moved, own_flags
 from ledger.moves import Search
 from ledger.placement import settle
+from ledger.requests import Request, avail, request_of, sees, vector_of
 from ledger.state import State, exempt
-from qos.objects import Pod
+from qos.cluster.objects import Pod
 
 
 def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now: float) -> list[str]:
@@ -27,8 +27,8 @@ def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now
         return list(victims)
     settle(state)
     flight = state.flights.drop(pod.uid)
-    ask = ask_of(state, pod)
-    kept = [node for node, uids in victims.items() if _leads_to_bind(state, ask, node, uids)]
+    request = request_of(state, pod)
+    kept = [node for node, uids in victims.items() if _leads_to_bind(state, request, node, uids)]
     if flight is not None:
         state.flights.put(flight)
     state.offers[pod.uid] = {node: tuple(victims[node]) for node in kept}
@@ -55,21 +55,21 @@ def victims_gone(state: State, pod: Pod, names: Sequence[str]) -> Iterator[None]
             state.claims.suspend(uid, 1)
 
 
-def _leads_to_bind(state: State, ask: Ask, node: str, uids: Sequence[str]) -> bool:
+def _leads_to_bind(state: State, request: Request, node: str, uids: Sequence[str]) -> bool:
     row = state.table.index.get(node)
-    return row is not None and plan_after(state, ask, row, uids) is not None
+    return row is not None and plan_after(state, request, row, uids) is not None
 
 
-def plan_after(state: State, ask: Ask, row: int, uids: Sequence[str]) -> Verdict | None:
+def plan_after(state: State, request: Request, row: int, uids: Sequence[str]) -> Verdict | None:
     """How the pod gets onto the node once these pods are gone; None when it does not.
 
     A victim that fills a slot of a policy the pod must respect leaves a hold behind: that much is not won.
     """
-    rows = state.demands.strict.reach(ask.owner, np.asarray([row], dtype=np.intp))
+    rows = state.demands.strict.reach(request.owner, np.asarray([row], dtype=np.intp))
     if rows[0] < 0:
         return None
-    own = own_flags(state, ask, rows)
-    left = avail(state, ask, rows, own=ask.owner != NO_DEMAND)[:, 0]
+    own = own_flags(state, request, rows)
+    left = avail(state, request, rows, own=request.owner != NO_DEMAND)[:, 0]
     reborn: list[int] = []
     for uid in set(uids):
         claim = state.claims.by_uid.get(uid)
@@ -77,16 +77,16 @@ def plan_after(state: State, ask: Ask, row: int, uids: Sequence[str]) -> Verdict
             continue
         names = [state.table.resources[dim] for dim in state.demands.dims]
         left += np.asarray([claim.requests.get(name, 0) for name in names], dtype=np.int64)
-        if claim.owner != NO_DEMAND and sees(state, ask, claim.owner):
+        if claim.owner != NO_DEMAND and sees(state, request, claim.owner):
             reborn.append(claim.owner)
     for demand in _slots_reborn(state, reborn):
         left -= np.asarray(vector_of(state, demand), dtype=np.int64)
-    if all(amount <= there for amount, there in zip(ask.need, left.tolist(), strict=True) if amount > 0):
+    if all(amount <= there for amount, there in zip(request.need, left.tolist(), strict=True) if amount > 0):
         return Verdict(row=row, own=bool(own[0]))
-    pool = board_for(state, ask)
+    pool = board_for(state, request)
     if not pool.movable:
         return None
-    return moved(Search(pool), ask, rows, left[:, None], own)
+    return moved(Search(pool), request, rows, left[:, None], own)
 
 
 def _slots_reborn(state: State, owners: list[int]) -> list[int]:
@@ -111,7 +111,7 @@ def open_hole(state: State, pod: Pod) -> None:
     if uids is None or row is None:
         return
     settle(state)
-    ask = ask_of(state, pod)
-    verdict = plan_after(state, ask, row, uids)
+    request = request_of(state, pod)
+    verdict = plan_after(state, request, row, uids)
     if verdict is not None and verdict.moves:
-        commit(state, ask, verdict)
+        commit(state, request, verdict)

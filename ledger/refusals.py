@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ledger.asks import Ask, fits_free, sees
 from ledger.decisions import Filtered
 from ledger.demands import NO_DEMAND
+from ledger.requests import Request, fits_free, sees
 from ledger.state import State
 from ledger.table import Rows
 
@@ -32,18 +32,18 @@ def in_the_way(keys: Sequence[str]) -> str:
     return f"holds of {text} are in the way"
 
 
-def unable(state: State, ask: Ask, row: int) -> str:
+def unable(state: State, request: Request, row: int) -> str:
     """The message for a node that cannot enforce what the pod's policy needs; "" when it can."""
-    if ask.owner not in state.demands.strict.able or state.demands.strict.able[ask.owner][row]:
+    if request.owner not in state.demands.strict.able or state.demands.strict.able[request.owner][row]:
         return ""
-    return _strictly(state, ask) + state.demands.strict.obstacle(ask.owner, row)
+    return _strictly(state, request) + state.demands.strict.obstacle(request.owner, row)
 
 
-def policies_at(state: State, ask: Ask, rows: Rows) -> list[str]:
+def policies_at(state: State, request: Request, rows: Rows) -> list[str]:
     """Keys of the policies whose holds on these rows the pod must leave alone."""
     holds = state.holds
     standing = [n for n in state.demands.order if holds.held_total[n] and holds.count[n].take(rows).any()]
-    return [state.demands[number].key for number in standing if sees(state, ask, number)]
+    return [state.demands[number].key for number in standing if sees(state, request, number)]
 
 
 def in_doubt(names: Sequence[str], node: str) -> Filtered:
@@ -56,23 +56,23 @@ def in_doubt(names: Sequence[str], node: str) -> Filtered:
     return Filtered([], dict.fromkeys(names, IN_DOUBT), frozenset(names))
 
 
-def refuse(state: State, ask: Ask, names: Sequence[str], rows: Rows) -> Filtered:
+def refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> Filtered:
     """Refuse every name, each with its message.
 
     All held nodes carry the same one, which names every policy that stands in the way on one of them: holds
     float from node to node, and a message for each would change with them.
     """
-    cannot = _unable_among(state, ask, names, rows)
+    cannot = _unable_among(state, request, names, rows)
     if cannot and len(cannot) == len(names):
         return Filtered([], cannot)
-    rows = state.demands.strict.reach(ask.owner, rows)
+    rows = state.demands.strict.reach(request.owner, rows)
     known = state.table.present.take(rows)
-    held = known & ~state.holds.clear_for(ask.priority).take(rows)
-    enough = fits_free(state, ask, rows)
+    held = known & ~state.holds.clear_for(request.priority).take(rows)
+    enough = fits_free(state, request, rows)
     if enough is not None:
         held &= enough
-    warming = ask.owner == NO_DEMAND and not state.binds and state.now < state.warmup_until
-    policies = policies_at(state, ask, rows[held]) if held.any() and not warming else []
+    warming = request.owner == NO_DEMAND and not state.binds and state.now < state.warmup_until
+    policies = policies_at(state, request, rows[held]) if held.any() and not warming else []
     message = WARMING_UP if warming else in_the_way(policies) if policies else ""
     if held.all():
         refused = dict.fromkeys(names, message)
@@ -82,20 +82,22 @@ def refuse(state: State, ask: Ask, names: Sequence[str], rows: Rows) -> Filtered
         words = (message, SHORT, UNKNOWN)
         refused = {name: words[kind] for name, kind in zip(names, texts, strict=True)}
         soft = frozenset(name for name, kind in zip(names, texts, strict=True) if kind)
-    nominated = ask.pod.nominated_node_name
+    nominated = request.pod.nominated_node_name
     if nominated in refused and not warming:
         soft |= {nominated}
     return Filtered([], refused | cannot, soft - cannot.keys(), policies=tuple(policies))
 
 
-def _unable_among(state: State, ask: Ask, names: Sequence[str], rows: Rows) -> dict[str, str]:
+def _unable_among(state: State, request: Request, names: Sequence[str], rows: Rows) -> dict[str, str]:
     """The messages of those known nodes that cannot enforce what the pod's policy needs."""
     strict = state.demands.strict
-    if ask.owner not in strict.able:
+    if request.owner not in strict.able:
         return {}
-    cannot = np.flatnonzero(state.table.present.take(rows) & ~strict.able[ask.owner].take(rows))
-    return strict.obstacles(ask.owner, [names[index] for index in cannot.tolist()], _strictly(state, ask))
+    cannot = np.flatnonzero(state.table.present.take(rows) & ~strict.able[request.owner].take(rows))
+    return strict.obstacles(
+        request.owner, [names[index] for index in cannot.tolist()], _strictly(state, request)
+    )
 
 
-def _strictly(state: State, ask: Ask) -> str:
-    return f"policy {state.demands[ask.owner].key} is Strict, and this node cannot enforce it: "
+def _strictly(state: State, request: Request) -> str:
+    return f"policy {state.demands[request.owner].key} is Strict, and this node cannot enforce it: "

@@ -14,9 +14,9 @@ from ledger.demands import Demands
 from ledger.flights import Flights, Nominations
 from ledger.holds import Holds
 from ledger.table import Flags, Table
+from qos.cluster.needs import Enforcement
+from qos.cluster.objects import DaemonSet, Demand, Node, Pod
 from qos.keys import SYSTEM_CRITICAL_PRIORITY
-from qos.needs import Enforcement
-from qos.objects import DaemonSet, Demand, Node, Pod
 
 _MOST_KINDS = 256
 COUNTERS: Final = ("moves", "displaced", "refusals", "withheld", "exempt")

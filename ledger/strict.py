@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ledger.table import Flags, Rows, Table, grown
-from qos.needs import UNREPORTED, Enforcement, obstacle
+from qos.cluster.needs import UNREPORTED, Enforcement, obstacle
 
 _MOST_NAMED = 3
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from qos.objects import Node, Resources
+from qos.cluster.objects import Node, Resources
 
 Columns: TypeAlias = NDArray[np.int64]
 """Indexed [resource, row]."""

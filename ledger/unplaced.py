@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ledger.asks import room, seats, vector_of
 from ledger.decisions import Unplaced
 from ledger.moves import slots_that_fit
 from ledger.placement import cap_slots
+from ledger.requests import room, seats, vector_of
 from ledger.state import State
 
 INSUFFICIENT = "Insufficient"

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ledger.asks import ask_of, avail
 from ledger.demands import NO_DEMAND
 from ledger.judge import judge
 from ledger.moves import slots_that_fit
 from ledger.placement import settle
+from ledger.requests import avail, request_of
 from ledger.state import State
-from qos.objects import Pod
+from qos.cluster.objects import Pod
 
 MOST_REMEMBERED = 5_000
 _SAMPLE = 100
@@ -104,11 +104,11 @@ def _passing(state: State, refused: _Refused) -> int:
     """How many pods like this one would pass now; by moves one at a time."""
     names = _names(state, refused) or tuple(state.table.index)
     rows = state.table.rows_of(names)
-    ask = ask_of(state, refused.pod)
-    verdict = judge(state, ask, rows)
+    request = request_of(state, refused.pod)
+    verdict = judge(state, request, rows)
     if verdict is None:
         return 0
     if verdict.passing is None:
         return 1
-    left = avail(state, ask, np.unique(rows[verdict.passing]), own=ask.owner != NO_DEMAND)
-    return max(1, int(min(slots_that_fit(left, ask.need).sum(), MOST_REMEMBERED)))
+    left = avail(state, request, np.unique(rows[verdict.passing]), own=request.owner != NO_DEMAND)
+    return max(1, int(min(slots_that_fit(left, request.need).sum(), MOST_REMEMBERED)))

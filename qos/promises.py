@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 
 class CpuQuota(Enum):
@@ -96,3 +96,16 @@ class Overrides(TypedDict, total=False):
     io_weight: int | None
     io_limit: IoLimit | None
     pids_max: int | None
+
+
+class Unsupported(NamedTuple):
+    """A promise that this kernel cannot keep: the file it would need, why, and what is done instead."""
+
+    promise: str
+    file: str
+    why: str
+
+
+def kept_as(promise: str) -> str:
+    """The promise that the controllers know: protecting the request is protecting memory."""
+    return promise.replace("memory_request_", "memory_")

@@ -1,4 +1,4 @@
-"""Our own custom resources to qos.policy, through the pydantic models that also make the CRDs."""
+"""Our own custom resources to qos.cluster.policy, through the pydantic models that also make the CRDs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ from adapters.kubernetes.wire import DecodeError, Object, key_of, read
 from qos.api.policy import MinimalReservationPolicy, Placement, Slots
 from qos.api.profile import QoSProfile
 from qos.api.upstream import LabelSelector
-from qos.objects import NodeEnforcement, NodePredicate, PlacementMode, Requirement, Selector, Toleration
-from qos.policy import Policy, Profile, ScaleTarget, Surge
+from qos.cluster.objects import (
+    NodeEnforcement,
+    NodePredicate,
+    PlacementMode,
+    Requirement,
+    Selector,
+    Toleration,
+)
+from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge
 from qos.quantity import parse
 
 M = TypeVar("M", bound=BaseModel)

@@ -1,4 +1,4 @@
-"""Kubernetes objects to qos.objects: the only place where their JSON is parsed.
+"""Kubernetes objects to qos.cluster.objects: the only place where their JSON is parsed.
 
 Pods are the hot path (watch ingest, filter): strings and mappings that many pods share are kept once.
 """
@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from adapters.kubernetes.asks import request_of, vector_of
 from adapters.kubernetes.custom import policy, profile
+from adapters.kubernetes.requests import request_of, vector_of
 from adapters.kubernetes.rules import priority_class
 from adapters.kubernetes.templates import daemon_set, workload
 from adapters.kubernetes.wire import (
@@ -31,7 +31,7 @@ from adapters.kubernetes.wire import (
     key_of,
     read,
 )
-from qos.objects import Node, OwnerReference, Pod, Taint
+from qos.cluster.objects import Node, OwnerReference, Pod, Taint
 
 __all__ = [
     "DecodeError",

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-from adapters.kubernetes.asks import request_of, vector_of
+from adapters.kubernetes.requests import request_of, vector_of
 from adapters.kubernetes.wire import Amounts, Metadata, PodSpec, Resources, read
 from qos import keys
-from qos.containers import Container, NodePod
-from qos.expectation import ANNOTATIONS
-from qos.requests import RESTARTABLE
-from qos.stated import COMPUTE, Reported, Stated, granted, is_pending, qos_class
+from qos.cluster.requests import RESTARTABLE
+from qos.pods.containers import Container, NodePod
+from qos.pods.expectation import ANNOTATIONS
+from qos.pods.stated import COMPUTE, Reported, Stated, granted, is_pending, qos_class
 
 _ENDED: Final = ("Succeeded", "Failed")
 _HEXADECIMAL: Final = frozenset("0123456789abcdef")
@@ -90,7 +90,10 @@ class PodHere:
 
 
 def node_pod(raw: bytes) -> PodHere:
-    """The pod, equal to qos.containers.from_manifest of the same bytes but for annotations. DecodeError."""
+    """The pod, equal to qos.pods.containers.from_manifest of the same bytes but for annotations.
+
+    DecodeError.
+    """
     obj = read(_POD, "Pod", raw)
     meta, spec, status = obj.metadata, obj.spec, obj.status or _NO_STATUS
     annotations = meta.annotations or {}

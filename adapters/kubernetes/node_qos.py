@@ -15,8 +15,8 @@ import msgspec
 from adapters.api import NODE_QOS, NODES
 from adapters.kubernetes.wire import DecodeError, Metadata, Object, key_of, read
 from qos import keys
-from qos.needs import Enforcement
-from qos.node_report import NodeReport, PolicyState, conditions
+from qos.cluster.needs import Enforcement
+from qos.cluster.node_report import NodeReport, PolicyState, conditions
 
 LONGEST_MESSAGE: Final = 1024
 MOST_POLICIES: Final = 1000

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Final, TypeAlias, cast
 import msgspec
 
 from adapters.kubernetes import wire
-from adapters.kubernetes.asks import vector_of
+from adapters.kubernetes.requests import vector_of
 from adapters.kubernetes.wire import DecodeError, PriorityClassObject, key_of, read
 from qos.classes import CLASSES, contradiction, promises_of
-from qos.objects import (
+from qos.cluster.objects import (
     NodeEnforcement,
     NodePredicate,
     PlacementMode,
@@ -23,7 +23,7 @@ from qos.objects import (
     Selector,
     Toleration,
 )
-from qos.policy import Policy, Profile, ScaleTarget, Surge
+from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge
 from qos.promises import CpuQuota, CpuSet, IoLimit, Overrides
 from qos.quantity import QuantityError, parse
 

@@ -9,12 +9,12 @@ import msgspec
 
 from adapters.api import Resource
 from adapters.kubernetes import wire
-from adapters.kubernetes.asks import request_of
+from adapters.kubernetes.requests import request_of
 from adapters.kubernetes.wire import WorkloadObject, key_of, read
 from qos import keys
-from qos.objects import DaemonSet, NodePredicate, NodeSelectorTerm, Requirement, Selector, Toleration
-from qos.policy import Workload
-from qos.selectors import matches
+from qos.cluster.objects import DaemonSet, NodePredicate, NodeSelectorTerm, Requirement, Selector, Toleration
+from qos.cluster.policy import Workload
+from qos.cluster.selectors import matches
 
 _WORKLOAD = msgspec.json.Decoder(WorkloadObject)
 

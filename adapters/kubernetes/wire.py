@@ -1,6 +1,7 @@
 """Kubernetes JSON as far as we read it: typed partial decoding skips everything else in the bytes.
 
-Fields that Go may send as null say so. These records are short-lived; decode.py turns them into qos.objects.
+Fields that Go may send as null say so. These records are short-lived; decode.py turns them into
+qos.cluster.objects.
 """
 
 from __future__ import annotations

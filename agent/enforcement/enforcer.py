@@ -19,7 +19,7 @@ from agent.state import ContainerKey, Running
 from kernel.apply import Outcome, Refusal
 from kernel.change import GATE, RAISE, SET, WEIGHTS
 from kernel.membership import pod_uid
-from qos.settings import PROCESS, Entry, Plan
+from qos.plan.settings import PROCESS, Entry, Plan
 
 NOBODY_SEEN: Final[Writers] = {}
 

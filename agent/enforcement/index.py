@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kernel.change import Change
 from kernel.refused import Refused
-from qos.settings import PROCESS
+from qos.plan.settings import PROCESS
 
 Spot = tuple[str, str]
 """(cgroup's path, file)."""

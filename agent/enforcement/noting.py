@@ -14,7 +14,7 @@ from agent.enforcement.writers import UNTOLD
 from kernel.change import RAISE, Change
 from kernel.refused import Refused
 from kernel.values import SAME
-from qos.settings import PROCESS, Entry
+from qos.plan.settings import PROCESS, Entry
 
 Writers = Mapping[tuple[str, str], str]
 """(cgroup's path, file) -> who wrote it last: one of writers.WRITERS, ENDED or UNSEEN."""

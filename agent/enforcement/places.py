@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from agent.state import Running
 from kernel import values
 from kernel.allowed import ALLOWED
-from qos.controller import all_controllers
-from qos.settings import PROCESS, Entry
+from qos.plan.controller import all_controllers
+from qos.plan.settings import PROCESS, Entry
 
 PROCESS_FILES: Final = frozenset(("oom_score_adj",))
 """Files of /proc/PID. They are kept under the container's cgroup: a pid says nothing after a restart."""

@@ -14,7 +14,7 @@ from agent.enforcement.writers import OTHER, WRITERS
 from agent.enforcement.writing import Differs, Looked
 from kernel.apply import Outcome, Refusal
 from kernel.change import RAISE, SET
-from qos.settings import Entry
+from qos.plan.settings import Entry
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from kernel.change import RAISE, Change
 from kernel.refused import Gone, Refused
 from kernel.target import Target
 from kernel.values import SAME
-from qos.settings import PROCESS, Entry
+from qos.plan.settings import PROCESS, Entry
 
 UNIFIED: Final = ""
 PATIENCE: Final = 0.1

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from agent.nri.records import Adjustment
-from qos.settings import SET, Entry
+from qos.plan.settings import SET, Entry
 
 Say = Callable[[Adjustment, str], Adjustment | None]
 """The adjustment with a value of the kernel's file in it; None: it cannot be said."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from qos.node_report import NodeReport, settled
+from qos.cluster.node_report import NodeReport, settled
 
 RATE: Final = 30.0
 """Writes a second of all nodes; half as much again is what chance may add in ten seconds."""

@@ -15,7 +15,7 @@ from adapters.api import NODE_QOS, NODES, APIError, ClusterAPI, Conflict, NotFou
 from adapters.kubernetes import node_qos
 from adapters.kubernetes.wire import DecodeError
 from agent.report.pacing import Pacing
-from qos.node_report import NodeReport
+from qos.cluster.node_report import NodeReport
 
 log = logging.getLogger(__name__)
 

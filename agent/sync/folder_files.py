@@ -14,7 +14,7 @@ from adapters.kubernetes.node_pods import cgroup_uid
 from adapters.pod_files import BUILT_IN_PRIORITIES, Objects, Place, PodEntry, read_objects
 from agent.state import Known, KnownPod
 from qos import keys
-from qos.policy import Policy, Profile
+from qos.cluster.policy import Policy, Profile
 
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 _Signature: TypeAlias = tuple[int, ...]

@@ -18,7 +18,7 @@ from adapters.kubernetes.reflector import Reflector
 from agent.state import Known
 from agent.sync.followed import Followed, Pods, Rules
 from agent.sync.source import Changed
-from qos.policy import Policy, Profile
+from qos.cluster.policy import Policy, Profile
 
 log = logging.getLogger(__name__)
 

@@ -10,14 +10,14 @@ from adapters.machine import ThisMachine
 from kernel.apply import Outcome, apply
 from kernel.target import from_pid
 from lab.contention.groups import Group, Tree
-from qos import layout
-from qos.assumed import Machine, kubernetes_facts
-from qos.containers import BEST_EFFORT, BURSTABLE, Container, NodePod
-from qos.node import NodeFacts
-from qos.objects import Resources
-from qos.plan import plan
+from qos.cluster.objects import Resources
+from qos.plan import layout
+from qos.plan.assumed import Machine, kubernetes_facts
+from qos.plan.node import NodeFacts
+from qos.plan.planning import plan
+from qos.plan.settings import Plan
+from qos.pods.containers import BEST_EFFORT, BURSTABLE, Container, NodePod
 from qos.promises import Promises
-from qos.settings import Plan
 
 HOST_SLICES = ("system.slice", "user.slice")
 """What competes with all pods on a node that systemd runs; at the default weight."""

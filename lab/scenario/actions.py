@@ -43,7 +43,7 @@ from lab.scenario.steps import (
     Workload,
 )
 from lab.scenario.targets import Target
-from qos.objects import Node
+from qos.cluster.objects import Node
 
 _AT_ONCE = 32
 _TRIES = 6

@@ -11,8 +11,8 @@ import msgspec
 
 from adapters.api import EVENTS, NODES, PODS, POLICIES, Resource
 from adapters.kubernetes import decode
+from qos.cluster.objects import Node, Pod
 from qos.keys import SCENARIO_WORKLOAD_LABEL
-from qos.objects import Node, Pod
 
 
 class _Condition(msgspec.Struct):

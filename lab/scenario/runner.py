@@ -23,7 +23,7 @@ from lab.scenario.results import Outcome, RunResult, ScenarioResult, bound_reque
 from lab.scenario.steps import Step, Wait
 from lab.scenario.targets import Target, TargetError, schedulers_of
 from lab.situation import Situation
-from qos.objects import NodePredicate, Toleration
+from qos.cluster.objects import NodePredicate, Toleration
 
 Targets = Callable[[Run], AbstractAsyncContextManager[Target]]
 

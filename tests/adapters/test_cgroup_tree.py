@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from adapters.cgroup_tree import CgroupTree, pod_path
-from qos.containers import BEST_EFFORT, BURSTABLE, GUARANTEED
-from qos.place import NodeTree
+from qos.plan.place import NodeTree
+from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED
 from tests.adapters.fake_machine import Fake
 
 A_UID, B_UID = "3c0f1d2e-aaaa-4bbb-8ccc-0123456789ab", "3c0f1d2e-aaaa-4bbb-8ccc-0123456789ac"

@@ -6,7 +6,7 @@ import pytest
 from adapters.api import DEPLOYMENTS, STATEFUL_SETS
 from adapters.kubernetes import decode
 from adapters.kubernetes.decode import DecodeError
-from qos.objects import (
+from qos.cluster.objects import (
     NodePredicate,
     NodeSelectorTerm,
     OwnerReference,
@@ -16,7 +16,7 @@ from qos.objects import (
     Taint,
     Toleration,
 )
-from qos.policy import ScaleTarget, Surge
+from qos.cluster.policy import ScaleTarget, Surge
 from qos.promises import CpuSet, IoLimit
 
 GI = 2**30

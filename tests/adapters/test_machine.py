@@ -10,11 +10,11 @@ import pytest
 
 from adapters.machine import Promised, ThisMachine
 from lab.runtimes.cgroups import is_v2, scratch
-from qos import assumed
-from qos.containers import BURSTABLE, GUARANTEED, Container, NodePod
-from qos.controller import all_files
-from qos.layout import Driver
-from qos.node import HYBRID, V1, V2, Rival
+from qos.plan import assumed
+from qos.plan.controller import all_files
+from qos.plan.layout import Driver
+from qos.plan.node import HYBRID, V1, V2, Rival
+from qos.pods.containers import BURSTABLE, GUARANTEED, Container, NodePod
 from tests.adapters.fake_machine import Fake
 
 POD = NodePod("u-1", "default", "web", (Container("web", 200),), BURSTABLE)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from adapters.kubernetes.node_pods import node_pod
 from adapters.kubernetes.wire import DecodeError
 from qos import keys
-from qos.containers import NodePod, from_manifest
-from qos.expectation import ANNOTATIONS
+from qos.pods.containers import NodePod, from_manifest
+from qos.pods.expectation import ANNOTATIONS
 
 UID = "0f6a4b7e-3a4b-4e43-9d2c-3a1f5be0f001"
 STATIC = "0123456789abcdef0123456789abcdef"

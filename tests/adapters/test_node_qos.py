@@ -10,7 +10,7 @@ import pytest
 from adapters.kubernetes import node_qos
 from adapters.kubernetes.wire import DecodeError
 from qos.api.node_qos import NodeQoS
-from qos.node_report import NodeReport, PolicyState, PromiseState
+from qos.cluster.node_report import NodeReport, PolicyState, PromiseState
 
 REPORT = NodeReport(
     agent_version="0.1.0",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from adapters.kubernetes import custom, rules
 from adapters.kubernetes.wire import DecodeError
-from qos.policy import Policy
+from qos.cluster.policy import Policy
 from tests.tables import documents
 
 CREATED = "2026-11-21T14:23:39Z"

@@ -8,7 +8,7 @@ import pytest
 
 from agent.containers import Containers
 from agent.state import ContainerKey, KnownPod, Running
-from qos.containers import Container, NodePod
+from qos.pods.containers import Container, NodePod
 
 UID = "0c6f8b1e-5f3a-4a0e-9a53-0d6a6b2d9f11"
 KEY = ContainerKey(UID, "app")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from agent import defaults
 from kernel import cache
-from qos.controller import all_files
-from qos.node import V2
+from qos.plan.controller import all_files
+from qos.plan.node import V2
 from tests.adapters.fake_machine import Fake
 
 FILES = frozenset(name for name, file in all_files().items() if V2 in file.versions)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.doctor import Facts, Finding, Level, findings
-from qos.node import HYBRID, V2
-from qos.node_report import PromiseState
+from qos.cluster.node_report import PromiseState
+from qos.plan.node import HYBRID, V2
 
 GOOD = Facts(
     kernel="6.12.1",

@@ -14,10 +14,10 @@ from agent.state import ContainerKey, Known, KnownPod, Running
 from kernel.apply import apply
 from kernel.target import Target
 from lab.runtimes.cgroups import Scratch, is_v2, scratch
-from qos.containers import BURSTABLE, Container, NodePod
-from qos.controller import all_files
-from qos.node import V1, V2
-from qos.objects import Requirement, Selector
+from qos.cluster.objects import Requirement, Selector
+from qos.plan.controller import all_files
+from qos.plan.node import V1, V2
+from qos.pods.containers import BURSTABLE, Container, NodePod
 from tests.adapters.fake_machine import Fake
 from tests.qos.builders import policy
 

@@ -6,7 +6,7 @@ import pytest
 
 from agent.nri.records import LinuxResources, NriPod
 from agent.provisional import pod_of, with_container
-from qos.containers import BEST_EFFORT, BURSTABLE, GUARANTEED
+from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED
 
 UID = "0c6f8b1e-5f3a-4a0e-9a53-0d6a6b2d9f11"
 SLICE_UID = UID.replace("-", "_")

@@ -22,10 +22,10 @@ from agent.state import ContainerKey, Known, KnownPod
 from agent.sync.hook_files import HookFiles
 from lab.runtimes import cgroups
 from lab.runtimes.cgroups import Scratch
-from qos.containers import BURSTABLE, Container, NodePod
-from qos.controller import all_files
-from qos.node import V1
-from qos.objects import Requirement, Selector
+from qos.cluster.objects import Requirement, Selector
+from qos.plan.controller import all_files
+from qos.plan.node import V1
+from qos.pods.containers import BURSTABLE, Container, NodePod
 from tests.agent.enforcement.conftest import another_writes
 from tests.qos.builders import policy
 

@@ -26,8 +26,8 @@ from kernel.apply import apply
 from kernel.target import Target
 from lab.runtimes.cgroups import scratch
 from qos.classes import promises_of
-from qos.containers import BURSTABLE, Container, NodePod
-from qos.node import Rival
+from qos.plan.node import Rival
+from qos.pods.containers import BURSTABLE, Container, NodePod
 from tests.adapters.fake_machine import Fake
 
 J10CE = Path(sysconfig.get_path("scripts")) / "j10ce"

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from cli.plan_node import files_of
 from kernel import cache
-from qos import assumed
-from qos.assumed import Machine
 from qos.classes import CLASSES, promises_of
-from qos.containers import BEST_EFFORT, BURSTABLE, GUARANTEED, Container, NodePod
-from qos.layout import Driver
-from qos.node import V1, V2
-from qos.plan import plan
+from qos.plan import assumed
+from qos.plan.assumed import Machine
+from qos.plan.layout import Driver
+from qos.plan.node import V1, V2
+from qos.plan.planning import plan
+from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED, Container, NodePod
 from qos.promises import IoLimit, Overrides
 
 CPUS = st.integers(0, 3000)

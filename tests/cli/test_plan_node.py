@@ -8,9 +8,9 @@ import pytest
 
 from adapters.documents import DocumentsError
 from cli import plan_node
-from qos.containers import GUARANTEED, Container, NodePod
-from qos.layout import Driver
-from qos.node import V1, V2
+from qos.plan.layout import Driver
+from qos.plan.node import V1, V2
+from qos.pods.containers import GUARANTEED, Container, NodePod
 
 NODE = """\
 apiVersion: v1

@@ -16,7 +16,7 @@ from adapters.kubernetes.node_pods import node_pod
 from agent.state import Known
 from agent.sync.kubernetes import KubernetesSource
 from lab import ports
-from qos.containers import from_manifest
+from qos.pods.containers import from_manifest
 from tests.waiting import SECONDS, eventually, running
 
 pytestmark = pytest.mark.cluster

@@ -29,7 +29,7 @@ from lab.cluster import Cluster, LabError
 from lab.node.rig import real_node
 from lab.nodes import REAL
 from lab.runtimes.images import BUSYBOX
-from qos.node_report import NodeReport
+from qos.cluster.node_report import NodeReport
 from tests.waiting import eventually, running, until
 
 pytestmark = pytest.mark.cluster

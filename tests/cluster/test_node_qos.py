@@ -21,7 +21,7 @@ from lab import cluster as lab_cluster
 from lab import components, extender_process, nodes
 from lab.cluster import Cluster
 from lab.extender_process import ExtenderProcess
-from qos.node_report import NodeReport, PolicyState, PromiseState
+from qos.cluster.node_report import NodeReport, PolicyState, PromiseState
 from tests.waiting import running
 
 pytestmark = pytest.mark.cluster

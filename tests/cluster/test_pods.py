@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from qos.containers import from_manifest
+from qos.pods.containers import from_manifest
 
 pytestmark = pytest.mark.cluster
 

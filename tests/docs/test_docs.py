@@ -13,7 +13,7 @@ from cli.app import ENTRIES, load
 from qos import keys
 from qos.api.policy import MinimalReservationPolicy
 from qos.classes import CLASSES
-from qos.peers import katalyst, koordinator
+from qos.pods.peers import katalyst, koordinator
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledger.decisions import DemandReport
-from qos.objects import Pod
+from qos.cluster.objects import Pod
 
 
 class Account:

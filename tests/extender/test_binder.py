@@ -16,7 +16,7 @@ from extender.metrics import Metrics
 from extender.wire import BindingArgs
 from ledger.decisions import BindDecision
 from qos import keys
-from qos.objects import Pod
+from qos.cluster.objects import Pod
 
 
 class Claims:

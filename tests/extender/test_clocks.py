@@ -18,8 +18,8 @@ from extender.node_reports import STALE_SECONDS
 from extender.program import Program
 from extender.waking import Waker
 from qos import keys
-from qos.needs import Enforcement
-from qos.objects import Pod
+from qos.cluster.needs import Enforcement
+from qos.cluster.objects import Pod
 from tests.extender.accounts import Account, calls
 from tests.extender.conftest import NOW, Clock
 

@@ -17,7 +17,7 @@ from extender.node_reports import NodeReports
 from kernel.apply import Refusal
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
-from qos.needs import Enforcement
+from qos.cluster.needs import Enforcement
 from tests.extender.conftest import Clock
 
 REFUSED = "n1: memory.min of pod x: EBUSY"

@@ -77,7 +77,8 @@ def test_the_generated_tables_are_up_to_date():
 def test_every_reason_is_documented():
     text = PAGE.read_text()
     source = "".join(
-        (ROOT / path).read_text() for path in ("extender/status.py", "extender/guarding.py", "qos/resolve.py")
+        (ROOT / path).read_text()
+        for path in ("extender/status.py", "extender/guarding.py", "qos/cluster/resolve.py")
     )
     reasons = set(re.findall(r'"(?:True|False|Unknown)",\s*"([A-Z]\w+)"', source))
     reasons |= set(re.findall(r'Problem\(\s*"([A-Z]\w+)"', source))

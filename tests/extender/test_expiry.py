@@ -8,7 +8,7 @@ from adapters.api import PODS
 from extender.expiry import Expiry
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
-from qos.objects import Node, Pod
+from qos.cluster.objects import Node, Pod
 from tests.extender.accounts import Account
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from extender.guarding import Breach, Guarding
 from ledger.decisions import Mode
-from qos.objects import Demand, Node, NodePredicate, OwnerReference, Pod, Selector
+from qos.cluster.objects import Demand, Node, NodePredicate, OwnerReference, Pod, Selector
 
 NOW = 10_000.0
 NODES = {"n1": Node("n1", "u", {}), "n2": Node("n2", "u", {}, labels={"pool": "x"})}

@@ -20,9 +20,9 @@ from adapters.api import (
 from adapters.kubernetes import node_qos
 from adapters.memory import MemoryAPI
 from qos import keys
-from qos.node_report import NodeReport, PromiseState
-from qos.objects import Demand
-from qos.resolve import Problem
+from qos.cluster.node_report import NodeReport, PromiseState
+from qos.cluster.objects import Demand
+from qos.cluster.resolve import Problem
 
 pytestmark = pytest.mark.program
 

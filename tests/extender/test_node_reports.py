@@ -17,9 +17,9 @@ from extender.node_reports import STALE_SECONDS, NodeReports
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos import keys
-from qos.needs import Enforcement
-from qos.node_report import NodeReport, PolicyState, PromiseState
-from qos.objects import Demand, Node, Selector
+from qos.cluster.needs import Enforcement
+from qos.cluster.node_report import NodeReport, PolicyState, PromiseState
+from qos.cluster.objects import Demand, Node, Selector
 
 NEEDS = frozenset({"floor (cpu)"})
 ABLE = Enforcement(NEEDS)

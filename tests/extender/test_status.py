@@ -14,8 +14,8 @@ from ledger.decisions import DemandReport, Unplaced
 from qos import keys
 from qos.api.policy import MinimalReservationPolicyStatus
 from qos.api.upstream import LabelSelector
-from qos.objects import Demand, Requirement, Selector
-from qos.resolve import Problem
+from qos.cluster.objects import Demand, Requirement, Selector
+from qos.cluster.resolve import Problem
 from tests.qos.builders import CHECKOUT, policy
 
 NOW = 1_800_000_000.0

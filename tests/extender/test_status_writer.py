@@ -19,8 +19,8 @@ from extender.status_writer import StatusWriter
 from extender.view import View
 from ledger.decisions import Mode
 from qos import keys
-from qos.needs import Enforcement
-from qos.node_report import PolicyState
+from qos.cluster.needs import Enforcement
+from qos.cluster.node_report import PolicyState
 from tests.extender.accounts import Account, calls
 
 

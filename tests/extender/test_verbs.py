@@ -14,7 +14,7 @@ from extender import verbs
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from ledger.refusals import IN_DOUBT
-from qos.objects import Demand, NodePredicate, Requirement, Selector
+from qos.cluster.objects import Demand, NodePredicate, Requirement, Selector
 
 IN_THE_WAY = "holds of default/checkout are in the way"
 Object = dict[str, Any]

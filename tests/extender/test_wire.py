@@ -12,7 +12,7 @@ import pytest
 from adapters.kubernetes.decode import pod_from
 from extender import verbs, wire
 from ledger.decisions import Filtered
-from qos.objects import Pod
+from qos.cluster.objects import Pod
 
 DATA = Path(__file__).parent.parent / "data" / "kube-scheduler"
 FORMS = ("node-names", "full-nodes")

@@ -20,7 +20,7 @@ from agent.enforcement.watch import FANOTIFY
 from agent.state import ContainerKey, Running
 from kernel import hierarchies
 from lab.contention.groups import Tree
-from qos.settings import PROCESS, RAISE, SET, Plan, Setting
+from qos.plan.settings import PROCESS, RAISE, SET, Plan, Setting
 from tests.waiting import eventually, running
 
 MIB = 1 << 20

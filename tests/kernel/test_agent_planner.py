@@ -13,9 +13,9 @@ from agent.enforcement.originals import Originals
 from agent.planner import Planner
 from agent.state import ContainerKey, Known, KnownPod, Running
 from lab.contention.node import Node, best_effort, container_id, path, pod
-from qos.containers import BURSTABLE, GUARANTEED, Container, NodePod
-from qos.objects import Requirement, Selector
-from qos.policy import Policy
+from qos.cluster.objects import Requirement, Selector
+from qos.cluster.policy import Policy
+from qos.pods.containers import BURSTABLE, GUARANTEED, Container, NodePod
 
 MIB = 1 << 20
 PODS = [

@@ -12,9 +12,9 @@ from lab.contention.groups import Group
 from lab.contention.node import Node, best_effort, pod
 from lab.contention.work import Load
 from qos.classes import promises_of
-from qos.containers import BURSTABLE, GUARANTEED, Container, NodePod
 from qos.keys import CPU
-from qos.plan import plan
+from qos.plan.planning import plan
+from qos.pods.containers import BURSTABLE, GUARANTEED, Container, NodePod
 
 CPUS = 2
 FLOOR = 200

@@ -18,13 +18,13 @@ from lab.runtimes import bundle, oci, rootfs
 from lab.runtimes.bundle import Spec
 from lab.runtimes.installed_hook import InstalledHook, from_sources
 from lab.runtimes.podman import podman
-from qos import layout
-from qos.assumed import standalone_facts
 from qos.classes import promises_of
-from qos.containers import BURSTABLE, GUARANTEED, Container
 from qos.keys import CPU, MEMORY
-from qos.plan import plan
-from qos.settings import Plan
+from qos.plan import layout
+from qos.plan.assumed import standalone_facts
+from qos.plan.planning import plan
+from qos.plan.settings import Plan
+from qos.pods.containers import BURSTABLE, GUARANTEED, Container
 
 CPUS = 2
 FLOOR = {CPU: 200, MEMORY: 32 << 20}

@@ -12,8 +12,8 @@ from lab.contention.groups import Group
 from lab.contention.node import Node, best_effort, pod
 from lab.contention.work import Load
 from qos.classes import promises_of
-from qos.containers import BURSTABLE, Container, NodePod
 from qos.keys import MEMORY
+from qos.pods.containers import BURSTABLE, Container, NodePod
 
 MIB = 1 << 20
 FLOOR = 48 * MIB

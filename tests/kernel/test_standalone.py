@@ -11,12 +11,12 @@ from lab.contention import measures
 from lab.contention.groups import Group, Tree
 from lab.contention.node import Node
 from lab.contention.work import Load
-from qos import assumed, layout
 from qos.classes import promises_of
-from qos.containers import GUARANTEED, Container, NodePod
 from qos.keys import CPU, MEMORY
-from qos.plan import plan
-from qos.settings import Plan
+from qos.plan import assumed, layout
+from qos.plan.planning import plan
+from qos.plan.settings import Plan
+from qos.pods.containers import GUARANTEED, Container, NodePod
 
 CPUS = 2
 FLOOR = {CPU: 300, MEMORY: 8 << 20}

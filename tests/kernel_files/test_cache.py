@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kernel import cache
 from kernel.cache import CacheBad, CacheMiss
-from qos import settings
+from qos.plan import settings
 
 KEY = "0a1b2c3d-1111-4222-8333-444455556666"
 ENTRIES = [

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from lab.changes import Change, PriorityClass, Watched
 from lab.checker import Kind, Rules, Verdict, check, replay
-from qos.objects import DaemonSet, Node, OwnerReference, PlacementMode, Pod, Requirement, Selector
-from qos.policy import Policy, ScaleTarget, Workload
+from qos.cluster.objects import DaemonSet, Node, OwnerReference, PlacementMode, Pod, Requirement, Selector
+from qos.cluster.policy import Policy, ScaleTarget, Workload
 
 
 class Stream:

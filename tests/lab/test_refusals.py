@@ -5,8 +5,8 @@ from __future__ import annotations
 from lab.changes import Change, Watched
 from lab.refusals import plan_for
 from lab.situation import Situation
-from qos.objects import Node, NodePredicate, PlacementMode, Pod, Requirement, Selector
-from qos.policy import Policy
+from qos.cluster.objects import Node, NodePredicate, PlacementMode, Pod, Requirement, Selector
+from qos.cluster.policy import Policy
 
 
 def node(name: str, cpu: int) -> Node:

@@ -7,7 +7,16 @@ from typing import Any
 
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
-from qos.objects import Demand, Node, NodePredicate, OwnerReference, Pod, Requirement, Selector, Toleration
+from qos.cluster.objects import (
+    Demand,
+    Node,
+    NodePredicate,
+    OwnerReference,
+    Pod,
+    Requirement,
+    Selector,
+    Toleration,
+)
 
 EVERYWHERE = NodePredicate()
 TOLERATE_ALL = NodePredicate(tolerations=(Toleration(operator="Exists"),))

@@ -10,7 +10,7 @@ import pytest
 
 from ledger.ledger import Ledger
 from ledger.moves import MOST_MOVES
-from qos.objects import Demand, Pod
+from qos.cluster.objects import Demand, Pod
 from tests.ledger.builders import demand, ledger, names, node, pod
 
 DIMS = ("cpu", "memory", "pods")

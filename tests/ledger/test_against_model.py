@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ledger.decisions import BindDecision, Mode
 from ledger.ledger import Ledger
-from qos.needs import Enforcement
-from qos.objects import Demand, Node, PlacementMode, Pod
+from qos.cluster.needs import Enforcement
+from qos.cluster.objects import Demand, Node, PlacementMode, Pod
 from tests.ledger.builders import demand, node, pod
 
 NODES = [f"n{i}" for i in range(4)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledger.decisions import Mode
-from qos.objects import PlacementMode
+from qos.cluster.objects import PlacementMode
 from tests.ledger.builders import demand, go, holds, ledger, names, node, nodes, pod
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ledger.decisions import Unplaced
-from qos.objects import NodePredicate, PlacementMode, Taint
+from qos.cluster.objects import NodePredicate, PlacementMode, Taint
 from tests.ledger.builders import demand, holds, ledger, names, node, nodes, pod
 
 

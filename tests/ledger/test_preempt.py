@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger.decisions import Mode
-from qos.objects import PlacementMode
+from qos.cluster.objects import PlacementMode
 from tests.ledger.builders import demand, holds, ledger, names, nodes, pod
 
 HIGH = 50

@@ -8,8 +8,8 @@ import pytest
 
 from ledger.decisions import Mode, Unplaced
 from ledger.ledger import Ledger
-from qos.needs import Enforcement
-from qos.objects import Demand, Node, PlacementMode
+from qos.cluster.needs import Enforcement
+from qos.cluster.objects import Demand, Node, PlacementMode
 from tests.ledger.builders import demand, go, holds, ledger, names, node, nodes, pod
 
 NEEDS = frozenset({"floor (cpu)", "memory_min_percent"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger.decisions import BindDecision, Mode
-from qos.objects import DaemonSet, PlacementMode, Pod
+from qos.cluster.objects import DaemonSet, PlacementMode, Pod
 from tests.ledger.builders import (
     TOLERATE_ALL,
     daemon_pod,

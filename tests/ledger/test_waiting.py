@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from qos.objects import Requirement, Selector
+from qos.cluster.objects import Requirement, Selector
 from tests.ledger.builders import demand, go, ledger, names, node, nodes, pod
 
 

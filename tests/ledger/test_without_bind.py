@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
-from qos.objects import Node, Pod
+from qos.cluster.objects import Node, Pod
 from tests.ledger.builders import demand, holds, node, pod
 
 DIMS = ("cpu", "memory", "pods")

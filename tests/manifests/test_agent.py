@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 import manifests
 from agent import commands
 from agent.config import NRI_SOCKET, RUN, STATE
-from qos.decision import EXEMPT_NAMESPACES
+from qos.pods.decision import EXEMPT_NAMESPACES
 
 DAEMONSET: dict[str, Any] = YAML(typ="safe").load(
     Path(manifests.__file__).parent / "agent" / "daemonset.yaml"

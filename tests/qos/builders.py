@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from qos.objects import Requirement, Selector
-from qos.policy import Policy
+from qos.cluster.objects import Requirement, Selector
+from qos.cluster.policy import Policy
 
 CHECKOUT = Selector((Requirement("app", "In", ("checkout",)),))
 

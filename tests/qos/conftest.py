@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from lab.kernel_rules import Group
-from qos.node import Level
+from qos.plan.node import Level
 
 OF_PATH = "level"
 OF_RIVAL = "rival"

@@ -11,7 +11,7 @@ import pytest
 from adapters.machine import ThisMachine
 from agent.probes import Node, promises
 from lab.runtimes.cgroups import Scratch
-from qos.controller import all_controllers
+from qos.plan.controller import all_controllers
 
 PROGRAM = """\
 from adapters.machine import ThisMachine

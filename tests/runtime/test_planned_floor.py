@@ -11,7 +11,7 @@ from typing import Any
 from lab.runtimes.cgroups import Scratch, is_v2
 from lab.runtimes.installed_hook import InstalledHook
 from lab.runtimes.podman import Podman
-from qos import layout
+from qos.plan import layout
 
 J10CE = Path(sys.executable).with_name("j10ce")
 

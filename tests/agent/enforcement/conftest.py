@@ -16,7 +16,7 @@ from agent.state import ContainerKey, Running
 from kernel import hierarchies
 from lab.runtimes import cgroups
 from lab.runtimes.cgroups import Scratch
-from qos.settings import PROCESS, RAISE, SET, Plan, Setting
+from qos.plan.settings import PROCESS, RAISE, SET, Plan, Setting
 
 UID = "0a1b2c3d-0000-4000-8000-000000000001"
 ID = "c" * 64

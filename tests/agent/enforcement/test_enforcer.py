@@ -11,7 +11,7 @@ import pytest
 
 from agent.state import ContainerKey, Running
 from lab.runtimes.cgroups import Scratch
-from qos.settings import Plan
+from qos.plan.settings import Plan
 from tests.agent.enforcement.conftest import ID, UID, Rig, above, of_process, plan
 
 OTHER_ID = "d" * 64

@@ -6,7 +6,7 @@ import pytest
 
 from agent.enforcement.found import Found
 from agent.enforcement.places import Place
-from qos.settings import Plan
+from qos.plan.settings import Plan
 from tests.agent.enforcement.conftest import UID, Rig, above, another_writes, plan
 
 SHARES = "cpu.shares"

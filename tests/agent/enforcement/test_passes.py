@@ -16,10 +16,10 @@ from agent.state import ContainerKey, Known, KnownPod, Running
 from agent.sync.hook_files import HookFiles
 from kernel.apply import Outcome
 from kernel.refused import Refused
-from qos.containers import BURSTABLE, Container, NodePod
-from qos.controller import all_files
-from qos.node import V1
-from qos.objects import Requirement, Selector
+from qos.cluster.objects import Requirement, Selector
+from qos.plan.controller import all_files
+from qos.plan.node import V1
+from qos.pods.containers import BURSTABLE, Container, NodePod
 from tests.agent.enforcement.conftest import UID, Rig, above
 from tests.qos.builders import policy
 

@@ -10,7 +10,7 @@ from agent.enforcement.repair import Drift, Repairer
 from agent.enforcement.writers import ENDED, UNSEEN
 from agent.state import Running
 from lab.runtimes.cgroups import Scratch
-from qos.settings import Plan
+from qos.plan.settings import Plan
 from tests.agent.enforcement.conftest import Rig, above, plan
 
 SHARES, IDLE, MEMORY, SWAP = "cpu.shares", "cpu.idle", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"

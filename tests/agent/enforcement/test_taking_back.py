@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.enforcement.repair import Repairer
 from agent.state import Running
 from lab.runtimes.cgroups import Scratch
-from qos.settings import Plan
+from qos.plan.settings import Plan
 from tests.agent.enforcement.conftest import UID, Rig, above, another_writes, plan
 
 SHARES, SOFT = "cpu.shares", "memory.soft_limit_in_bytes"

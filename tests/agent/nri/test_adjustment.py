@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agent.nri.adjustment import adjustment_of
 from agent.nri.records import Adjustment, LinuxResources, harmless, still_missing
 from kernel.allowed import ALLOWED
-from qos.settings import Entry
+from qos.plan.settings import Entry
 
 ENTRIES = st.lists(
     st.tuples(

@@ -16,7 +16,7 @@ from agent.report.pacing import (
     SHORTEST_SECONDS,
     Pacing,
 )
-from qos.node_report import NodeReport, PolicyState
+from qos.cluster.node_report import NodeReport, PolicyState
 
 POLICY = PolicyState("shop/checkout", "u", 2, 2, 2)
 REPORT = NodeReport("0.1.0", "6.12.0", "v2", "containerd 2.1.4", policies=(POLICY,))

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from adapters.api import NODE_QOS, NODES, NotFound, Page, Unreachable
 from adapters.memory import MemoryAPI
 from agent.report.writer import ReportWriter
-from qos.node_report import NodeReport, PolicyState
+from qos.cluster.node_report import NodeReport, PolicyState
 
 REPORT = NodeReport("0.1.0", "6.12.0", "v2", "containerd 2.1.4")
 

@@ -17,7 +17,7 @@ from adapters.memory import MemoryAPI
 from agent.state import Known, KnownPod
 from agent.sync.followed import known_pod
 from agent.sync.kubernetes import KubernetesSource
-from qos.containers import NodePod
+from qos.pods.containers import NodePod
 
 NAMES = st.sampled_from("abc")
 STEPS = st.one_of(

@@ -14,7 +14,7 @@ from agent.state import Known, KnownPod
 from agent.sync.folder import FolderSource
 from agent.sync.folder_files import read_folder
 from qos import keys
-from qos.containers import NodePod
+from qos.pods.containers import NodePod
 from tests import waiting
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "standalone"

@@ -18,7 +18,7 @@ from agent.state import Known, KnownPod
 from agent.sync.hook_files import HookFiles
 from agent.sync.store import Store
 from kernel import cache
-from qos.containers import NodePod
+from qos.pods.containers import NodePod
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 

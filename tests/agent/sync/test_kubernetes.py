@@ -17,7 +17,7 @@ from agent.state import Known, KnownPod
 from agent.sync.followed import Pods
 from agent.sync.kubernetes import KubernetesSource
 from qos import keys
-from qos.containers import NodePod
+from qos.pods.containers import NodePod
 from tests import waiting
 
 STATIC = "0123456789abcdef0123456789abcdef"

@@ -16,9 +16,9 @@ from adapters import atomic_file
 from agent.state import Known, KnownPod
 from agent.sync import store as store_module
 from agent.sync.store import NAME, Store, _encoded
-from qos.containers import Container, NodePod
-from qos.objects import NodePredicate, Requirement, Selector, Toleration
-from qos.policy import Policy, Profile, ScaleTarget, Surge
+from qos.cluster.objects import NodePredicate, Requirement, Selector, Toleration
+from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge
+from qos.pods.containers import Container, NodePod
 from qos.promises import CpuQuota, CpuSet, IoLimit
 from tests import waiting
 

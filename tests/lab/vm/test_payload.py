@@ -21,7 +21,7 @@ def test_the_needed_part_of_the_repository(tmp_path: Path) -> None:
     names = packed(tmp_path / "tar")
     wanted = {
         "kernel/apply.py",
-        "qos/plan.py",
+        "qos/plan/planning.py",
         "hook/boot.py",
         "tests/kernel/conftest.py",
         "lab/vm/guest/init",

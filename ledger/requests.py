@@ -1,0 +1,184 @@
+"""What one pod asks for, and what it may use of a node: free capacity less the holds it must leave alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.moves import Amounts, Board
+from ledger.state import State
+from ledger.table import Columns, Rows
+from qos.cluster.objects import Pod, Resources
+
+_CORE_DIMS = 3
+"""cpu, memory and pods: every node offers them, so being short of them is always the ledger's business."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A pod's request in the dimensions that some demand holds.
+
+    Others are kube-scheduler's business (trap T17). `need` has one amount for each of the demands'
+    dimensions, in their order; `parts` only those above zero, by column; `avoid` is a row to choose last.
+    """
+
+    pod: Pod
+    owner: int
+    need: Amounts
+    parts: tuple[tuple[int, int], ...]
+    avoid: int = -1
+
+    @property
+    def priority(self) -> int:
+        """The pod's; it does not see holds of a lower one."""
+        return self.pod.priority
+
+
+def request_of(state: State, pod: Pod, avoid: int = -1) -> Request:
+    """What a pod asks for, as the demands are now."""
+    dims = state.demands.dims
+    resources = state.table.resources
+    need = [pod.requests.get(resources[dim], 0) for dim in dims]
+    parts = tuple((dim, amount) for dim, amount in zip(dims, need, strict=True) if amount > 0)
+    return Request(pod, state.demands.owned_by(pod), need, parts, avoid)
+
+
+def sees(state: State, request: Request, demand: int) -> bool:
+    """True unless the pod's priority is strictly higher than the holds'."""
+    return state.demands[demand].priority >= request.priority
+
+
+def vector_of(state: State, demand: int) -> Amounts:
+    """One slot of a demand, in the demands' dimensions."""
+    amounts: Amounts = state.demands.vectors[demand].take(state.demands.dims).tolist()
+    return amounts
+
+
+def fits_free(state: State, request: Request, rows: Rows) -> NDArray[np.bool_] | None:
+    """Where the request fits into free capacity; None when there is nothing to compare."""
+    if not request.parts:
+        return None
+    table = state.table
+    fit: NDArray[np.bool_] | None = None
+    for dim, amount in request.parts:
+        enough = table.free[dim].take(rows) >= amount
+        if dim >= _CORE_DIMS:
+            enough |= table.allocatable[dim].take(rows) == 0
+        fit = enough if fit is None else np.logical_and(fit, enough, out=fit)
+    if fit is not None and state.nominations.by_uid:
+        _occupy(state, request, rows, fit)
+    return fit
+
+
+def _occupy(state: State, request: Request, rows: Rows, fit: NDArray[np.bool_]) -> None:
+    """Clear the flags of rows where nominated pods leave too little."""
+    for row, others in state.nominations.above(request.pod.uid, request.priority).items():
+        there = np.flatnonzero(rows == row)
+        if not there.size or not fit[there[0]]:
+            continue
+        for dim, amount in request.parts:
+            name = state.table.resources[dim]
+            left = int(state.table.free[dim, row]) - sum(other.get(name, 0) for other in others)
+            if left < amount and state.table.allocatable[dim, row]:
+                fit[there] = False
+
+
+def avail(state: State, request: Request, rows: Rows, *, own: bool) -> Columns:
+    """What the pod may use of each row, [the demands' dimensions, rows].
+
+    With `own` it takes a hold of its policy there.
+    """
+    table = state.table
+    pick = cells(state, rows)
+    left = table.free[pick] - table.charged[pick]
+    held = state.holds.visible_to(request.priority)
+    if held is not None:
+        left -= held[pick]
+    if state.nominations.by_uid:
+        for row, others in state.nominations.above(request.pod.uid, request.priority).items():
+            left[:, rows == row] -= _sum(state, others)[:, None]
+    if own and sees(state, request, request.owner):
+        credit = np.asarray(vector_of(state, request.owner), dtype=np.int64)
+        left += credit[:, None] * own_holds(state, request, rows)
+    return left
+
+
+def cells(state: State, rows: Rows) -> tuple[NDArray[np.intp], ...]:
+    """The index of some rows in the demands' dimensions."""
+    return np.ix_(np.asarray(state.demands.dims, dtype=np.intp), rows)
+
+
+def own_holds(state: State, request: Request, rows: Rows) -> NDArray[np.bool_]:
+    """Rows with a hold of the pod's policy that no owner in flight was given."""
+    counts = state.holds.count[request.owner].take(rows)
+    there: NDArray[np.bool_] = counts > 0
+    for (demand, row), given in state.holds.soft.items():
+        if demand == request.owner:
+            there &= (rows != row) | (counts > given)
+    return there
+
+
+def _sum(state: State, requests: Iterable[Resources]) -> NDArray[np.int64]:
+    names = [state.table.resources[dim] for dim in state.demands.dims]
+    return np.asarray([sum(request.get(name, 0) for request in requests) for name in names], dtype=np.int64)
+
+
+def room(state: State, held: Columns | None) -> Columns:
+    """What new holds may use, [the demands' dimensions, rows]; `held` are the holds that count."""
+    table = state.table
+    dims = state.demands.dims
+    left = table.free[dims] - table.charged[dims] - table.nominated[dims] - table.expected[dims]
+    if held is not None:
+        left -= held[dims]
+    return left
+
+
+def scale(state: State) -> NDArray[np.float64]:
+    """The largest node in each of the demands' dimensions.
+
+    Makes amounts of different resources comparable.
+    """
+    largest = state.table.allocatable[state.demands.dims].max(axis=1, initial=1)
+    return np.asarray(largest, dtype=np.float64)
+
+
+def seats(state: State, demand: int) -> NDArray[np.int64] | None:
+    """How many more holds of a demand each row may carry by maxSlotsPerNode; None without a limit."""
+    limit = state.demands[demand].max_slots_per_node
+    if limit is None:
+        return None
+    taken = state.holds.count[demand].astype(np.int64) + state.holds.filled[demand]
+    return np.asarray(np.maximum(limit - taken, 0), dtype=np.int64)
+
+
+def board(state: State, held: Columns | None, shapes: Iterable[int]) -> Board:
+    """The search's view.
+
+    `held` are the holds that count, `shapes` the demands whose floating holds may move.
+    """
+    holds, demands = state.holds, state.demands
+    movable = {}
+    limits = {}
+    for demand in shapes:
+        if not holds.held_total[demand] or not demands.floating(demand):
+            continue
+        counts = holds.count[demand].astype(np.int64)
+        for (other, row), given in holds.soft.items():
+            if other == demand:
+                counts[row] = max(0, int(counts[row]) - given)
+        movable[demand] = counts
+        limit = seats(state, demand)
+        if limit is not None:
+            limits[demand] = limit
+    return Board(
+        room=room(state, held),
+        scale=scale(state),
+        rank=state.table.rank(),
+        vectors={demand: vector_of(state, demand) for demand in movable},
+        movable=movable,
+        eligible={demand: demands.eligible[demand] for demand in movable},
+        seats=limits,
+    )

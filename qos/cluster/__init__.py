@@ -1,0 +1,1 @@
+"""The cluster half: Kubernetes objects as small records, and how policies become demands."""

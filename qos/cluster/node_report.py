@@ -1,0 +1,104 @@
+"""What a node says of itself: which promises it keeps, for how many pods, under which pressure. Pure data.
+
+The agent fills it; adapters.kubernetes.node_qos has it as the custom resource NodeQoS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from qos import keys
+
+LEVELS: Final = ("None", "Some", "High")
+"""How much processes wait for a resource, coarsely."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseState:
+    """Whether this node enforces a promise (qos.plan.controller.Keeps.promise); found out by doing it once.
+
+    `file`: the kernel file that keeps it here, "" none. `message`: why not, or what is done instead.
+    """
+
+    promise: str
+    enforced: bool
+    file: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyState:
+    """What a policy's pods on this node really have. `key`: namespace/name.
+
+    `pods`: those with a container that runs; `applied`: all settings of all their containers are written;
+    `verified`: of these, read back as planned at the last check. `message`: the first problem, "" none.
+    `deficit_seconds`: in which a pod wanted a resource and received less than its floor, since this
+    process of the agent first saw the policy: a restart begins at 0, the error budgets do not.
+    """
+
+    key: str
+    uid: str
+    pods: int = 0
+    applied: int = 0
+    verified: int = 0
+    message: str = ""
+    deficit_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """A node. `cgroup`: v1, v2 or hybrid; `runtime`: such as containerd 2.1.4.
+
+    `pressure`: cpu, memory, io -> one of LEVELS. `repaired`: settings that had drifted and were put back, in
+    the last hour; `fights`: files that somebody keeps changing back, left alone for now. `not_ready`: why
+    the agent cannot keep promises now, "" when it can.
+    """
+
+    agent_version: str
+    kernel: str
+    cgroup: str
+    runtime: str
+    promises: tuple[PromiseState, ...] = ()
+    pressure: Mapping[str, str] = field(default_factory=dict)
+    repaired: int = 0
+    fights: int = 0
+    policies: tuple[PolicyState, ...] = ()
+    not_ready: str = ""
+
+
+class NodeCondition(NamedTuple):
+    """A condition of a NodeQoS, without its time."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+def conditions(report: NodeReport) -> Iterator[NodeCondition]:
+    """What the report comes to, in the order in which people shall read it."""
+    if report.not_ready:
+        yield NodeCondition(keys.READY, "False", "AgentNotReady", report.not_ready)
+    else:
+        yield NodeCondition(keys.READY, "True", "AgentAtWork", "the agent applies, checks and repairs")
+    behind = [one for one in report.policies if one.applied < one.pods]
+    first = next((f"{one.key}: {one.message}" for one in behind if one.message), "")
+    if first:
+        yield NodeCondition(keys.APPLIED, "False", "PlanNotApplied", first)
+    elif behind:
+        yield NodeCondition(keys.APPLIED, "Unknown", "InProgress", f"{behind[0].key}: not applied yet")
+    else:
+        yield NodeCondition(keys.APPLIED, "True", "AllApplied", "every pod with a policy has its settings")
+    if report.fights:
+        text = f"somebody keeps changing {report.fights} kernel files back: see the agent's log for who"
+        yield NodeCondition(keys.UNDISTURBED, "False", "Fight", text)
+    else:
+        yield NodeCondition(keys.UNDISTURBED, "True", "NoFight", "nobody keeps changing settings back")
+
+
+def settled(report: NodeReport) -> NodeReport:
+    """The report without what changes all the time: two that are equal then say the same of floors."""
+    calm = tuple(replace(one, deficit_seconds=0.0) for one in report.policies)
+    return replace(report, pressure={}, repaired=0, policies=calm)

@@ -1,0 +1,175 @@
+"""The domain's records of Kubernetes objects: what a decision needs of them, parsed once at the edge.
+
+Resource vectors are mappings of resource name to int in canonical units: cpu in millicores, memory,
+ephemeral-storage and hugepages in bytes, everything else (pods, extended resources) in counts. A dimension
+that is absent is zero. Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+Resources: TypeAlias = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One expression of a label or node selector; operators In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A label selector, matchLabels already turned into requirements; matches when all of them do."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelectorTerm:
+    """One term of a required node affinity: expressions on labels and on metadata.name (matchFields)."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node's taint; effects NoSchedule, PreferNoSchedule, NoExecute."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration; an empty key with Exists tolerates all, an empty effect every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePredicate:
+    """Where a pod may run, as far as we judge it: node selector, required node affinity, tolerations.
+
+    `affinity` is None when there is none; an empty tuple matches no node, as upstream has it.
+    """
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[NodeSelectorTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node. `ready` is the Ready condition; `labels` as they are."""
+
+    name: str
+    uid: str
+    allocatable: Resources
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerReference:
+    """The controlling owner of a pod."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod: what the ledger and the status need.
+
+    `requests` is effective (qos.cluster.requests), with pods: 1.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    requests: Resources
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
+    node_name: str = ""
+    nominated_node_name: str = ""
+    phase: str = "Pending"
+    deleting: bool = False
+    scheduler_name: str = "default-scheduler"
+    controller: OwnerReference | None = None
+    mirror: bool = False
+    bound_by: str = ""
+    created: float = 0.0
+    scheduled: float = 0.0
+    unschedulable_since: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def terminal(self) -> bool:
+        """True when the pod no longer counts against its node."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+class PlacementMode(Enum):
+    """Whether a hold may move while its node is there."""
+
+    FLOATING = "Floating"
+    PINNED = "Pinned"
+
+
+class NodeEnforcement(Enum):
+    """Which nodes may hold a policy's slots: any, or only those that enforce every promise."""
+
+    BEST_EFFORT = "BestEffort"
+    STRICT = "Strict"
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A policy resolved against its workload, profile and PriorityClass: what the ledger shall hold.
+
+    `vector` is one slot: max(floor, the template's effective request), pods: 1 included.
+    `desired` counts filled and held slots together; 0 when suspended.
+    `needs`: the promises that its nodes must enforce (NodeEnforcement.STRICT); None: any node does.
+    Demands are ordered by priority, highest first, then `created`, oldest first, then key.
+    """
+
+    key: str
+    namespace: str
+    selector: Selector
+    vector: Resources
+    desired: int
+    priority: int = 0
+    created: float = 0.0
+    mode: PlacementMode = PlacementMode.FLOATING
+    where: NodePredicate = NodePredicate()
+    max_slots_per_node: int | None = None
+    needs: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonSet:
+    """A DaemonSet: what a node that lacks its pod is expected to give up soon."""
+
+    uid: str
+    key: str
+    requests: Resources
+    where: NodePredicate = NodePredicate()

@@ -1,0 +1,89 @@
+"""Policies, profiles and workloads as the domain sees them; parsed at the edge from custom resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from qos.cluster.objects import NodeEnforcement, NodePredicate, PlacementMode, Resources, Selector
+from qos.promises import Overrides
+
+ANYWHERE: Final = NodePredicate()
+"""Every node without taints."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleTarget:
+    """The workload whose replicas are the slots."""
+
+    api_version: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Surge:
+    """Slots beyond the replicas, for rollouts: a count, or a percentage of the replicas, rounded up."""
+
+    value: int
+    percent: bool = False
+
+    def of(self, replicas: int) -> int:
+        """The number of extra slots for so many replicas."""
+        return -(-replicas * self.value // 100) if self.percent else self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A MinimalReservationPolicy. Exactly one of `count`, `scale_target` is set."""
+
+    key: str
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    resource_version: str
+    created: float
+    selector: Selector
+    floor: Resources
+    profile_name: str = ""
+    priority_class_name: str = ""
+    suspend: bool = False
+    count: int | None = None
+    scale_target: ScaleTarget | None = None
+    surge: Surge = Surge(0)
+    mode: PlacementMode = PlacementMode.FLOATING
+    where: NodePredicate = ANYWHERE
+    inherit_from_workload: bool = False
+    max_slots_per_node: int | None = None
+    enforcement: NodeEnforcement = NodeEnforcement.BEST_EFFORT
+    status: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A QoSProfile: its class, what it promises otherwise, the PriorityClass of policies that name none."""
+
+    name: str
+    class_name: str
+    priority_class_name: str = ""
+    overrides: Overrides = field(default_factory=Overrides)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a scale target asks for: replicas, and its pod template's requests and placement.
+
+    `one_per_node`: the template refuses its own kind on one host (required pod anti-affinity on
+    kubernetes.io/hostname).
+    """
+
+    namespace: str
+    kind: str
+    name: str
+    replicas: int
+    requests: Resources
+    where: NodePredicate = ANYWHERE
+    one_per_node: bool = False
+    selected: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,142 @@
+"""From what a policy says to what the ledger shall hold. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from qos import keys
+from qos.classes import CLASSES
+from qos.cluster.needs import needs_of
+from qos.cluster.objects import Demand, NodeEnforcement, Resources, Selector
+from qos.cluster.policy import Policy, Profile, Workload
+from qos.cluster.selectors import matches
+
+_VALUELESS = frozenset({"Exists", "DoesNotExist"})
+_VALUED = frozenset({"In", "NotIn"})
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a policy cannot be resolved: the reason and the message of its condition Ready, both stable."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClasses:
+    """The cluster's PriorityClasses by name, and the value of the global default (0 where there is none)."""
+
+    values: Mapping[str, int] = field(default_factory=dict)
+    default: int = 0
+
+
+def resolve(
+    policy: Policy,
+    profiles: Mapping[str, Profile],
+    priority_classes: PriorityClasses,
+    workload: Workload | None,
+) -> Demand | Problem:
+    """A policy's demand, or the problem that keeps it from having one.
+
+    `workload` is the policy's scale target, None when there is none or it does not exist.
+    """
+    problem = (
+        _selector_problem(policy.selector)
+        or _profile_problem(policy, profiles)
+        or _workload_problem(policy, workload)
+    )
+    if problem is not None:
+        return problem
+    priority = _priority(policy, profiles, priority_classes)
+    if isinstance(priority, Problem):
+        return priority
+    inherited = workload if policy.inherit_from_workload else None
+    return Demand(
+        key=policy.key,
+        namespace=policy.namespace,
+        selector=policy.selector,
+        vector=slot_vector(policy.floor, workload.requests if workload else {}),
+        desired=0 if policy.suspend else _desired(policy, workload),
+        priority=priority,
+        created=policy.created,
+        mode=policy.mode,
+        where=inherited.where if inherited else policy.where,
+        max_slots_per_node=_max_per_node(policy.max_slots_per_node, inherited),
+        needs=_needs(policy, profiles.get(policy.profile_name)),
+    )
+
+
+def _needs(policy: Policy, profile: Profile | None) -> frozenset[str] | None:
+    return needs_of(policy, profile) if policy.enforcement is NodeEnforcement.STRICT else None
+
+
+def slot_vector(floor: Resources, requests: Resources) -> dict[str, int]:
+    """One slot: in every dimension the larger of floor and effective request, and one pod."""
+    names = floor.keys() | requests.keys()
+    vector = {name: max(floor.get(name, 0), requests.get(name, 0)) for name in sorted(names)}
+    return {name: amount for name, amount in vector.items() if amount > 0} | {keys.PODS: 1}
+
+
+def _desired(policy: Policy, workload: Workload | None) -> int:
+    if workload is None:
+        return policy.count or 0
+    return workload.replicas + policy.surge.of(workload.replicas)
+
+
+def _max_per_node(limit: int | None, inherited: Workload | None) -> int | None:
+    return 1 if inherited is not None and inherited.one_per_node else limit
+
+
+def _selector_problem(selector: Selector) -> Problem | None:
+    if not selector.requirements:
+        return Problem("SelectorUnusable", "spec.selector selects every pod: name at least one label")
+    for requirement in selector.requirements:
+        operator, valued = requirement.operator, bool(requirement.values)
+        if operator not in _VALUED | _VALUELESS:
+            return Problem("SelectorUnusable", f"spec.selector: {operator} is no operator for labels")
+        if valued != (operator in _VALUED):
+            needs = "needs values" if operator in _VALUED else "takes no values"
+            return Problem("SelectorUnusable", f"spec.selector: {requirement.key}: {operator} {needs}")
+    return None
+
+
+def _profile_problem(policy: Policy, profiles: Mapping[str, Profile]) -> Problem | None:
+    if not policy.profile_name:
+        return None
+    profile = profiles.get(policy.profile_name)
+    if profile is None:
+        return Problem("ProfileNotFound", f"QoSProfile {policy.profile_name} does not exist")
+    if not CLASSES[profile.class_name].has_floor:
+        return Problem(
+            "ProfileWithoutFloor",
+            f"QoSProfile {profile.name} is of class {profile.class_name}, which has no floor",
+        )
+    return None
+
+
+def _workload_problem(policy: Policy, workload: Workload | None) -> Problem | None:
+    target = policy.scale_target
+    if target is None:
+        return None
+    if workload is None:
+        return Problem("WorkloadNotFound", f"{target.kind} {policy.namespace}/{target.name} does not exist")
+    if not matches(policy.selector, workload.selected):
+        return Problem(
+            "SelectorMismatch",
+            f"spec.selector does not select the pods of {target.kind} {policy.namespace}/{target.name}",
+        )
+    return None
+
+
+def _priority(policy: Policy, profiles: Mapping[str, Profile], classes: PriorityClasses) -> int | Problem:
+    """The policy's PriorityClass, else its profile's, else the global default."""
+    name = policy.priority_class_name
+    if not name and policy.profile_name in profiles:
+        name = profiles[policy.profile_name].priority_class_name
+    if not name:
+        return classes.default
+    if name not in classes.values:
+        return Problem("PriorityClassNotFound", f"PriorityClass {name} does not exist")
+    return classes.values[name]

@@ -1,1 +1,0 @@
-"""The kernel controllers, one module each: see qos/controller.py for what a module declares."""

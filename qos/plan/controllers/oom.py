@@ -1,0 +1,27 @@
+"""Who is killed first when memory runs out: oom_score_adj of the container's first process, inherited by all.
+
+Source: proc(5); lowering it below what the process was started with needs CAP_SYS_RESOURCE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from qos.plan.controller import BOTH, INTEGER, OF_PROCESS, Case, File, Finding, Keeps, process_setting
+
+NAME: Final = "oom"
+ADJUSTMENT: Final = "oom_score_adj"
+FILES: Final = (
+    File(ADJUSTMENT, BOTH, OF_PROCESS, INTEGER, -1000, 1000, 90, "2.6.36", "in /proc/PID, not in a cgroup"),
+)
+KEEPS: Final = (Keeps(ADJUSTMENT, (ADJUSTMENT,), (ADJUSTMENT,), "the kernel chooses by memory use alone"),)
+
+
+def settings(case: Case) -> Iterator[Finding]:
+    """oom_score_adj, where the class has one; else the kubelet's stays."""
+    value = case.promises.oom_score_adj
+    if value is not None:
+        yield process_setting(
+            NAME, ADJUSTMENT, value, f"the class is killed at {value} (-1000 never, 1000 first)"
+        )

@@ -1,0 +1,86 @@
+"""Where else the others on an unknown node may be, and what a Burstable pod's weights keep there. Pure.
+
+An assumed node has all others in the pod's own QoS class (qos.plan.assumed). Guaranteed pods stand beside the
+cgroup of all Burstable ones, whose weight is kubelet's: what is lost there no weight of the pod mends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from qos.keys import CPU
+from qos.plan.assumed import Machine, request
+from qos.plan.hierarchy import load_of
+from qos.plan.node import Level, NodeFacts, Rival
+from qos.plan.settings import Plan, Shortfall
+from qos.plan.siblings import Capacity
+from qos.plan.weights import LEGACY, UNIFIED, Scale
+from qos.pods.containers import BURSTABLE, Container, NodePod
+from qos.quantity import render
+
+_LIFTED = ("cpu.max", "cpu.cfs_quota_us")
+
+
+def elsewhere(
+    pod: NodePod, machine: Machine, planned: Mapping[str, tuple[NodeFacts, Plan]], parts: Mapping[str, int]
+) -> dict[str, Shortfall]:
+    """By container: what is missing of its part of the floor where the others are placed worst.
+
+    planned: each container's facts, as qos.plan.assumed has them, and the plan that was made from these;
+    parts: millicores. Only for Burstable pods: beside others, all rivals are counted already.
+    """
+    if pod.qos != BURSTABLE:
+        return {}
+    scale = UNIFIED if machine.unified else LEGACY
+    weights = {name: _weight(facts, made, 0, scale) for name, (facts, made) in planned.items()}
+    found: dict[str, Shortfall] = {}
+    for name, (facts, made) in planned.items():
+        inside = sum(scale.load(weights[one.name]) for one in _beside(pod, name))
+        for words, levels in _placements(pod, machine, facts):
+            reaching = _reaching(facts, levels, made, scale)
+            kept = reaching.shared(scale.load(weights[name]), inside)
+            known = found.get(name)
+            if not kept.holds(parts[name]) and (known is None or kept.whole < known.kept):
+                why = f"{words} {render(CPU, reaching.whole)} reach {levels[-1].path}"
+                found[name] = Shortfall(CPU, 1, levels[-1].path, parts[name], kept.whole, why)
+    return found
+
+
+def _placements(pod: NodePod, machine: Machine, facts: NodeFacts) -> Iterator[tuple[str, list[Level]]]:
+    """Levels down to the pod's, with the others in Guaranteed pods: in as many as there can be, or in few."""
+    *above, burstable, own, _ = facts.levels
+    cpu = request(pod)[0]
+    least = Rival(machine.kubelet_weight(0))
+    weight = machine.kubelet_weight(cpu)
+    many = replace(burstable, weight=weight, rivals=(*own.rivals, least))
+    yield "if all other pods are Guaranteed,", [*above, many, replace(own, rivals=())]
+    few = Rival(machine.kubelet_weight(machine.allocatable_cpus - cpu))
+    idle = Rival(max(machine.pods - 1, 1) * least.weight)
+    yield (
+        "if one Guaranteed pod requests the rest, and Burstable ones nothing,",
+        [*above, replace(burstable, weight=weight, rivals=(few, least)), replace(own, rivals=(idle,))],
+    )
+
+
+def _reaching(facts: NodeFacts, levels: list[Level], made: Plan, scale: Scale) -> Capacity:
+    """What reaches the pod."""
+    capacity = Capacity(facts.cpus)
+    for level in levels:
+        weight = _weight(facts, made, 1, scale) if level is levels[-1] else level.weight
+        capacity = capacity.shared(scale.load(weight), load_of(level.rivals, scale))
+        if not any(setting.file in _LIFTED for setting in made.settings):
+            capacity = capacity.limited(level.cpu_quota)
+    return capacity
+
+
+def _weight(facts: NodeFacts, made: Plan, number: int, scale: Scale) -> int:
+    """What the plan gives a level, or else what it has."""
+    planned = [one.value for one in made.settings if (one.level, one.file) == (number, scale.file)]
+    return int(planned[0]) if planned else facts.levels[-1 - number].weight
+
+
+def _beside(pod: NodePod, name: str) -> list[Container]:
+    """The other containers that run at the same time: beside an init container only sidecars."""
+    alone = any(one.name == name and one.init and not one.sidecar for one in pod.containers)
+    return [one for one in pod.containers if one.name != name and (one.sidecar or not (one.init or alone))]

@@ -1,0 +1,114 @@
+"""What one pod gets: which policy and profile it has, and so which class, promises and floor. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from qos import keys
+from qos.classes import CLASSES
+from qos.cluster.objects import Resources
+from qos.cluster.policy import Policy, Profile
+from qos.cluster.selectors import matches
+from qos.pods.containers import NodePod
+from qos.pods.expectation import Expectation, expectation, states_class
+
+EXEMPT_NAMESPACES: Final = ("kube-system", "j10ce-system")
+"""Whose pods get no class by default: the node's own, and our agent's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What one pod gets. `others`: policies that select it, too, and do not win; `floor`: the policy's.
+
+    `exempt`: it gets nothing, because it is one of the node's own and nobody says otherwise. `problem`: what
+    is wrong with its policy, "" nothing.
+    """
+
+    pod: NodePod
+    expected: Expectation
+    policy: Policy | None = None
+    others: tuple[Policy, ...] = ()
+    profile: Profile | None = None
+    floor: Resources | None = None
+    problem: str = ""
+    exempt: bool = False
+
+    @property
+    def kept(self) -> Resources:
+        """The floor that is planned for: none in a class that has no floors."""
+        return self.floor or {} if CLASSES[self.expected.class_name].has_floor else {}
+
+
+def decide(
+    pod: NodePod,
+    annotated: str,
+    policies: Mapping[str, Policy],
+    profiles: Mapping[str, Profile],
+    priorities: Mapping[str, int],
+) -> Decided:
+    """What the pod gets of these rules.
+
+    annotated: the policy whose slot it fills (namespace/name), which wins where it still selects the pod.
+    priorities: PriorityClass -> value.
+    """
+    found = selecting(pod, policies.values(), profiles, priorities)
+    found.sort(key=lambda policy: policy.key != annotated)
+    return decided(pod, found, profiles)
+
+
+def selecting(
+    pod: NodePod,
+    policies: Iterable[Policy],
+    profiles: Mapping[str, Profile],
+    priorities: Mapping[str, int],
+) -> list[Policy]:
+    """The policies that select a pod; the first wins: by priority, then age, then name."""
+
+    def rank(policy: Policy) -> tuple[int, float, str]:
+        profile = profiles.get(policy.profile_name)
+        name = policy.priority_class_name or (profile.priority_class_name if profile else "")
+        return (-priorities.get(name, 0), policy.created or float("inf"), policy.name)
+
+    found = [
+        policy
+        for policy in policies
+        if (policy.namespace or "default") == pod.namespace and matches(policy.selector, pod.labels)
+    ]
+    return sorted(found, key=rank)
+
+
+def decided(
+    pod: NodePod, found: list[Policy], profiles: Mapping[str, Profile], given: Profile | None = None
+) -> Decided:
+    """What the pod gets. found: the policies that select it, the winner first.
+
+    given: a profile for pods whose policy names none.
+    """
+    policy = found[0] if found else None
+    named = policy.profile_name if policy else ""
+    problem = f"there is no QoSProfile {named}" if named and named not in profiles else ""
+    profile = profiles.get(named) if named else given
+    floor = policy.floor if policy else None
+    return Decided(
+        pod,
+        expectation(pod, profile, floor=bool(floor)),
+        policy,
+        tuple(found[1:]),
+        profile,
+        floor,
+        problem,
+        policy is None and profile is None and is_exempt(pod),
+    )
+
+
+def is_exempt(pod: NodePod) -> bool:
+    """Whether it is one of the node's own, which get no class by default: none of theirs becomes an idle one.
+
+    By its namespace, its priority, or because it is static (kubelet gives those a uid without dashes); not
+    where it states a class itself.
+    """
+    critical = (pod.priority or 0) >= keys.SYSTEM_CRITICAL_PRIORITY
+    static = len(pod.uid) == 32 and "-" not in pod.uid
+    return (pod.namespace in EXEMPT_NAMESPACES or critical or static) and not states_class(pod)

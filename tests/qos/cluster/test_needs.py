@@ -1,0 +1,97 @@
+"""Which promises a Strict policy needs of a node, and what stands against them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from qos.classes import CLASSES, promises_of
+from qos.cluster.needs import UNREPORTED, Enforcement, needs, needs_of, obstacle
+from qos.cluster.objects import Selector
+from qos.cluster.policy import Policy, Profile
+from qos.plan.controller import all_controllers
+from qos.promises import CpuQuota, CpuSet, IoLimit, Promises
+
+GIB = 1 << 30
+FLOOR = {"cpu": 2000, "memory": 4 * GIB}
+KEPT = {keeps.promise for controller in all_controllers() for keeps in controller.KEEPS}
+MEMORY = {"memory_min_percent", "memory_low_percent"}
+
+
+@pytest.mark.parametrize(
+    ("class_name", "needed"),
+    [
+        ("SYSTEM", {"floor (cpu)", "cpus"} | MEMORY),
+        ("LSE", {"floor (cpu)", "cpus", "cpu_quota"} | MEMORY),
+        ("LSR", {"floor (cpu)", "cpus", "cpu_quota"} | MEMORY),
+        ("LS", {"floor (cpu)"} | MEMORY),
+        ("BE", {"floor (cpu)", "cpu_idle", "memory_oom_group", "oom_score_adj", "io_weight", "pids_max"}),
+    ],
+)
+def test_needs_of_each_class(class_name: str, needed: set[str]) -> None:
+    assert needs(promises_of(class_name), FLOOR) == needed
+
+
+def test_the_table_above_has_every_class() -> None:
+    tested = next(mark for mark in test_needs_of_each_class.pytestmark if mark.name == "parametrize").args[1]
+    assert {one[0] for one in tested} == set(CLASSES)
+
+
+@pytest.mark.parametrize("field", [one.name for one in fields(Promises)])
+def test_every_promise_is_one_that_a_controller_keeps(field: str) -> None:
+    values = {
+        "cpu_idle": True,
+        "cpu_quota": CpuQuota.NONE,
+        "cpus": CpuSet.RESERVED,
+        "io_limit": IoLimit(read_bytes=1),
+        "memory_oom_group": False,
+    }
+    made = Promises(**{field: values.get(field, 50)})
+    assert len(needs(made, {"memory": GIB})) == 1
+    assert needs(made, {"memory": GIB}) <= KEPT
+
+
+def test_a_floor_needs_its_own_dimensions_only() -> None:
+    ls = promises_of("LS")
+    assert needs(ls, {"cpu": 100}) == {"floor (cpu)"}
+    assert needs(ls, {"memory": GIB}) == MEMORY
+    assert needs(ls, {"example.com/gpu": 1}) == frozenset()
+    assert needs(promises_of("LS", {"memory_request_min_percent": 50}), {"cpu": 100}) == {
+        "floor (cpu)",
+        "memory_min_percent",
+    }
+
+
+def policy(**changes: object) -> Policy:
+    given: dict[str, object] = {
+        "key": "shop/checkout",
+        "namespace": "shop",
+        "name": "checkout",
+        "uid": "u",
+        "generation": 1,
+        "resource_version": "1",
+        "created": 0.0,
+        "selector": Selector(),
+        "floor": FLOOR,
+    }
+    return Policy(**(given | changes))  # type: ignore[arg-type]
+
+
+def test_a_profile_says_what_else_is_needed() -> None:
+    assert needs_of(policy(), None) == {"floor (cpu)"} | MEMORY
+    profile = Profile("slow", "LS", overrides={"io_weight": 500, "memory_low_percent": 0})
+    assert needs_of(policy(), profile) == {"floor (cpu)", "memory_min_percent", "io_weight"}
+
+
+def test_what_stands_against_it() -> None:
+    needed = frozenset({"floor (cpu)", "memory_min_percent"})
+    good = Enforcement(enforced=needed | {"pids_max"})
+    assert obstacle(needed, good) == ""
+    assert obstacle(needed, UNREPORTED) == "has no NodeQoS: no agent has reported"
+    assert obstacle(frozenset(), UNREPORTED) != "", "without news nothing is known of a node"
+    old = Enforcement(frozenset({"floor (cpu)"}), {"memory_min_percent": "this kernel has no memory.min"})
+    assert obstacle(needed, old) == "memory_min_percent: this kernel has no memory.min"
+    assert obstacle(needed | {"cpus"}, old) == obstacle(needed, old), "a reason comes before none"
+    silent = Enforcement(frozenset({"memory_min_percent"}))
+    assert obstacle(needed, silent) == "floor (cpu): the agent does not say that it is enforced"

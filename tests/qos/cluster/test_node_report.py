@@ -1,0 +1,54 @@
+"""A node's report: its conditions, and what of it changes without meaning anything for floors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from qos.cluster.node_report import NodeReport, PolicyState, conditions, settled
+
+REPORT = NodeReport("0.1.0", "6.12.0", "v2", "containerd 2.1.4")
+
+
+def said(report: NodeReport) -> dict[str, tuple[str, str, str]]:
+    return {one.type: (one.status, one.reason, one.message) for one in conditions(report)}
+
+
+def test_all_is_well() -> None:
+    well = said(replace(REPORT, policies=(PolicyState("a/b", "u", 2, 2, 2),)))
+    assert {name: status for name, (status, _, _) in well.items()} == {
+        "Ready": "True",
+        "Applied": "True",
+        "Undisturbed": "True",
+    }
+
+
+def test_what_is_wrong_is_said_with_its_first_problem() -> None:
+    refused = PolicyState("a/b", "u", 2, 1, 1, "memory.min of pod x: EBUSY")
+    waits = PolicyState("a/a", "u", 1, 0, 0)
+    bad = said(replace(REPORT, policies=(waits, refused), fights=3, not_ready="no container runtime answers"))
+    assert bad["Ready"] == ("False", "AgentNotReady", "no container runtime answers")
+    assert bad["Applied"] == ("False", "PlanNotApplied", "a/b: memory.min of pod x: EBUSY")
+    assert bad["Undisturbed"][:2] == ("False", "Fight")
+    assert "3 kernel files" in bad["Undisturbed"][2]
+
+
+def test_what_is_under_way_is_not_yet_known() -> None:
+    waits = PolicyState("a/a", "u", 1, 0, 0)
+    assert said(replace(REPORT, policies=(waits,)))["Applied"][:2] == ("Unknown", "InProgress")
+
+
+def test_settled_is_blind_to_what_changes_all_the_time_and_to_nothing_else() -> None:
+    one = PolicyState("a/b", "u", 2, 2, 2)
+    report = replace(REPORT, policies=(one,))
+    noisy = replace(
+        report, pressure={"cpu": "High"}, repaired=7, policies=(replace(one, deficit_seconds=8.0),)
+    )
+    assert settled(noisy) == settled(report)
+    for change in (
+        replace(report, fights=1),
+        replace(report, not_ready="x"),
+        replace(report, kernel="6.13.0"),
+        replace(report, policies=(replace(one, verified=1),)),
+        replace(report, policies=()),
+    ):
+        assert settled(change) != settled(report)

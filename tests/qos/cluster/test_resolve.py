@@ -1,0 +1,149 @@
+"""A policy becomes a demand, or a problem with a stable reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from qos import keys
+from qos.cluster.objects import Demand, NodePredicate, PlacementMode, Requirement, Selector
+from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge, Workload
+from qos.cluster.resolve import PriorityClasses, Problem, resolve, slot_vector
+from tests.qos.builders import CHECKOUT, policy
+
+POLICY = policy(floor={"cpu": 2000, "memory": 4}, count=3)
+TARGET = replace(POLICY, count=None, scale_target=ScaleTarget("apps/v1", "Deployment", "checkout"))
+WORKLOAD = Workload(
+    namespace="shop",
+    kind="Deployment",
+    name="checkout",
+    replicas=10,
+    requests={"cpu": 1000, "memory": 9, "pods": 1},
+    where=NodePredicate(node_selector=(("disk", "ssd"),)),
+    one_per_node=True,
+    selected={"app": "checkout"},
+)
+CLASSES = PriorityClasses({"high": 1000, "mid": 500}, default=7)
+
+
+def resolved(policy: Policy, workload: Workload | None = None, **profiles: Profile) -> Demand:
+    demand = resolve(policy, profiles, CLASSES, workload)
+    assert isinstance(demand, Demand), demand
+    return demand
+
+
+def test_a_count_of_slots_of_the_floor():
+    assert resolved(POLICY) == Demand(
+        key="shop/checkout",
+        namespace="shop",
+        selector=CHECKOUT,
+        vector={"cpu": 2000, "memory": 4, "pods": 1},
+        desired=3,
+        priority=7,
+        created=5.0,
+        mode=PlacementMode.FLOATING,
+    )
+
+
+def test_a_slot_is_the_larger_of_floor_and_request_in_each_dimension():
+    assert slot_vector({"cpu": 2000, "memory": 4}, {"cpu": 1000, "memory": 9, "gpu": 1, "pods": 1}) == {
+        "cpu": 2000,
+        "memory": 9,
+        "gpu": 1,
+        "pods": 1,
+    }
+    assert resolved(TARGET, WORKLOAD).vector == {"cpu": 2000, "memory": 9, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("surge", "desired"),
+    [(Surge(0), 10), (Surge(3), 13), (Surge(25, percent=True), 13), (Surge(100, percent=True), 20)],
+)
+def test_replicas_and_surge_rounded_up(surge, desired):
+    assert resolved(replace(TARGET, surge=surge), WORKLOAD).desired == desired
+
+
+def test_suspended_holds_nothing():
+    assert resolved(replace(POLICY, suspend=True)).desired == 0
+    assert resolved(replace(TARGET, suspend=True), WORKLOAD).desired == 0
+
+
+def test_a_workload_scaled_to_zero_holds_its_fixed_surge_only():
+    empty = replace(WORKLOAD, replicas=0)
+    assert resolved(replace(TARGET, surge=Surge(25, percent=True)), empty).desired == 0
+    assert resolved(replace(TARGET, surge=Surge(2)), empty).desired == 2
+
+
+def test_placement_is_inherited_only_where_asked():
+    own = NodePredicate(node_selector=(("zone", "a"),))
+    stated = replace(TARGET, where=own, max_slots_per_node=4)
+    assert resolved(stated, WORKLOAD).where == own
+    assert resolved(stated, WORKLOAD).max_slots_per_node == 4
+    inherited = resolved(replace(stated, inherit_from_workload=True), WORKLOAD)
+    assert inherited.where == WORKLOAD.where
+    assert inherited.max_slots_per_node == 1
+    several = replace(WORKLOAD, one_per_node=False)
+    assert resolved(replace(stated, inherit_from_workload=True), several).max_slots_per_node == 4
+
+
+@pytest.mark.parametrize(
+    ("own", "of_profile", "priority"), [("high", "mid", 1000), ("", "mid", 500), ("", "", 7)]
+)
+def test_priority_is_the_policys_else_the_profiles_else_the_default(own, of_profile, priority):
+    policy = replace(POLICY, profile_name="p", priority_class_name=own)
+    assert resolved(policy, p=Profile("p", "LS", of_profile)).priority == priority
+
+
+def test_without_any_priority_class_it_is_zero():
+    demand = resolve(POLICY, {}, PriorityClasses(), None)
+    assert isinstance(demand, Demand)
+    assert demand.priority == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "workload", "reason", "words"),
+    [
+        (replace(POLICY, profile_name="nope"), None, "ProfileNotFound", "QoSProfile nope"),
+        (replace(POLICY, profile_name="be"), None, "ProfileWithoutFloor", "class BE"),
+        (replace(POLICY, priority_class_name="nope"), None, "PriorityClassNotFound", "PriorityClass nope"),
+        (replace(POLICY, profile_name="bad"), None, "PriorityClassNotFound", "PriorityClass lost"),
+        (TARGET, None, "WorkloadNotFound", "Deployment shop/checkout"),
+        (TARGET, replace(WORKLOAD, selected={"app": "x"}), "SelectorMismatch", "Deployment shop/checkout"),
+        (replace(POLICY, selector=Selector()), None, "SelectorUnusable", "every pod"),
+        (
+            replace(POLICY, selector=Selector((Requirement("app", "Gt", ("1",)),))),
+            None,
+            "SelectorUnusable",
+            "Gt",
+        ),
+        (
+            replace(POLICY, selector=Selector((Requirement("app", "In"),))),
+            None,
+            "SelectorUnusable",
+            "In needs values",
+        ),
+        (
+            replace(POLICY, selector=Selector((Requirement("app", "Exists", ("a",)),))),
+            None,
+            "SelectorUnusable",
+            "takes no values",
+        ),
+    ],
+)
+def test_problems_have_stable_reasons(policy, workload, reason, words):
+    profiles = {"be": Profile("be", "BE"), "bad": Profile("bad", "LS", "lost")}
+    problem = resolve(policy, profiles, CLASSES, workload)
+    assert isinstance(problem, Problem)
+    assert problem.reason == reason
+    assert words in problem.message
+    assert resolve(policy, profiles, CLASSES, workload) == problem
+
+
+def test_a_problem_shows_even_when_suspended():
+    policy = replace(POLICY, suspend=True, profile_name="nope")
+    assert isinstance(resolve(policy, {}, CLASSES, None), Problem)
+
+
+def test_a_slot_is_one_pod_whatever_is_asked():
+    assert slot_vector({}, {})[keys.PODS] == 1

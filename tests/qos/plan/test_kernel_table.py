@@ -1,0 +1,42 @@
+"""What is generated from classes and controllers, and that it is as generated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernel.allowed import ALLOWED
+from qos.classes import CLASSES
+from qos.plan.controller import UNIFIED, all_files
+from qos.plan.kernel_table import allowed, table
+from qos.plan.node import V1
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_generated_files_are_as_generated():
+    assert (ROOT / "kernel" / "allowed.py").read_text() == allowed()
+    assert (ROOT / "docs" / "kernel-table.md").read_text() == table()
+
+
+def test_all_files_are_allowed_and_no_other():
+    assert set(ALLOWED) == set(all_files())
+    for name, (hierarchy, kind, low, high, order) in ALLOWED.items():
+        file = all_files()[name]
+        assert (hierarchy, kind, low, high, order) == (
+            file.hierarchy,
+            file.kind,
+            file.low,
+            file.high,
+            file.order,
+        )
+        assert low <= high
+        assert (hierarchy == UNIFIED) == (V1 not in file.versions)
+
+
+def test_the_table_has_a_row_for_each_class_and_file():
+    text = table()
+    for name in CLASSES:
+        assert f"| {name} | `" in text
+    for name in all_files():
+        assert f"| `{name}` | " in text
+    assert "| LS | `memory_min_percent` | 100 | `memory.min` | unsupported |" in text

@@ -1,0 +1,94 @@
+"""Which policy and profile a pod has, and which pods get nothing by default."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from qos import keys
+from qos.cluster.policy import Profile
+from qos.pods.containers import BEST_EFFORT, Container, NodePod
+from qos.pods.decision import EXEMPT_NAMESPACES, decide, is_exempt
+from tests.qos.builders import policy
+
+POD = NodePod("u-1", "shop", "web", (Container("web"),), labels={"app": "checkout"})
+HIGH = {"high": 100}
+
+
+def named(name, **others):
+    return policy(key=f"shop/{name}", name=name, **others)
+
+
+def decided(*policies, pod=POD, annotated="", profiles=(), priorities=HIGH):
+    return decide(
+        pod, annotated, {one.key: one for one in policies}, {one.name: one for one in profiles}, priorities
+    )
+
+
+def test_without_a_policy_there_is_no_floor():
+    one = decided(replace(policy(), namespace="other"))
+    assert (one.policy, one.floor, one.kept, one.problem, one.exempt) == (None, None, {}, "", False)
+
+
+def test_priority_then_age_then_name_decide():
+    old, young = named("z", created=1.0), named("a", created=2.0)
+    first = named("m", created=9.0, priority_class_name="high")
+    one = decided(young, first, old)
+    assert one.policy == first
+    assert one.others == (old, young)
+    assert decided(named("b", created=1.0), named("a", created=1.0)).policy.name == "a"
+
+
+def test_a_policy_without_a_creation_time_is_the_youngest():
+    assert decided(named("a", created=0.0), named("b", created=5.0)).policy.name == "b"
+
+
+def test_the_policy_whose_slot_it_fills_wins_as_long_as_it_selects_the_pod():
+    old, young = named("old", created=1.0), named("young", created=2.0)
+    one = decided(old, young, annotated="shop/young")
+    assert (one.policy, one.others) == (young, (old,))
+    elsewhere = replace(young, namespace="other")
+    assert decided(old, elsewhere, annotated="shop/young").policy == old
+    assert decided(old, annotated="shop/gone").policy == old
+
+
+def test_a_profiles_priority_counts_where_the_policy_names_none():
+    fast = Profile("fast", "LS", "high")
+    one = decided(named("a", created=1.0), named("b", profile_name="fast"), profiles=[fast])
+    assert one.policy.name == "b"
+    assert (one.profile, one.expected.class_source) == (fast, "QoSProfile fast")
+
+
+def test_a_profile_that_is_missing_is_told_and_the_floor_kept():
+    one = decided(named("a", profile_name="fast"))
+    assert one.problem == "there is no QoSProfile fast"
+    assert one.kept == {"cpu": 2000}
+
+
+def test_a_class_without_floors_keeps_none():
+    one = decided(named("a", profile_name="be"), profiles=[Profile("be", "BE")])
+    assert one.floor == {"cpu": 2000}
+    assert one.kept == {}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        *({"namespace": name} for name in EXEMPT_NAMESPACES),
+        {"priority": keys.SYSTEM_CRITICAL_PRIORITY},
+        {"uid": "0123456789abcdef0123456789abcdef"},
+    ],
+)
+def test_the_nodes_own_pods_get_nothing_by_default(own):
+    pod = replace(POD, **own)
+    assert decided(pod=pod).exempt
+    assert not decided(pod=replace(pod, labels={keys.KOORDINATOR_CLASS_LABEL: "BE"})).exempt
+    assert not decided(pod=replace(pod, annotations={keys.KATALYST_LEVEL: "reclaimed_cores"})).exempt
+    assert decided(pod=replace(pod, labels={keys.KOORDINATOR_CLASS_LABEL: "none"})).exempt
+    assert not decided(replace(policy(), namespace=pod.namespace), pod=replace(pod, labels=POD.labels)).exempt
+
+
+def test_a_usual_pod_is_not_exempt():
+    assert not is_exempt(replace(POD, qos=BEST_EFFORT, priority=keys.SYSTEM_CRITICAL_PRIORITY - 1))
+    assert not is_exempt(replace(POD, uid="3c0f1d2e-aaaa-4bbb-8ccc-0123456789ab"))
