@@ -64,6 +64,7 @@ def plan_after(state: State, request: Request, row: int, uids: Sequence[str]) ->
     """How the pod gets onto the node once these pods are gone; None when it does not.
 
     A victim that fills a slot of a policy the pod must respect leaves a hold behind: that much is not won.
+    An owner that has no hold of its policy there fills one of those itself.
     """
     rows = state.demands.strict.reach(request.owner, np.asarray([row], dtype=np.intp))
     if rows[0] < 0:
@@ -79,7 +80,10 @@ def plan_after(state: State, request: Request, row: int, uids: Sequence[str]) ->
         left += np.asarray([claim.requests.get(name, 0) for name in names], dtype=np.int64)
         if claim.owner != NO_DEMAND and sees(state, request, claim.owner):
             reborn.append(claim.owner)
-    for demand in _slots_reborn(state, reborn):
+    reborn = _slots_reborn(state, reborn)
+    if request.owner in reborn and not own[0]:
+        reborn.remove(request.owner)
+    for demand in reborn:
         left -= np.asarray(vector_of(state, demand), dtype=np.int64)
     if all(amount <= there for amount, there in zip(request.need, left.tolist(), strict=True) if amount > 0):
         return Verdict(row=row, own=bool(own[0]))

@@ -39,6 +39,25 @@ def test_a_victim_that_fills_a_slot_leaves_a_hold_behind() -> None:
     assert made.preempt(pod("q", 4, priority=101), {"n0": ["o"]}, 0.0) == ["n0"]
 
 
+def test_an_owner_preempts_a_lower_owner_of_its_own_policy() -> None:
+    """The slot that the victim leaves is the one that the preemptor fills."""
+    made = ledger(*nodes(1), demand("a", 1, 8, priority=9), pod("o", 8, app="a", node="n0"))
+    who = pod("p", 8, app="a", priority=5)
+    assert made.preempt(who, {"n0": ["o"]}, 0.0) == ["n0"]
+    made.set_pod(replace(who, nominated_node_name="n0"))
+    made.remove_pod("o")
+    assert made.filter(who, ["n0"], 0.0).nodes == ["n0"]
+    assert made.bind(who, "n0", 0.0).policy == "default/a"
+
+
+def test_an_owner_fills_one_of_the_slots_that_its_victims_leave() -> None:
+    made = ledger(*nodes(1), demand("a", 2, 4, priority=9))
+    for name in ("o1", "o2"):
+        made.set_pod(pod(name, 4, app="a", node="n0"))
+    assert made.preempt(pod("p", 4, app="a", priority=5), {"n0": ["o1", "o2"]}, 0.0) == ["n0"]
+    assert made.preempt(pod("q", 8, app="a", priority=5), {"n0": ["o1", "o2"]}, 0.0) == []
+
+
 def test_an_owner_counts_its_own_hold() -> None:
     made = ledger(*nodes(1), demand("a", 1, 4, priority=100), pod("v", 4, node="n0"))
     assert made.preempt(pod("o", 8, app="a", priority=HIGH), {"n0": ["v"]}, 0.0) == ["n0"]
