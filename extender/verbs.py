@@ -7,8 +7,8 @@ extender.binder does it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -33,6 +33,11 @@ class Reply(NamedTuple):
     attempt: wire.BindingArgs | None = None
 
 
+MOST_LISTED: Final = 100
+"""Where more nodes are refused the names are a sample (trap T18): their number tells nobody anything."""
+SAID_ONCE: Final = " (said once for all such nodes)"
+"""kube-scheduler's condition counts the nodes that carry a message: "1 holds of ... are in the way"."""
+
 BadBody = (msgspec.MsgspecError, DecodeError, ValueError)
 """What decoding raises on a body that is not what kube-scheduler sends."""
 
@@ -47,7 +52,7 @@ def filter(body: bytes, ledger: Ledger, now: float) -> Reply:  # noqa: A001 - th
     except BadBody as error:
         return malformed("filter", error)
     decision = ledger.filter(pod, args.node_names or [], now)
-    failed, unresolvable = _split(decision)
+    failed, unresolvable = _failures(decision, args.node_names or [])
     answer = wire.filter_result(decision.nodes, failed, unresolvable)
     return Reply(200, answer, decision.policies, decision.withheld)
 
@@ -56,17 +61,27 @@ def _filter_full(pod: Pod, nodes: wire.NodeList, ledger: Ledger, now: float) -> 
     """Where nodeCacheCapable is false: full nodes came, the same bytes go back."""
     items = dict(zip(wire.names_of(nodes), nodes.items or [], strict=True))
     decision = ledger.filter(pod, list(items), now)
-    failed, unresolvable = _split(decision)
+    failed, unresolvable = _failures(decision, list(items))
     answer = wire.filter_result_nodes([items[name] for name in decision.nodes], failed, unresolvable)
     return Reply(200, answer, decision.policies, decision.withheld)
 
 
-def _split(decision: Filtered) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """FailedNodes and FailedAndUnresolvableNodes: evicting helps only in the first (trap T23)."""
-    if not decision.resolvable:
-        return {}, decision.refused
-    failed = {name: text for name, text in decision.refused.items() if name in decision.resolvable}
-    return failed, {name: text for name, text in decision.refused.items() if name not in decision.resolvable}
+def _failures(decision: Filtered, names: Sequence[str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """FailedNodes and FailedAndUnresolvableNodes: evicting helps only in the first (trap T23).
+
+    kube-scheduler takes a node that is in no list for one of the second. Among many names one a message
+    stands for all: a name each is what made refusals large.
+    """
+    if decision.nodes:
+        return {}, {}
+    failed = {name: decision.others[name] for name in decision.resolvable}
+    if len(names) <= MOST_LISTED:
+        return failed, {name: text for name, text in decision.refused(names).items() if name not in failed}
+    told = {text: name for name, text in decision.others.items() if name not in failed}
+    stands = next((name for name in names if name not in decision.others), None)
+    if stands is not None:
+        told[decision.message] = stands
+    return failed, {name: text + SAID_ONCE for text, name in told.items()}
 
 
 def prioritize(body: bytes, ledger: Ledger, now: float) -> Reply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -19,17 +20,22 @@ class Filtered:
     """Filter's decision.
 
     `nodes`: names that pass, a subset of those asked, in their order unless one was chosen. Nothing passed:
-    `refused` maps each name to a stable message; `resolvable` are those of them where an eviction, or the
-    pod's next attempt, may help (unknown nodes, the pod's own nominated node). When something passes both are
-    empty. `withheld`: Observe only: how many of the nodes that pass would have been refused. `policies`: keys
-    of those whose holds are in the way, when nothing passed.
+    `message`, stable, is true of each name that `others` gives no message of its own; `resolvable` are those
+    of `others` where an eviction, or the pod's next attempt, may help (unknown nodes, the pod's own nominated
+    node). When something passes all three are empty. `withheld`: Observe only: how many of the nodes that
+    pass would have been refused. `policies`: keys of those whose holds are in the way, when nothing passed.
     """
 
     nodes: list[str]
-    refused: dict[str, str] = field(default_factory=dict)
+    message: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)
     resolvable: frozenset[str] = frozenset()
     withheld: int = 0
     policies: tuple[str, ...] = ()
+
+    def refused(self, names: Iterable[str]) -> dict[str, str]:
+        """The message of each of the names that were asked; none when something passed."""
+        return {} if self.nodes else {name: self.others.get(name, self.message) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

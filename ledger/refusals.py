@@ -49,22 +49,20 @@ def policies_at(state: State, request: Request, rows: Rows) -> list[str]:
 def in_doubt(names: Sequence[str], node: str) -> Filtered:
     """A pod whose Binding to `node` may still land goes there or nowhere.
 
-    Elsewhere it could take room twice.
+    Elsewhere it could take room twice; so no eviction there helps it either.
     """
-    if node in names:
-        return Filtered([node])
-    return Filtered([], dict.fromkeys(names, IN_DOUBT), frozenset(names))
+    return Filtered([node]) if node in names else Filtered([], IN_DOUBT)
 
 
 def refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> Filtered:
-    """Refuse every name, each with its message.
+    """Refuse every name.
 
-    All held nodes carry the same one, which names every policy that stands in the way on one of them: holds
-    float from node to node, and a message for each would change with them.
+    All held nodes carry the same message, which names every policy that stands in the way on one of them:
+    holds float from node to node, and a message for each would change with them.
     """
     cannot = _unable_among(state, request, names, rows)
     if cannot and len(cannot) == len(names):
-        return Filtered([], cannot)
+        return Filtered([], others=cannot)
     rows = state.demands.strict.reach(request.owner, rows)
     known = state.table.present.take(rows)
     held = known & ~state.holds.clear_for(request.priority).take(rows)
@@ -74,18 +72,13 @@ def refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> 
     warming = request.owner == NO_DEMAND and not state.binds and state.now < state.warmup_until
     policies = policies_at(state, request, rows[held]) if held.any() and not warming else []
     message = WARMING_UP if warming else in_the_way(policies) if policies else ""
-    if held.all():
-        refused = dict.fromkeys(names, message)
-        soft = frozenset[str]()
-    else:
-        texts = np.where(held, 0, np.where(known, 1, 2)).tolist()
-        words = (message, SHORT, UNKNOWN)
-        refused = {name: words[kind] for name, kind in zip(names, texts, strict=True)}
-        soft = frozenset(name for name, kind in zip(names, texts, strict=True) if kind)
+    elsewhere = np.flatnonzero(~held).tolist()
+    others = {names[index]: SHORT if known[index] else UNKNOWN for index in elsewhere}
     nominated = request.pod.nominated_node_name
-    if nominated in refused and not warming:
-        soft |= {nominated}
-    return Filtered([], refused | cannot, soft - cannot.keys(), policies=tuple(policies))
+    if nominated and not warming and nominated not in others and nominated in names:
+        others[nominated] = message
+    soft = frozenset(others)
+    return Filtered([], message, others | cannot, soft - cannot.keys(), policies=tuple(policies))
 
 
 def _unable_among(state: State, request: Request, names: Sequence[str], rows: Rows) -> dict[str, str]:

@@ -165,8 +165,9 @@ class Machine(RuleBasedStateMachine):
         owner = self.account.demands.get(self.account.owner(who))
         if owner is not None and owner.needs is not None:
             assert set(answer.nodes) <= self.account.able
-        assert bool(answer.nodes) != bool(answer.refused)
-        assert not answer.refused or set(answer.refused) == set(asked)
+        assert bool(answer.nodes) != bool(answer.message or answer.others)
+        assert all(answer.refused(asked).values())
+        assert answer.resolvable <= set(answer.others) <= set(asked)
         return answer.nodes
 
     def _in_tree(self, who: Pod, name: str) -> bool:

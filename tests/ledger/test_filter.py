@@ -72,7 +72,7 @@ def test_a_hold_that_fits_nowhere_may_push_another_aside() -> None:
 def test_pinned_holds_do_not_move_for_a_pod() -> None:
     made = ledger(*nodes(2), demand("a", 1, 4, mode=PlacementMode.PINNED))
     (held,) = made.held_nodes()
-    assert made.filter(pod("p", 8), [held], 0.0).refused == {held: "holds of default/a are in the way"}
+    assert made.filter(pod("p", 8), [held], 0.0).message == "holds of default/a are in the way"
 
 
 def test_an_owner_gets_exactly_one_node_with_a_hold_of_its_policy() -> None:
@@ -119,9 +119,7 @@ def test_a_pod_of_strictly_higher_priority_does_not_see_a_hold() -> None:
 
 def test_a_pod_sees_only_the_holds_at_or_above_its_priority() -> None:
     made = ledger(*nodes(1), demand("low", 2, 2, priority=1), demand("high", 1, 2, priority=10))
-    assert made.filter(pod("p", 7, priority=5), ["n0"], 0.0).refused == {
-        "n0": "holds of default/high are in the way"
-    }
+    assert made.filter(pod("p", 7, priority=5), ["n0"], 0.0).message == "holds of default/high are in the way"
     assert made.filter(pod("q", 6, priority=5), ["n0"], 0.0).nodes == ["n0"]
 
 
