@@ -15,11 +15,15 @@ export PYTHONDONTWRITEBYTECODE :=
 # On two processors: unit tests, then control planes, two files at a time. What needs the machine's cgroups, runtimes
 # or the VM has them to itself.
 QUICK_TESTS := $(PYTEST) -n 2 --dist worksteal
-UNIT_TESTS := $(QUICK_TESTS) -m "not (cluster or runtime or kernel or full)"
+UNIT_TESTS := $(QUICK_TESTS) --durations=10 -m "not (cluster or runtime or kernel or full)"
 CLUSTER_TESTS := $(PYTEST) -n 2 --dist loadfile --durations=10
 MACHINE_TESTS := $(PYTEST) --durations=10
+# $(call stage,NAME,COMMAND) runs one stage of the tests, and leaves what .ci/verdict.py reads.
+RESULTS := build/tests
+stage = status=0; $(2) --junit-xml=$(RESULTS)/$(1).xml || status=$$?; \
+  echo $$status > $(RESULTS)/$(1).status; [ $$status = 0 ] || failed=1
 
-.PHONY: all help venv demo demo-node programs vm runtimes unit check test test-kernel test-full bench bench-agent bench-hook generated format constraints clean
+.PHONY: all help venv demo demo-node programs vm runtimes unit check test test-again test-kernel test-full bench bench-agent bench-hook generated format constraints clean
 
 all: venv help
 
@@ -56,13 +60,18 @@ check: venv ## Lint, format, types, import layers, generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy .ci/verdict.py
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/j10ce dev generate --check
 
 test: check programs vm runtimes ## What CI runs: check, unit tests, tests of whole programs, tests and scenarios on real control planes
-	@failed=0; $(UNIT_TESTS) || failed=1; \
-	  $(CLUSTER_TESTS) -m "cluster and not full" || failed=1; \
-	  $(MACHINE_TESTS) -m "(runtime or kernel) and not (cluster or full)" || failed=1; exit $$failed
+	@rm -rf $(RESULTS); mkdir -p $(RESULTS); failed=0; \
+	  $(call stage,unit,$(UNIT_TESTS)); \
+	  $(call stage,cluster,$(CLUSTER_TESTS) -m "cluster and not full"); \
+	  $(call stage,machine,$(MACHINE_TESTS) -m "(runtime or kernel) and not (cluster or full)"); exit $$failed
+
+test-again: venv ## Run the one test that the variable TEST names, alone
+	@mkdir -p $(RESULTS); $(PYTEST) "$$TEST" --junit-xml=$(RESULTS)/again.xml
 
 test-kernel: vm ## Tests inside a machine with a real cgroup v2 kernel
 	@$(PYTEST) -m "kernel and not full" tests/kernel tests/lab/vm --durations=10
