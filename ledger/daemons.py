@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import Final, TypeAlias
+
 from ledger.table import Table
 from qos.cluster.objects import DaemonSet, Pod
 from qos.cluster.selectors import admits
 
+EXPECTED_SECONDS: Final = 300.0
+"""kube-controller-manager makes 20 objects a second, so 5,000 nodes have their new pods after 250 s."""
+_MOST_LAPSES: Final = 1_000
+"""At a time: a DaemonSet that never comes lapses on every node at once."""
+
+_Place: TypeAlias = tuple[str, int]
+"""A DaemonSet's UID and a row."""
+
 
 class Daemons:
-    """DaemonSets and the nodes that still lack their pod, kept in step with the expected columns."""
+    """DaemonSets and the nodes that still lack their pod, kept in step with the expected columns.
+
+    A pod is expected where its DaemonSet admits the node, the node is ready, and what is free there would
+    do; and for EXPECTED_SECONDS only. Time begins when the node becomes ready, the DaemonSet appears or
+    changes, or its pod there goes away; it is passed to `lapse`.
+    """
 
     def __init__(self, table: Table) -> None:
         self._table = table
+        self._now = 0.0
         self.records: dict[str, DaemonSet] = {}
-        self._covered: dict[tuple[str, int], int] = {}
-        self._expecting: set[tuple[str, int]] = set()
+        self._covered: dict[_Place, int] = {}
+        self._fresh: dict[_Place, None] = {}
+        self._since: dict[_Place, float] = {}
+        self._lapsed: set[_Place] = set()
+        self._waiting: dict[int, set[str]] = {}
+        self._expecting: set[_Place] = set()
 
     def set(self, daemon_set: DaemonSet) -> bool:
         """Take a DaemonSet as it is now; True when something changed."""
@@ -31,8 +52,8 @@ class Daemons:
         daemon_set = self.records.pop(uid, None)
         if daemon_set is None:
             return False
-        for key in [key for key in self._expecting if key[0] == uid]:
-            self._expect(daemon_set, key[1], -1)
+        for row in self._table.index.values():
+            self._end(daemon_set, row)
         return True
 
     def judge_row(self, row: int) -> None:
@@ -43,34 +64,86 @@ class Daemons:
     def drop_row(self, row: int) -> None:
         """The node is gone."""
         for daemon_set in self.records.values():
-            if (daemon_set.uid, row) in self._expecting:
-                self._expect(daemon_set, row, -1)
+            self._end(daemon_set, row)
 
     def cover(self, pod: Pod, row: int, sign: int) -> None:
-        """A pod is on the node (1), or has left it (-1)."""
-        if pod.controller is None or pod.controller.kind != "DaemonSet":
-            return
-        key = (pod.controller.uid, row)
-        count = self._covered.get(key, 0) + sign
+        """A pod is on the node (1), or has left it (-1): what is free there has changed."""
+        if pod.controller is not None and pod.controller.kind == "DaemonSet":
+            self._cover((pod.controller.uid, row), sign)
+        if row in self._waiting:
+            for uid in tuple(self._waiting[row]):
+                self._measure(self.records[uid], row)
+
+    def lapse(self, now: float) -> bool:
+        """Take the time; True when a node may have more room, because a pod that never came is given up."""
+        if now <= self._now:
+            return False
+        self._now = now
+        if self._fresh:
+            self._since |= dict.fromkeys(self._fresh, now)
+            self._fresh.clear()
+        if next(iter(self._since.values()), now) + EXPECTED_SECONDS > now:
+            return False
+        oldest = islice(self._since.items(), _MOST_LAPSES)
+        due = [place for place, since in oldest if since + EXPECTED_SECONDS <= now]
+        grown = False
+        for place in due:
+            grown |= place in self._expecting
+            self._end(self.records[place[0]], place[1])
+            self._lapsed.add(place)
+        return grown
+
+    def _cover(self, place: _Place, sign: int) -> None:
+        count = self._covered.get(place, 0) + sign
         if count > 0:
-            self._covered[key] = count
+            self._covered[place] = count
         else:
-            self._covered.pop(key, None)
-        daemon_set = self.records.get(pod.controller.uid)
+            self._covered.pop(place, None)
+        daemon_set = self.records.get(place[0])
         if daemon_set is not None:
-            self._judge(daemon_set, row)
+            self._judge(daemon_set, place[1])
 
     def _judge(self, daemon_set: DaemonSet, row: int) -> None:
-        node = self._table.nodes[row]
-        key = (daemon_set.uid, row)
-        wanted = node is not None and key not in self._covered and admits(daemon_set.where, node)
-        if wanted != (key in self._expecting):
-            self._expect(daemon_set, row, 1 if wanted else -1)
+        node, place = self._table.nodes[row], (daemon_set.uid, row)
+        if node is None or not node.ready or place in self._covered or not admits(daemon_set.where, node):
+            self._end(daemon_set, row)
+        elif place not in self._lapsed:
+            if place not in self._since and place not in self._fresh:
+                self._fresh[place] = None
+                self._waiting.setdefault(row, set()).add(daemon_set.uid)
+            self._measure(daemon_set, row)
+
+    def _measure(self, daemon_set: DaemonSet, row: int) -> None:
+        """Expect the pod as long as it fits beside what the node has."""
+        fits = self._fits(daemon_set, row)
+        if fits != ((daemon_set.uid, row) in self._expecting):
+            self._expect(daemon_set, row, 1 if fits else -1)
+
+    def _fits(self, daemon_set: DaemonSet, row: int) -> bool:
+        dims, free = self._table.dims, self._table.free
+        return all(
+            (dim := dims.get(name)) is not None and free[dim, row] >= amount
+            for name, amount in daemon_set.requests.items()
+        )
+
+    def _end(self, daemon_set: DaemonSet, row: int) -> None:
+        """The pod is there, will not come, or is no longer waited for."""
+        place = (daemon_set.uid, row)
+        self._lapsed.discard(place)
+        if place not in self._since and place not in self._fresh:
+            return
+        self._since.pop(place, None)
+        self._fresh.pop(place, None)
+        self._waiting[row].discard(daemon_set.uid)
+        if not self._waiting[row]:
+            del self._waiting[row]
+        if place in self._expecting:
+            self._expect(daemon_set, row, -1)
 
     def _expect(self, daemon_set: DaemonSet, row: int, sign: int) -> None:
-        key = (daemon_set.uid, row)
+        place = (daemon_set.uid, row)
         if sign > 0:
-            self._expecting.add(key)
+            self._expecting.add(place)
         else:
-            self._expecting.discard(key)
+            self._expecting.discard(place)
         self._table.add("expected", row, daemon_set.requests, sign)

@@ -72,6 +72,17 @@ class Demands:
         self._arrange()
         return number, before
 
+    def follow_columns(self) -> None:
+        """Write the slot vectors anew: a resource has got a column, or has none any more."""
+        for number in self.order:
+            self.vectors[number] = self._table.vector(self[number].vector)
+        self._arrange()
+
+    def nowhere(self, number: int) -> str:
+        """The first resource of a demand that no node offers, or ""."""
+        vector = self[number].vector
+        return min((name for name in vector if name not in self._table.dims), default="")
+
     def remove(self, key: str) -> int | None:
         """Forget a demand; returns the number it had."""
         number = self.numbers.pop(key, None)

@@ -87,11 +87,19 @@ class Flights:
             if row is not None:
                 return
 
+    def fill(self, resource: str, dim: int) -> None:
+        """Charge a column that is new."""
+        for flight in self.by_uid.values():
+            for rows, amounts in flight.parts:
+                if resource in amounts:
+                    self._table.charged[dim, rows] += amounts[resource]
+
     def _charge(self, flight: Flight, sign: int) -> None:
         for rows, amounts in flight.parts:
             for name, amount in amounts.items():
-                dim = self._table.dim(name)  # first: a new resource makes new columns
-                self._table.charged[dim, rows] += sign * amount
+                dim = self._table.dims.get(name)
+                if dim is not None:
+                    self._table.charged[dim, rows] += sign * amount
         for demand, row in flight.own:
             self._holds.give(demand, row, sign)
 
@@ -143,6 +151,11 @@ class Nominations:
         self._table.nominate(row, pod.requests, -1)
         self._table.recycle(row)
         return True
+
+    def fill(self, resource: str, dim: int) -> None:
+        """Keep the holes in a column that is new."""
+        for row, pod in self.by_uid.values():
+            self._table.nominated[dim, row] += pod.requests.get(resource, 0)
 
     def above(self, uid: str, priority: int) -> Mapping[int, list[Resources]]:
         """Row -> requests nominated there by other pods of at least this priority."""

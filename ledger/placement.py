@@ -22,6 +22,8 @@ _PLANS_PER_SETTLE = 64
 
 def settle(state: State, *, thorough: bool = False) -> None:
     """Make the holds right after changes; with `thorough` also search moves for slots that failed before."""
+    if state.daemons.lapse(state.now):
+        state.changed(grown=True)
     if not state.dirty and not (thorough and state.overdue):
         return
     state.dirty = False

@@ -47,7 +47,7 @@ class State:
         self.settle_seconds = settle_seconds
         self.warmup_until = warmup_until
         self.now = 0.0
-        self.table = Table(self._resize)
+        self.table = Table(self._resize, self._columns_changed)
         self.demands = Demands(self.table)
         self.holds = Holds(self.table, self.demands)
         self.claims = Claims(self.table, self.demands, self.holds)
@@ -73,6 +73,15 @@ class State:
     def _resize(self) -> None:
         self.demands.resize()
         self.holds.resize()
+
+    def _columns_changed(self, resource: str, dim: int | None) -> None:
+        """A node brought a resource that no other had, or the last one took it away."""
+        if dim is not None:
+            self.flights.fill(resource, dim)
+            self.nominations.fill(resource, dim)
+        self.demands.follow_columns()
+        self.holds.stale = self.recheck = True
+        self.failed.clear()
 
     def changed(self, *, grown: bool) -> None:
         """Note a change to be settled."""
@@ -213,8 +222,8 @@ class State:
         claim = self.claims.by_uid.get(uid)
         if claim is None:
             return
-        self.daemons.cover(claim.pod, claim.row, -1)
         self.claims.drop(uid)
+        self.daemons.cover(claim.pod, claim.row, -1)
         self.changed(grown=True)
 
     def settle_flight(self, uid: str) -> None:

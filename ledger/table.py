@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,16 @@ Vector: TypeAlias = NDArray[np.int64]
 """Indexed [resource]."""
 
 _CORE = ("cpu", "memory", "pods", "ephemeral-storage")
+NOWHERE: Final = len(_CORE)
+"""The column of every resource that no node offers: nothing is free there, so what needs one fits nowhere."""
+_COLUMNS = ("allocatable", "free", "charged", "nominated", "expected")
 _FIRST_ROWS = 64
+_MORE_COLUMNS = 4
+
+
+def offered(node: Node) -> list[tuple[str, int]]:
+    """What a node has any of."""
+    return [(name, amount) for name, amount in node.allocatable.items() if amount > 0]
 
 
 def grown(array: NDArray[np.generic], shape: tuple[int, ...]) -> NDArray[np.generic]:
@@ -37,19 +46,28 @@ class Table:
     never given to a node, so that row -1 (an unknown name) fails every comparison: nothing is free there and
     it is not `present`. `touched` collects the rows whose free capacity changed since their holds were last
     measured.
+
+    A resource has a column while some node offers it: what pods and policies name is a tenant's word, and a
+    thousand names cost the verbs nothing. Claims of other resources are kept aside, by resource and row.
+    `on_grow` is called when the shape changed, `on_column` with the name of a resource and its new column, or
+    with None when the resource has none any more.
     """
 
-    def __init__(self, on_grow: Callable[[], None]) -> None:
+    def __init__(self, on_grow: Callable[[], None], on_column: Callable[[str, int | None], None]) -> None:
         self._on_grow = on_grow
+        self._on_column = on_column
         self.index: dict[str, int] = {}
         self.rows: dict[str, int] = {}
         self.names: list[str] = [""] * _FIRST_ROWS
         self.nodes: list[Node | None] = [None] * _FIRST_ROWS
         self.references: list[int] = [0] * _FIRST_ROWS
-        self.resources: list[str] = list(_CORE)
+        self.resources: list[str] = [*_CORE, ""]
         self.dims: dict[str, int] = {name: i for i, name in enumerate(_CORE)}
+        self._offering: dict[str, int] = {}
+        self._spare_columns: list[int] = []
+        self._aside: dict[str, dict[int, int]] = {}
         self._spare: list[int] = list(range(_FIRST_ROWS - 2, -1, -1))
-        shape = (len(_CORE), _FIRST_ROWS)
+        shape = (len(self.resources), _FIRST_ROWS)
         self.allocatable: Columns = np.zeros(shape, dtype=np.int64)
         self.free: Columns = np.zeros(shape, dtype=np.int64)
         self.charged: Columns = np.zeros(shape, dtype=np.int64)
@@ -62,7 +80,7 @@ class Table:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(resources, rows), spare rows included."""
+        """(columns, rows), spare ones included."""
         return len(self.resources), len(self.names)
 
     def rows_of(self, names: Sequence[str]) -> Rows:
@@ -81,20 +99,15 @@ class Table:
             self._rank = rank
         return self._rank
 
-    def dim(self, resource: str) -> int:
-        """The column of a resource, made when it is new."""
-        dim = self.dims.get(resource)
-        if dim is None:
-            dim = self.dims[resource] = len(self.resources)
-            self.resources.append(resource)
-            self._grow()
-        return dim
-
     def vector(self, resources: Resources) -> Vector:
-        """Amounts by column."""
-        dims = [self.dim(name) for name in resources]
+        """Amounts by column; 1 in NOWHERE when there is a resource that no node offers."""
         vector = np.zeros(len(self.resources), dtype=np.int64)
-        vector[dims] = list(resources.values())
+        for name, amount in resources.items():
+            dim = self.dims.get(name)
+            if dim is not None:
+                vector[dim] = amount
+            elif amount > 0:
+                vector[NOWHERE] = 1
         return vector
 
     def row(self, name: str) -> int:
@@ -112,11 +125,10 @@ class Table:
     def set_node(self, node: Node) -> int:
         """Write a node's allocatable; returns its row."""
         row = self.row(node.name)
-        amounts = self.vector(node.allocatable)
-        self.touched.add(row)
-        self.free[:, row] += amounts - self.allocatable[:, row]
-        self.allocatable[:, row] = amounts
-        self.nodes[row] = node
+        before, self.nodes[row] = self.nodes[row], node
+        self._offer(node)
+        self._allocate(row, self.vector(node.allocatable))
+        self._withdraw(before)
         self.index[node.name] = row
         self.present[row] = True
         self.usable[row] = node.ready
@@ -127,18 +139,76 @@ class Table:
         row = self.index.pop(name, None)
         if row is None:
             return None
-        self.free[:, row] -= self.allocatable[:, row]
-        self.allocatable[:, row] = 0
-        self.nodes[row] = None
+        before, self.nodes[row] = self.nodes[row], None
+        self._allocate(row, self.vector({}))
+        self._withdraw(before)
         self.present[row] = self.usable[row] = False
         self.recycle(row)
         return row
 
+    def _allocate(self, row: int, amounts: Vector) -> None:
+        self.touched.add(row)
+        self.free[:, row] += amounts - self.allocatable[:, row]
+        self.allocatable[:, row] = amounts
+
+    def _offer(self, node: Node) -> None:
+        for name, _ in offered(node):
+            self._offering[name] = self._offering.get(name, 0) + 1
+            if name not in self.dims:
+                self._open(name)
+
+    def _withdraw(self, node: Node | None) -> None:
+        for name, _ in offered(node) if node is not None else ():
+            self._offering[name] -= 1
+            if not self._offering[name]:
+                del self._offering[name]
+                if self.dims[name] > NOWHERE:
+                    self._close(name)
+
+    def _open(self, resource: str) -> None:
+        """Give a resource a column, and take in the claims that were kept aside."""
+        if not self._spare_columns:
+            count = len(self.resources)
+            self.resources += [""] * _MORE_COLUMNS
+            self._spare_columns = list(range(count + _MORE_COLUMNS - 1, count - 1, -1))
+            self._grow()
+        dim = self.dims[resource] = self._spare_columns.pop()
+        self.resources[dim] = resource
+        for row, amount in self._aside.pop(resource, {}).items():
+            self.free[dim, row] -= amount
+        self._on_column(resource, dim)
+
+    def _close(self, resource: str) -> None:
+        """Nobody offers the resource any more: its column is given to the next one that is new."""
+        dim = self.dims.pop(resource)
+        claimed = np.flatnonzero(self.free[dim])
+        if claimed.size:
+            amounts = (-self.free[dim, claimed]).tolist()
+            self._aside[resource] = dict(zip(claimed.tolist(), amounts, strict=True))
+        for columns in _COLUMNS:
+            getattr(self, columns)[dim] = 0
+        self.resources[dim] = ""
+        self._spare_columns.append(dim)
+        self._on_column(resource, None)
+
     def claim(self, row: int, requests: Resources, sign: int) -> None:
         """Take (sign 1) or give back (sign -1) capacity; a claimed row is not recycled."""
         self.touched.add(row)
-        self.add("free", row, requests, -sign)
+        for name, amount in requests.items():
+            dim = self.dims.get(name)
+            if dim is None:
+                self._set_aside(name, row, sign * amount)
+            else:
+                self.free[dim, row] -= sign * amount
         self.references[row] += sign
+
+    def _set_aside(self, resource: str, row: int, amount: int) -> None:
+        rows = self._aside.setdefault(resource, {})
+        rows[row] = rows.get(row, 0) + amount
+        if not rows[row]:
+            del rows[row]
+        if not rows:
+            del self._aside[resource]
 
     def nominate(self, row: int, requests: Resources, sign: int) -> None:
         """Keep (sign 1) or let go (sign -1) a hole for a preemptor."""
@@ -146,12 +216,11 @@ class Table:
         self.references[row] += sign
 
     def add(self, columns: str, row: int, amounts: Resources, sign: int) -> None:
-        """Add amounts to one row of the columns of that name."""
+        """Add amounts to one row of the columns of that name, as far as the resources have columns."""
         for name, amount in amounts.items():
             dim = self.dims.get(name)
-            if dim is None:
-                dim = self.dim(name)
-            getattr(self, columns)[dim, row] += sign * amount
+            if dim is not None:
+                getattr(self, columns)[dim, row] += sign * amount
 
     def recycle(self, row: int) -> None:
         """Give the row back when neither a node, a claim nor a nomination is left on it."""
@@ -164,10 +233,6 @@ class Table:
         self._spare.append(row)
         self._rank = None
 
-    def amounts(self, columns: Columns) -> Mapping[str, int]:
-        """Sum of the columns over all rows, by resource name."""
-        return dict(zip(self.resources, columns.sum(axis=1).tolist(), strict=True))
-
     def _double(self) -> None:
         size = len(self.names)
         self.names += [""] * size
@@ -179,7 +244,7 @@ class Table:
 
     def _grow(self) -> None:
         shape = self.shape
-        for name in ("allocatable", "free", "charged", "nominated", "expected"):
+        for name in _COLUMNS:
             setattr(self, name, grown(getattr(self, name), shape))
         for name in ("present", "usable"):
             setattr(self, name, grown(getattr(self, name), shape[1:]))

@@ -30,6 +30,9 @@ def why(state: State, demand: int) -> tuple[Unplaced, ...]:
     if not state.demands.eligible[demand].any():
         detail = _withheld(state, demand)
         return (Unplaced(count, NODE_CANNOT_ENFORCE if detail else NO_NODE, detail=detail),)
+    if name := state.demands.nowhere(demand):
+        amount = state.demands[demand].vector[name]
+        return (Unplaced(count, INSUFFICIENT, name, count * amount),)
     reasons = []
     allowed, dim = cap_slots(state, demand)
     # A cap of all there is says no more than that the nodes lack it.

@@ -1,0 +1,98 @@
+"""Room that is kept for pods of DaemonSets: where they fit, and for a bounded time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ledger.daemons import EXPECTED_SECONDS
+from ledger.ledger import Ledger
+from qos.cluster.objects import DaemonSet
+from tests.ledger.builders import TOLERATE_ALL, daemon_pod, demand, holds, ledger, node, nodes, pod
+
+LATER = EXPECTED_SECONDS
+
+
+def _daemons(cpu: int, uid: str = "ds") -> DaemonSet:
+    return DaemonSet(uid, f"kube-system/{uid}", {"cpu": cpu * 1000, "pods": 1}, TOLERATE_ALL)
+
+
+def _pass_time(of: Ledger, now: float) -> None:
+    of.prioritize(pod("clock", 1), ["n0"], now)
+
+
+def test_a_daemon_set_that_fits_nowhere_does_not_stop_holding() -> None:
+    made = ledger()
+    made.set_daemon_set(_daemons(1000))
+    for each in nodes(3):
+        made.set_node(each)
+    made.set_demand(demand("a", 6, 2))
+    assert made.report()["default/a"].held == 6
+
+
+def test_a_daemon_set_is_expected_where_it_fits_beside_what_runs() -> None:
+    made = ledger(*nodes(1), pod("p", 4, node="n0"))
+    made.set_daemon_set(_daemons(5))
+    made.set_demand(demand("a", 4, 1))
+    assert made.report()["default/a"].held == 4
+    made.set_demand(demand("a", 5, 1))
+    made.remove_pod("p")
+    assert holds(made, "a") == {"n0": 4}
+
+
+def test_an_expectation_ends_after_a_bounded_time() -> None:
+    made = ledger()
+    made.set_daemon_set(_daemons(4))
+    made.set_node(node("n0"))
+    made.set_demand(demand("a", 4, 2))
+    _pass_time(made, 1_000.0)
+    _pass_time(made, 1_000.0 + LATER - 1)
+    assert holds(made, "a") == {"n0": 2}
+    _pass_time(made, 1_000.0 + LATER)
+    assert holds(made, "a") == {"n0": 4}
+
+
+def test_the_first_time_that_is_heard_begins_the_expectation() -> None:
+    """A clock starts anywhere: nothing lapses because time was not known before."""
+    made = ledger()
+    made.set_daemon_set(_daemons(4))
+    made.set_node(node("n0"))
+    made.set_demand(demand("a", 4, 2))
+    assert holds(made, "a") == {"n0": 2}
+    _pass_time(made, 1e6)
+    assert holds(made, "a") == {"n0": 2}
+
+
+@pytest.mark.parametrize("again", ["changed", "ready", "left"])
+def test_it_begins_again(again: str) -> None:
+    made = ledger()
+    made.set_daemon_set(_daemons(4))
+    made.set_node(node("n0"))
+    made.set_demand(demand("a", 4, 2))
+    _pass_time(made, 1.0)
+    _pass_time(made, 1.0 + LATER)
+    assert holds(made, "a") == {"n0": 4}
+    made.set_demand(demand("a", 1, 2))
+    made.report()
+    if again == "changed":
+        made.set_daemon_set(_daemons(3))
+    elif again == "ready":
+        made.set_node(node("n0", ready=False))
+        made.set_node(node("n0"))
+    else:
+        made.set_pod(daemon_pod("d", 4, "ds", node="n0"))
+        made.remove_pod("d")
+    made.set_demand(demand("a", 4, 2))
+    assert holds(made, "a") == {"n0": 2}
+
+
+def test_a_heartbeat_does_not_begin_it_again() -> None:
+    made = ledger()
+    made.set_daemon_set(_daemons(4))
+    made.set_node(node("n0"))
+    made.set_demand(demand("a", 4, 2))
+    _pass_time(made, 1.0)
+    _pass_time(made, 1.0 + LATER)
+    made.set_node(replace(node("n0"), labels={"beat": "2"}))
+    assert holds(made, "a") == {"n0": 4}
