@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from ledger.ledger import Ledger
 from qos.cluster.objects import Demand
@@ -18,14 +19,27 @@ WorkloadKey = tuple[str, str, str]
 
 
 class Catalog:
-    """What policies ask for. Nothing reaches the ledger before `open`: until then lists are incomplete."""
+    """What policies ask for. Nothing reaches the ledger before `open`: until then lists are incomplete.
 
-    def __init__(self, ledger: Ledger, changed: Callable[[], None]) -> None:
+    What policies refer to counts on for `grace` seconds of `clock` after it was deleted: who deletes a
+    Deployment or a PriorityClass to make it again must not lose every slot in between. `postponed` has the
+    problems of policies that are resolved for that reason only.
+    """
+
+    def __init__(
+        self, ledger: Ledger, changed: Callable[[], None], *, clock: Callable[[], float], grace: float
+    ) -> None:
         self._ledger = ledger
         self._changed = changed
+        self._clock = clock
+        self._grace = grace
         self._open = False
         self.policies: dict[str, Policy] = {}
         self.resolved: dict[str, Demand | Problem] = {}
+        self.postponed: dict[str, Problem] = {}
+        self._deleted_profiles: dict[str, float] = {}
+        self._deleted_classes: dict[str, float] = {}
+        self._deleted_workloads: dict[WorkloadKey, float] = {}
         self._profiles: dict[str, Profile] = {}
         self._classes: dict[str, tuple[int, bool]] = {}
         self._priorities = PriorityClasses()
@@ -56,53 +70,73 @@ class Catalog:
         if policy is None:
             return
         self._unuse(policy)
+        self.postponed.pop(key, None)
         if isinstance(self.resolved.pop(key, None), Demand):
             self._ledger.remove_demand(key)
         self._changed()
 
     def set_profile(self, profile: Profile) -> None:
         """Take a profile as it is now."""
+        self._deleted_profiles.pop(profile.name, None)
         self._profiles[profile.name] = profile
         self._resolve_users_of(profile.name)
 
     def remove_profile(self, name: str) -> None:
-        """Its policies have a problem now."""
-        self._profiles.pop(name, None)
-        self._resolve_users_of(name)
+        """Its policies have a problem once the grace is over."""
+        if name in self._profiles:
+            self._deleted_profiles[name] = self._clock()
+            self._resolve_users_of(name)
+            self.expire()
 
     def set_priority_class(self, name: str, value: int, global_default: bool) -> None:
         """Take a PriorityClass as it is now."""
+        again = self._deleted_classes.pop(name, None) is not None
         self._classes[name] = value, global_default
-        self._reorder()
+        self._reorder(again=again)
 
     def remove_priority_class(self, name: str) -> None:
-        """Forget a PriorityClass."""
-        self._classes.pop(name, None)
-        self._reorder()
+        """Forget a PriorityClass once the grace is over."""
+        if name in self._classes:
+            self._deleted_classes[name] = self._clock()
+            self._resolve(self.policies)
+            self.expire()
 
     def set_workload(self, workload: Workload) -> None:
         """Take a scale target as it is now."""
         key = workload.namespace, workload.kind, workload.name
-        if self._workloads.get(key) == workload:
+        again = self._deleted_workloads.pop(key, None) is not None
+        if self._workloads.get(key) == workload and not again:
             return
         self._workloads[key] = workload
         self._resolve(self._users.get(key, ()))
 
     def remove_workload(self, namespace: str, kind: str, name: str) -> None:
-        """Forget a scale target."""
+        """Forget a scale target once the grace is over."""
         key = namespace, kind, name
-        self._workloads.pop(key, None)
-        self._resolve(self._users.get(key, ()))
+        if key in self._workloads:
+            self._deleted_workloads[key] = self._clock()
+            self._resolve(self._users.get(key, ()))
+            self.expire()
+
+    def expire(self) -> None:
+        """Forget what was deleted longer than the grace ago."""
+        due = self._clock() - self._grace
+        for profile in _until(self._deleted_profiles, due):
+            del self._profiles[profile]
+            self._resolve_users_of(profile)
+        for name in _until(self._deleted_classes, due):
+            del self._classes[name]
+            self._reorder()
+        for workload in _until(self._deleted_workloads, due):
+            del self._workloads[workload]
+            self._resolve(self._users.get(workload, ()))
 
     def _resolve_users_of(self, profile: str) -> None:
         self._resolve([key for key, policy in self.policies.items() if policy.profile_name == profile])
 
-    def _reorder(self) -> None:
-        values = {name: value for name, (value, _) in self._classes.items()}
-        # Of several defaults the API server takes the lowest.
-        default = min((value for value, is_default in self._classes.values() if is_default), default=0)
-        priorities = PriorityClasses(values, default)
-        if priorities != self._priorities:
+    def _reorder(self, *, again: bool = False) -> None:
+        priorities = _priorities(self._classes)
+        if priorities != self._priorities or again:
             self._priorities = priorities
             self._resolve(self.policies)
 
@@ -122,6 +156,7 @@ class Catalog:
         target = _target(policy)
         workload = self._workloads.get(target) if target is not None else None
         now = resolve(policy, self._profiles, self._priorities, workload)
+        self._postpone(policy, target)
         before = self.resolved.get(policy.key)
         if now == before:
             return
@@ -136,9 +171,41 @@ class Catalog:
             "policy has a problem policy=%s reason=%s message=%r", policy.key, now.reason, now.message
         )
 
+    def _postpone(self, policy: Policy, target: WorkloadKey | None) -> None:
+        """Note what will be the policy's problem if nothing is made again."""
+        self.postponed.pop(policy.key, None)
+        if not (self._deleted_profiles or self._deleted_classes or self._deleted_workloads):
+            return
+        there = target is not None and target not in self._deleted_workloads
+        then = resolve(
+            policy,
+            {name: one for name, one in self._profiles.items() if name not in self._deleted_profiles},
+            _priorities({n: one for n, one in self._classes.items() if n not in self._deleted_classes}),
+            self._workloads.get(target) if target is not None and there else None,
+        )
+        if isinstance(then, Problem):
+            self.postponed[policy.key] = then
+
     def demands(self) -> Mapping[str, Demand]:
         """The policies that are resolved."""
         return {key: one for key, one in self.resolved.items() if isinstance(one, Demand)}
+
+
+_Key = TypeVar("_Key", str, WorkloadKey)
+
+
+def _until(deleted: dict[_Key, float], due: float) -> list[_Key]:
+    """Take out what was deleted by then."""
+    gone = [key for key, when in deleted.items() if when <= due]
+    for key in gone:
+        del deleted[key]
+    return gone
+
+
+def _priorities(classes: Mapping[str, tuple[int, bool]]) -> PriorityClasses:
+    """By name (value, whether it is a global default); the API server takes the lowest default."""
+    default = min((value for value, is_default in classes.values() if is_default), default=0)
+    return PriorityClasses({name: value for name, (value, _) in classes.items()}, default)
 
 
 def _target(policy: Policy) -> WorkloadKey | None:

@@ -119,6 +119,12 @@ class ExtenderConfig(_Section):
         ge=0,
         description="How long an owner may wait while slots are held before SlotsUsable is False.",
     )
+    reference_grace_seconds: float = Field(
+        default=60.0,
+        ge=0,
+        description="How long slots stay held after the PriorityClass, the QoSProfile or the workload of "
+        "their policy was deleted: it may be made again. A restart in between ends it.",
+    )
     annotate_held_nodes: bool = Field(
         default=True,
         description="Annotate nodes with holds so that cluster-autoscaler does not remove them (trap T22).",

@@ -78,7 +78,9 @@ class Program:
             warmup_until=0.0 if config.binds else clock() + config.warmup_seconds,
         )
         self.account = Account(self.ledger, clock)
-        self.catalog = Catalog(self.ledger, self._changes.note)
+        self.catalog = Catalog(
+            self.ledger, self._changes.note, clock=clock, grace=config.reference_grace_seconds
+        )
         self.view = View()
         self.guarding = Guarding(
             config.mode,
@@ -208,7 +210,7 @@ class Program:
         yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once)
         yield "events", self._loop("events", EVENT_SECONDS, self._say)
         yield "expiry", self._loop("expiry", EXPIRY_SECONDS, expiry.run_once)
-        yield "reports", self._loop("reports", EXPIRY_SECONDS, self._expire_reports)
+        yield "reports", self._loop("reports", EXPIRY_SECONDS, self._expire)
         yield "installation", self._loop("installation", INSTALLATION_SECONDS, self._learn_installation)
         yield "status", self._loop("status", STATUS_SECONDS, self._leading(self._status))
         if self.config.annotate_held_nodes:
@@ -236,7 +238,8 @@ class Program:
         elif self.elector.holder not in ("", self.config.identity):
             self.events.leave_to_another()
 
-    async def _expire_reports(self) -> None:
+    async def _expire(self) -> None:
+        self.catalog.expire()
         self.reports.expire(self._reported.last_answer)
 
     async def _learn_installation(self) -> None:

@@ -29,7 +29,8 @@ class Facts:
     """All that a policy's status is computed from; `report` None before the ledger knows the policy.
 
     `overlap`: key of the policy that has pods which this one selects too, or empty.
-    `waiting`: owners that stay unschedulable.
+    `waiting`: owners that stay unschedulable. `postponed`: the problem that the policy has when the grace is
+    over.
     """
 
     policy: Policy
@@ -38,6 +39,7 @@ class Facts:
     guard: Guard
     overlap: str = ""
     waiting: int = 0
+    postponed: Problem | None = None
     delivery: Delivery = field(default_factory=Delivery)
 
 
@@ -92,6 +94,9 @@ def _ready(facts: Facts, held: Condition) -> Condition:
         return Condition(keys.READY, "False", facts.resolved.reason, facts.resolved.message)
     if facts.policy.suspend:
         return Condition(keys.READY, "True", "Suspended", "spec.suspend is true: nothing is held")
+    if facts.postponed is not None:
+        text = f"{facts.postponed.message}; what was held before is held for a grace"
+        return Condition(keys.READY, "False", "HeldByGrace", text)
     if held.status == "True":
         return Condition(keys.READY, "True", "AsAsked", "every slot is filled or held")
     return Condition(keys.READY, held.status, held.reason, held.message)

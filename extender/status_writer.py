@@ -103,6 +103,7 @@ class StatusWriter:
                     guard=self._guarding.judge(demand, recent, self._view.nodes),
                     overlap=overlaps.get(key, ""),
                     waiting=waiting[key],
+                    postponed=self._catalog.postponed.get(key),
                     delivery=self._reports.delivery(key, policy.uid),
                 )
             )

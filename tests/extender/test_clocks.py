@@ -116,5 +116,5 @@ async def test_nobody_is_silent_while_the_api_server_is(steady, make_node):
     program.reports.set(NodeNews("n1", "1", Enforcement(), ()))
     for _ in range(30):
         steady.advance(STALE_SECONDS / 15)
-        await program._expire_reports()
+        await program._expire()
     assert program.reports.agents == 1

@@ -54,7 +54,7 @@ async def test_a_policy_follows_what_it_refers_to(running, make_node, make_polic
     api = MemoryAPI()
     api.put(NODES, make_node("n1", cpu="64"))
     api.put(POLICIES, scaled(make_policy, profileName="gold"))
-    async with running(api) as program:
+    async with running(api, reference_grace_seconds=0.0) as program:
         assert desired(program) == "ProfileNotFound"
         profile = {"metadata": {"name": "gold"}, "spec": {"class": "LS", "priorityClassName": "high"}}
         api.put(PROFILES, profile)
@@ -81,7 +81,7 @@ async def test_the_lowest_global_default_counts_as_upstream_has_it(running, make
     for name, value in (("a", 500), ("b", 300)):
         api.put(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value, "globalDefault": True})
     api.put(POLICIES, make_policy())
-    async with running(api) as program:
+    async with running(api, reference_grace_seconds=0.0) as program:
         assert program.catalog.resolved["default/checkout"].priority == 300
         api.remove(PRIORITY_CLASSES, "", "b")
         await eventually(lambda: program.catalog.resolved["default/checkout"].priority == 500)

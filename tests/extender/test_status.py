@@ -45,6 +45,8 @@ CASES = [
     ("problem", replace(FACTS, resolved=PROBLEM, report=None), keys.READY, ("False", "ProfileNotFound")),
     ("problem", replace(FACTS, resolved=PROBLEM, report=None), keys.FEASIBLE, ("Unknown", "ProfileNotFound")),
     ("problem", replace(FACTS, resolved=PROBLEM, report=None), keys.HELD, ("False", "ProfileNotFound")),
+    ("grace", replace(FACTS, postponed=PROBLEM), keys.READY, ("False", "HeldByGrace")),
+    ("grace", replace(FACTS, postponed=PROBLEM), keys.HELD, ("True", "EverySlotHeld")),
     ("new", replace(FACTS, report=None), keys.READY, ("Unknown", "NotComputed")),
     ("new", replace(FACTS, report=None), keys.FEASIBLE, ("Unknown", "NotComputed")),
     ("new", replace(FACTS, report=None), keys.HELD, ("Unknown", "NotComputed")),
