@@ -72,10 +72,13 @@ class Demands:
         self._arrange()
         return number, before
 
-    def follow_columns(self) -> None:
-        """Write the slot vectors anew: a resource has got a column, or has none any more."""
-        for number in self.order:
-            self.vectors[number] = self._table.vector(self[number].vector)
+    def naming(self, resource: str) -> list[int]:
+        """The demands that ask for a resource."""
+        return [number for number in self.order if resource in self[number].vector]
+
+    def follow_column(self, number: int) -> None:
+        """Write a slot vector anew: a resource of it has got a column, or has none any more."""
+        self.vectors[number] = self._table.vector(self[number].vector)
         self._arrange()
 
     def nowhere(self, number: int) -> str:

@@ -5,13 +5,14 @@ Answered by filter, not yet bound. What they may take of held nodes is charged (
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ledger.holds import Holds
-from ledger.table import Rows, Table
+from ledger.table import Columns, Rows, Table, grown
 from qos.cluster.objects import Pod, Resources
 
 
@@ -122,23 +123,34 @@ def joined(before: Flight | None, after: Flight) -> Flight:
 
 
 class Nominations:
-    """Pods nominated to a node: the hole their victims leave is theirs (trap T14)."""
+    """Pods nominated to a node: the hole their victims leave is theirs (trap T14).
+
+    `by_priority`: what those of each priority wait for, in columns.
+    """
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self.by_uid: dict[str, tuple[int, Pod]] = {}
+        self.by_priority: dict[int, Columns] = {}
+        self._counts: Counter[int] = Counter()
+
+    def resize(self) -> None:
+        """Follow the table's growth."""
+        for priority, columns in self.by_priority.items():
+            self.by_priority[priority] = np.asarray(grown(columns, self._table.shape), dtype=np.int64)
 
     def put(self, pod: Pod, node: str) -> bool:
         """Keep a hole for a pod; True when it is a new one."""
         there = self.by_uid.get(pod.uid)
         if there is not None:
             row, before = there
-            if self._table.names[row] == node and before.requests == pod.requests:
+            same = before.requests == pod.requests and before.priority == pod.priority
+            if self._table.names[row] == node and same:
                 self.by_uid[pod.uid] = (row, pod)
                 return False
             self.drop(pod.uid)
         row = self._table.row(node)
-        self._table.nominate(row, pod.requests, 1)
+        self._count(row, pod, 1)
         self.by_uid[pod.uid] = (row, pod)
         return True
 
@@ -148,19 +160,42 @@ class Nominations:
         if there is None:
             return False
         row, pod = there
-        self._table.nominate(row, pod.requests, -1)
+        self._count(row, pod, -1)
         self._table.recycle(row)
         return True
 
     def fill(self, resource: str, dim: int) -> None:
         """Keep the holes in a column that is new."""
+        for columns in self.by_priority.values():
+            columns[dim] = 0
         for row, pod in self.by_uid.values():
-            self._table.nominated[dim, row] += pod.requests.get(resource, 0)
+            amount = pod.requests.get(resource, 0)
+            self._table.nominated[dim, row] += amount
+            self.by_priority[pod.priority][dim, row] += amount
 
-    def above(self, uid: str, priority: int) -> Mapping[int, list[Resources]]:
-        """Row -> requests nominated there by other pods of at least this priority."""
-        rows: dict[int, list[Resources]] = {}
-        for other, (row, pod) in self.by_uid.items():
-            if other != uid and pod.priority >= priority:
-                rows.setdefault(row, []).append(pod.requests)
-        return rows
+    def _count(self, row: int, pod: Pod, sign: int) -> None:
+        self._table.nominate(row, pod.requests, sign)
+        columns = self.by_priority.get(pod.priority)
+        if columns is None:
+            columns = self.by_priority[pod.priority] = np.zeros(self._table.shape, dtype=np.int64)
+        for name, amount in pod.requests.items():
+            dim = self._table.dims.get(name)
+            if dim is not None:
+                columns[dim, row] += sign * amount
+        self._counts[pod.priority] += sign
+        if not self._counts[pod.priority]:
+            del self.by_priority[pod.priority], self._counts[pod.priority]
+
+    def above(self, uid: str, priority: int, dims: Sequence[int], rows: Rows) -> Columns | None:
+        """What other pods of at least this priority wait for, [dims, rows]; None: nothing anywhere."""
+        pick = np.ix_(np.asarray(dims, dtype=np.intp), rows)
+        total: Columns | None = None
+        for level, columns in self.by_priority.items():
+            if level >= priority:
+                total = columns[pick] if total is None else total + columns[pick]
+        own = self.by_uid.get(uid)
+        if total is not None and own is not None and own[1].priority >= priority:
+            names = [self._table.resources[dim] for dim in dims]
+            mine = np.asarray([own[1].requests.get(name, 0) for name in names], dtype=np.int64)
+            total[:, rows == own[0]] -= mine[:, None]
+        return total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,16 +11,19 @@ from numpy.typing import NDArray
 from ledger.demands import Demands
 from ledger.table import Columns, Flags, Table, grown
 
-Counts = NDArray[np.int32]
+Counts: TypeAlias = NDArray[np.int32]
 """Indexed [demand, row]."""
+Numbers: TypeAlias = NDArray[np.int32]
+"""Indexed [row]."""
 
 
 class Holds:
     """Holds and filled slots.
 
     `visible[i]` sums the holds whose priority is at least `levels[i]`: what a pod of a priority up to that
-    level must leave alone; `clear[i]` flags the nodes without any. `soft` counts holds given to owners in
-    flight.
+    level must leave alone; `clear[i]` flags the nodes without any. `given` counts holds given to owners in
+    flight; `standing` has the demands with holds on a row. All of it follows each change: nothing is summed
+    anew.
     """
 
     def __init__(self, table: Table, demands: Demands) -> None:
@@ -29,48 +33,62 @@ class Holds:
         count = len(demands.records)
         self.count: Counts = np.zeros((count, rows), dtype=np.int32)
         self.filled: Counts = np.zeros((count, rows), dtype=np.int32)
-        self.soft: dict[tuple[int, int], int] = {}
+        self.given: Counts = np.zeros((count, rows), dtype=np.int32)
+        self.standing: dict[int, set[int]] = {}
         self.held_total: list[int] = [0] * count
         self.filled_total: list[int] = [0] * count
+        self.levels: list[int] = []
         self.visible: list[Columns] = []
         self.clear: list[Flags] = []
-        self._numbers: list[NDArray[np.int32]] = []
-        self.all: Columns = np.zeros((dims, rows), dtype=np.int64)
-        self.number: NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
-        self.stale = False
+        self._numbers: list[Numbers] = []
+        self._none: Columns = np.zeros((dims, rows), dtype=np.int64)
+        self._no_number: Numbers = np.zeros(rows, dtype=np.int32)
+
+    @property
+    def all(self) -> Columns:
+        """What all holds of each row amount to."""
+        return self.visible[0] if self.visible else self._none
+
+    @property
+    def number(self) -> Numbers:
+        """How many holds each row has."""
+        return self._numbers[0] if self._numbers else self._no_number
 
     def resize(self) -> None:
         """Follow the table's growth, and the number of demands."""
-        rows = self._table.shape[1]
+        shape = self._table.shape
         count = len(self._demands.records)
-        self.count = np.asarray(grown(self.count, (count, rows)), dtype=np.int32)
-        self.filled = np.asarray(grown(self.filled, (count, rows)), dtype=np.int32)
+        for name in ("count", "filled", "given"):
+            setattr(self, name, grown(getattr(self, name), (count, shape[1])))
         extra = count - len(self.held_total)
         self.held_total += [0] * extra
         self.filled_total += [0] * extra
-        self.stale = True
-
-    def refresh(self) -> None:
-        """Sum the columns anew, after demands, nodes or dimensions changed."""
-        if not self.stale:
+        if self._none.shape == shape:
             return
-        demands = self._demands
-        self.visible, self.clear, self._numbers = [], [], []
-        for level in demands.levels:
-            seen = [n for n in demands.order if demands[n].priority >= level]
-            counts = self.count[seen]
-            self.visible.append(demands.vectors[seen].T @ counts.astype(np.int64))
-            self._numbers.append(counts.sum(axis=0, dtype=np.int32))
-            self.clear.append(self._table.present & (self._numbers[-1] == 0))
-        shape = self._table.shape
-        self.all = self.visible[0] if self.visible else np.zeros(shape, dtype=np.int64)
-        self.number = self._numbers[0] if self._numbers else np.zeros(shape[1], dtype=np.int32)
-        self.stale = False
+        self._none = np.zeros(shape, dtype=np.int64)
+        self._no_number = np.zeros(shape[1], dtype=np.int32)
+        self.visible = [np.asarray(grown(one, shape), dtype=np.int64) for one in self.visible]
+        self.clear = [np.asarray(grown(one, shape[1:]), dtype=np.bool_) for one in self.clear]
+        self._numbers = [np.asarray(grown(one, shape[1:]), dtype=np.int32) for one in self._numbers]
+
+    def follow_levels(self) -> None:
+        """Follow the demands' levels; no hold is of a level that comes or goes."""
+        wanted = self._demands.levels
+        for place in range(len(self.levels) - 1, -1, -1):
+            if self.levels[place] not in wanted:
+                for columns in (self.levels, self.visible, self.clear, self._numbers):
+                    del columns[place]
+        for place, level in enumerate(wanted):
+            if place < len(self.levels) and self.levels[place] == level:
+                continue
+            above = place < len(self.levels)  # the next higher level sums the very same holds
+            self.visible.insert(place, (self.visible[place] if above else self._none).copy())
+            self._numbers.insert(place, (self._numbers[place] if above else self._no_number).copy())
+            self.clear.insert(place, self._table.present & (self._numbers[place] == 0))
+            self.levels.insert(place, level)
 
     def touch(self, row: int) -> None:
         """The node came or went: only a known node is clear."""
-        if self.stale:
-            return
         for numbers, clear in zip(self._numbers, self.clear, strict=True):
             clear[row] = numbers[row] == 0 and self._table.present[row]
 
@@ -78,17 +96,40 @@ class Holds:
         """Place (positive) or lift (negative) holds of a demand on a node."""
         self.count[demand, row] += count
         self.held_total[demand] += count
-        if self.stale:
-            return
-        record = self._demands.records[demand]
-        assert record is not None
+        self._stand(demand, row)
+        priority = self._demands[demand].priority
         amounts = self._demands.vectors[demand] * count
-        for level, priority in enumerate(self._demands.levels):
-            if priority > record.priority:
+        for place, level in enumerate(self.levels):
+            if level > priority:
                 break
-            self.visible[level][:, row] += amounts
-            self._numbers[level][row] += count
-            self.clear[level][row] = self._numbers[level][row] == 0 and self._table.present[row]
+            self.visible[place][:, row] += amounts
+            self._numbers[place][row] += count
+            self.clear[place][row] = self._numbers[place][row] == 0 and self._table.present[row]
+
+    def _stand(self, demand: int, row: int) -> None:
+        if self.count[demand, row] > 0:
+            self.standing.setdefault(row, set()).add(demand)
+            return
+        there = self.standing.get(row)
+        if there is not None:
+            there.discard(demand)
+            if not there:
+                del self.standing[row]
+
+    def weigh(self, demand: int, sign: int) -> None:
+        """Count all holds of a demand in (1) or out (-1), before and after its vector or priority changes."""
+        rows = np.flatnonzero(self.count[demand])
+        if not rows.size:
+            return
+        counts = self.count[demand, rows] * sign
+        amounts = self._demands.vectors[demand][:, None] * counts.astype(np.int64)
+        priority = self._demands[demand].priority
+        for place, level in enumerate(self.levels):
+            if level > priority:
+                break
+            self.visible[place][:, rows] += amounts
+            self._numbers[place][rows] += counts
+            self.clear[place][rows] = (self._numbers[place][rows] == 0) & self._table.present[rows]
 
     def fill(self, demand: int, row: int, count: int) -> None:
         """Count an owner in (1) or out (-1)."""
@@ -101,20 +142,23 @@ class Holds:
 
     def movable(self, demand: int, row: int) -> int:
         """Holds there that no owner in flight was given."""
-        return max(0, int(self.count[demand, row]) - self.soft.get((demand, row), 0))
+        return max(0, int(self.count[demand, row]) - int(self.given[demand, row]))
 
     def give(self, demand: int, row: int, count: int) -> None:
         """Give (1) a hold to an owner in flight, or take it back (-1)."""
-        given = self.soft.get((demand, row), 0) + count
-        if given > 0:
-            self.soft[demand, row] = given
-        else:
-            self.soft.pop((demand, row), None)
+        self.given[demand, row] = max(0, int(self.given[demand, row]) + count)
+
+    def seats(self, demand: int) -> NDArray[np.int64] | None:
+        """How many more holds of a demand each row may carry by maxSlotsPerNode; None without a limit."""
+        limit = self._demands[demand].max_slots_per_node
+        if limit is None:
+            return None
+        taken = self.count[demand].astype(np.int64) + self.filled[demand]
+        return np.asarray(np.maximum(limit - taken, 0), dtype=np.int64)
 
     def on(self, row: int) -> list[int]:
         """Numbers of the demands with holds on a node, in demand order."""
-        column = self.count[:, row]
-        return [number for number in self._demands.order if column[number] > 0]
+        return sorted(self.standing.get(row, ()), key=self._demands.position.__getitem__)
 
     def of(self, demand: int) -> Iterator[tuple[int, int]]:
         """(row, holds) of a demand, where there are any."""
@@ -124,13 +168,15 @@ class Holds:
 
     def forget(self, demand: int) -> None:
         """Lift all holds of a demand that is going away."""
+        self.weigh(demand, -1)
+        rows = np.flatnonzero(self.count[demand]).tolist()
         self.count[demand] = 0
         self.held_total[demand] = 0
         self.filled[demand] = 0
         self.filled_total[demand] = 0
-        for key in [key for key in self.soft if key[0] == demand]:
-            del self.soft[key]
-        self.stale = True
+        self.given[demand] = 0
+        for row in rows:
+            self._stand(demand, row)
 
     def visible_to(self, priority: int) -> Columns | None:
         """What a pod of this priority must leave alone; None when it sees no holds."""

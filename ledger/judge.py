@@ -62,7 +62,7 @@ def _own(state: State, request: Request, rows: Rows) -> Verdict | None:
         return None
     taken = state.holds.filled[request.owner].take(mine).tolist()
     rank = state.table.rank().take(mine).tolist()
-    given = [state.holds.soft.get((request.owner, row), 0) for row in mine.tolist()]
+    given = state.holds.given[request.owner].take(mine).tolist()
     slots = [t + g for t, g in zip(taken, given, strict=True)]
     tried = [row == request.avoid for row in mine.tolist()]
     best = min(zip(tried, slots, rank, mine.tolist(), strict=True))
@@ -121,7 +121,7 @@ def _by_moves(state: State, request: Request, rows: Rows, left: NDArray[np.int64
 
 def _searched(state: State, request: Request, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
     pool = board_for(state, request)
-    if not pool.movable:
+    if not pool.shapes:
         return None
     search = Search(pool)
     own = own_flags(state, request, rows)
@@ -152,7 +152,7 @@ def moved(
     for depth in DEPTHS:
         for position, deficit in zip(worth, deficits, strict=True):
             row, takes = int(rows[position]), bool(own[position])
-            taken = [(request.owner, row)] if takes and request.owner in search.board.movable else []
+            taken = [(request.owner, row)] if takes and request.owner in search.board else []
             plan = search.plan(row, deficit, change, depth, request.owner, taken)
             if plan is not None:
                 return Verdict(row=row, own=takes, moves=plan)
@@ -174,13 +174,14 @@ def _exchanged(
     What it leaves takes those that give way here.
     """
     pool = search.board
-    if request.owner not in pool.movable:
+    if request.owner not in pool:
         return None
-    open_rows = pool.eligible[request.owner].take(rows)
-    if request.owner in pool.seats:
-        open_rows &= pool.seats[request.owner].take(rows) > 0
+    open_rows = pool.eligible(request.owner).take(rows)
+    seats = pool.seats(request.owner)
+    if seats is not None:
+        open_rows &= seats.take(rows) > 0
     need = [max(n, v) for n, v in zip(request.need, vector_of(state, request.owner), strict=True)]
-    sources: list[int] = np.flatnonzero(pool.movable[request.owner])[:_EXCHANGES].tolist()
+    sources: list[int] = np.flatnonzero(pool.movable(request.owner))[:_EXCHANGES].tolist()
     for position in np.flatnonzero(open_rows)[:_EXCHANGES].tolist():
         deficit = _deficit(need, left[:, position].tolist())
         for source in sources:

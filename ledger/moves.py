@@ -9,7 +9,7 @@ is deterministic and bounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -17,6 +17,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ledger.demands import Demands
+from ledger.holds import Holds
 from ledger.table import Columns, Flags, Rows
 
 MOST_MOVES = 8
@@ -30,6 +32,7 @@ SMALL = 24
 _CANDIDATES = 24
 _TARGETS = 16
 _COVERS = 48
+_ROOMIEST = 64
 _NEVER = np.int64(1) << 40
 
 Amounts: TypeAlias = list[int]
@@ -79,35 +82,72 @@ def slots_that_fit(room: Columns, vector: Sequence[int]) -> NDArray[np.int64]:
 
 @dataclass
 class Board:
-    """What the search looks at; it changes none of it.
+    """What the search looks at, and changes none of; good until the ledger changes.
 
-    `room` [dims, rows] is what a hold may use; `movable` maps a demand to its holds that may move, by row;
-    `eligible` to where they may lie; `seats` to how many more of its slots each row may carry (absent: no
-    limit).
+    `room` [the demands' dimensions, rows] is what a hold may use; `shapes` are the demands whose holds may
+    move, in order.
     """
 
     room: Columns
     scale: NDArray[np.float64]
     rank: Rows
-    vectors: Mapping[int, Amounts]
-    movable: Mapping[int, NDArray[np.int64]]
-    eligible: Mapping[int, Flags]
-    seats: Mapping[int, NDArray[np.int64]]
+    shapes: Sequence[int]
+    holds: Holds
+    demands: Demands
 
     def __post_init__(self) -> None:
+        self._movable: dict[int, NDArray[np.int64]] = {}
         self._fit: dict[int, NDArray[np.int64]] = {}
+        self._seats: dict[int, NDArray[np.int64] | None] = {}
+        self._vectors: dict[int, Amounts] = {}
         self._targets: dict[int, list[int]] = {}
         self._crowded: dict[int, list[int]] = {}
         self._rooms: dict[int, Amounts] = {}
         self._choice: dict[int, int] = {}
+        self._shapes = frozenset(self.shapes)
+
+    def __contains__(self, demand: int) -> bool:
+        return demand in self._shapes
+
+    def vector(self, demand: int) -> Amounts:
+        """One slot of a demand."""
+        vector = self._vectors.get(demand)
+        if vector is None:
+            vector = self._vectors[demand] = self.demands.vectors[demand].take(self.demands.dims).tolist()
+        return vector
+
+    def movable(self, demand: int) -> NDArray[np.int64]:
+        """A demand's holds that may move, by row: not those given to owners in flight."""
+        movable = self._movable.get(demand)
+        if movable is None:
+            there = np.maximum(self.holds.count[demand] - self.holds.given[demand], 0)
+            movable = self._movable[demand] = there.astype(np.int64)
+        return movable
+
+    def standing(self, row: int) -> list[tuple[int, int]]:
+        """The holds on a row that may move: (demand, count), in order."""
+        there = [(demand, self.holds.movable(demand, row)) for demand in self.holds.on(row)]
+        return [(demand, count) for demand, count in there if count > 0 and demand in self._shapes]
+
+    def eligible(self, demand: int) -> Flags:
+        """Where its holds may lie."""
+        flags: Flags = self.demands.eligible[demand]
+        return flags
+
+    def seats(self, demand: int) -> NDArray[np.int64] | None:
+        """How many more of its slots each row may carry; None: no limit."""
+        if demand not in self._seats:
+            self._seats[demand] = self.holds.seats(demand)
+        return self._seats[demand]
 
     def fit(self, demand: int) -> NDArray[np.int64]:
         """How many more holds of a demand each row can take."""
         fit = self._fit.get(demand)
         if fit is None:
-            fit = np.where(self.eligible[demand], slots_that_fit(self.room, self.vectors[demand]), 0)
-            if demand in self.seats:
-                fit = np.minimum(fit, self.seats[demand])
+            fit = np.where(self.eligible(demand), slots_that_fit(self.room, self.vector(demand)), 0)
+            seats = self.seats(demand)
+            if seats is not None:
+                fit = np.minimum(fit, seats)
             self._fit[demand] = fit
         return fit
 
@@ -126,15 +166,50 @@ class Board:
         return choice
 
     @cached_property
+    def vectors(self) -> Columns:
+        """Slots, [demand, the demands' dimensions]."""
+        vectors: Columns = self.demands.vectors[:, self.demands.dims]
+        return vectors
+
+    @cached_property
+    def ample(self) -> Flags:
+        """Demands, by number, that find more places than moves are made among the rows with most room."""
+        size = self.room.shape[1]
+        some = np.argpartition(self.tightness, max(0, size - _ROOMIEST))[-_ROOMIEST:]
+        numbers = [n for n in self.shapes if self.demands[n].max_slots_per_node is None]
+        fits = (self.vectors[numbers][:, :, None] <= self.room[:, some]).all(axis=1)
+        fits &= self.demands.eligible[np.asarray(numbers, dtype=np.intp)[:, None], some]
+        ample = np.zeros(len(self.demands.records), dtype=np.bool_)
+        ample[numbers] = fits.sum(axis=1) > MOST_MOVES
+        return ample
+
+    @cached_property
+    def roof(self) -> NDArray[np.int64]:
+        """The most that any row has left, by dimension."""
+        return np.asarray(self.room.max(axis=1, initial=0))
+
+    def places_besides(self, demand: int, rows: Rows) -> NDArray[np.int64]:
+        """How many holds of a demand the other rows can take, seen from each of these; many is many."""
+        if self.ample[demand]:
+            return np.full(rows.size, _NEVER)
+        if (self.vectors[demand] > self.roof).any():
+            return np.zeros(rows.size, dtype=np.int64)
+        return self.choice(demand) - self.fit(demand).take(rows)
+
+    @cached_property
+    def anywhere(self) -> Flags:
+        """The rows that some movable hold may lie on."""
+        return np.asarray(self.demands.eligible[list(self.shapes)].any(axis=0))
+
+    @cached_property
     def rows(self) -> int:
-        """How many rows some movable hold may lie on."""
-        return int(np.logical_or.reduce(list(self.eligible.values())).sum()) if self.eligible else 0
+        """How many these are."""
+        return int(self.anywhere.sum())
 
     @cached_property
     def total(self) -> NDArray[np.int64]:
-        """The room of all rows that some movable hold may lie on, together."""
-        anywhere = np.logical_or.reduce([self.eligible[demand] for demand in self.movable])
-        return np.asarray(np.maximum(self.room[:, anywhere], 0).sum(axis=1))
+        """Their room together."""
+        return np.asarray(np.maximum(self.room[:, self.anywhere], 0).sum(axis=1))
 
     @cached_property
     def tightness(self) -> NDArray[np.float64]:
@@ -150,22 +225,39 @@ class Board:
             targets = self._targets[demand] = rows[order].tolist()
         return targets
 
-    @cached_property
-    def leavable(self) -> Columns:
-        """What all movable holds of each row amount to."""
-        total = np.zeros_like(self.room)
-        for demand, counts in self.movable.items():
-            total += np.asarray(self.vectors[demand], dtype=np.int64)[:, None] * counts
+    def pairs(self, rows: Rows) -> tuple[Rows, Rows, NDArray[np.int64]]:
+        """Each demand with movable holds on one of the rows: demands, positions in `rows`, counts."""
+        found: list[tuple[int, int]] = []
+        for position, row in enumerate(rows.tolist()):
+            there = self.holds.standing.get(row)
+            if there is not None:
+                found += [(demand, position) for demand in there if demand in self._shapes]
+        demands, positions = np.asarray(found, dtype=np.intp).reshape(-1, 2).T
+        there_rows = rows[positions]
+        counts = self.holds.count[demands, there_rows] - self.holds.given[demands, there_rows]
+        return demands, positions, np.maximum(counts, 0).astype(np.int64)
+
+    def leavable(self, pairs: tuple[Rows, Rows, NDArray[np.int64]], size: int) -> Columns:
+        """What the movable holds of each of `size` positions amount to."""
+        demands, positions, counts = pairs
+        total = np.zeros((self.room.shape[0], size), dtype=np.int64)
+        for dim, amounts in enumerate(self.vectors[demands].T):
+            np.add.at(total[dim], positions, amounts * counts)
         return total
+
+    @cached_property
+    def _leavable(self) -> Columns:
+        rows = np.arange(self.room.shape[1])
+        return self.leavable(self.pairs(rows), rows.size)
 
     def crowded(self, demand: int) -> list[int]:
         """The rows that could take a hold of a demand if others left, those that lack least first, a few."""
         known = self._crowded.get(demand)
         if known is not None:
             return known
-        vector = np.asarray(self.vectors[demand], dtype=np.int64)[:, None]
+        vector = np.asarray(self.vector(demand), dtype=np.int64)[:, None]
         lack = np.maximum(vector - self.room, 0)
-        rows = np.flatnonzero(self.eligible[demand] & (lack <= self.leavable).all(axis=0))
+        rows = np.flatnonzero(self.eligible(demand) & (lack <= self._leavable).all(axis=0))
         lacks = (lack[:, rows] / self.scale[:, None]).sum(axis=0)
         found: list[int] = rows[np.lexsort((self.rank[rows], lacks))[:_TARGETS]].tolist()
         self._crowded[demand] = found
@@ -264,12 +356,12 @@ class Search:
     ) -> Iterator[list[tuple[int, int]]]:
         """Which holds could leave a row to cover a deficit, as lists of (demand, row)."""
         there = [
-            (demand, int(counts[row]) - self._lifted.get((demand, row), 0))
-            for demand, counts in self.board.movable.items()
+            (demand, count - self._lifted.get((demand, row), 0))
+            for demand, count in self.board.standing(row)
             if demand != besides
         ]
         there = [(demand, count) for demand, count in there if count > 0]
-        choices = [(count, self.board.vectors[demand]) for demand, count in there]
+        choices = [(count, self.board.vector(demand)) for demand, count in there]
         for counts in covers(deficit, choices, most, self._wider):
             yield [(demand, row) for (demand, _), n in zip(there, counts, strict=False) for _ in range(n)]
 
@@ -306,8 +398,9 @@ class Search:
         most = MOST_MOVES - len(self._moves) - len(rest) - 1
         if most <= 0:
             return False
-        vector = self.board.vectors[demand]
-        changed = [row for row in self._change if self.board.eligible[demand][row]]
+        vector = self.board.vector(demand)
+        eligible = self.board.eligible(demand)
+        changed = [row for row in self._change if eligible[row]]
         for target in dict.fromkeys([*self.board.crowded(demand), *changed]):
             if target == source or not self._seat(demand, target):
                 continue
@@ -323,10 +416,11 @@ class Search:
 
     def _direct(self, demand: int, source: int) -> list[int]:
         """Rows that can take a hold as things stand now; of rows that look alike only the first."""
-        vector = self.board.vectors[demand]
+        vector = self.board.vector(demand)
         seen: set[tuple[int, ...]] = set()
         found = []
-        changed = [row for row in self._change if self.board.eligible[demand][row]]
+        eligible = self.board.eligible(demand)
+        changed = [row for row in self._change if eligible[row]]
         for target in dict.fromkeys([*self.board.targets(demand), *changed]):
             if target == source or not self._seat(demand, target):
                 continue
@@ -337,7 +431,7 @@ class Search:
         return found
 
     def _seat(self, demand: int, row: int) -> bool:
-        seats = self.board.seats.get(demand)
+        seats = self.board.seats(demand)
         if seats is None:
             return True
         key = (demand, row)
@@ -361,7 +455,7 @@ class Search:
             self._moves.pop()
 
     def _shift(self, demand: int, row: int, sign: int) -> None:
-        vector = self.board.vectors[demand]
+        vector = self.board.vector(demand)
         change = self._change.setdefault(row, [0] * len(vector))
         for dim, amount in enumerate(vector):
             change[dim] += sign * amount
@@ -375,17 +469,11 @@ def screen(board: Board, rows: Rows, need: Amounts, avail: Columns, guest: int, 
     movable shape exactly those where a plan exists.
     """
     deficit = np.maximum(np.asarray(need, dtype=np.int64)[:, None] - avail, 0)
-    fewest = np.full(rows.size, _NEVER)
-    for demand in board.movable:
-        leave = _must_leave(board, demand, deficit)
-        fit = board.fit(demand)
-        there = board.movable[demand].take(rows) - (own if demand == guest else 0)
-        possible = leave <= np.minimum(there, MOST_MOVES)
-        possible &= leave <= int(fit.sum()) - fit.take(rows)
-        fewest = np.where(possible, np.minimum(fewest, leave), fewest)
+    pairs = board.pairs(rows)
+    fewest = _fewest(board, rows, pairs, deficit, guest, own)
     worth = fewest < _NEVER
-    if len(board.movable) > 1:
-        worth |= (deficit <= board.leavable[:, rows]).all(axis=0)
+    if len(board.shapes) > 1:
+        worth |= (deficit <= board.leavable(pairs, rows.size)).all(axis=0)
         elsewhere = board.total[:, None] - np.maximum(board.room[:, rows], 0)
         worth &= (deficit <= elsewhere).all(axis=0)
     found = np.flatnonzero(worth)
@@ -394,10 +482,31 @@ def screen(board: Board, rows: Rows, need: Amounts, avail: Columns, guest: int, 
     return found[order[:_CANDIDATES]]
 
 
-def _must_leave(board: Board, demand: int, deficit: Columns) -> NDArray[np.int64]:
-    """How many holds of one demand must leave each row to cover its deficit with no other's help."""
+def _fewest(
+    board: Board,
+    rows: Rows,
+    pairs: tuple[Rows, Rows, NDArray[np.int64]],
+    deficit: Columns,
+    guest: int,
+    own: Flags,
+) -> NDArray[np.int64]:
+    """How many holds must leave each row where those of one demand are enough; _NEVER where they are not."""
+    demands, positions, counts = pairs
+    fewest = np.where(deficit.any(axis=0), _NEVER, 0)
+    leave = _must_leave(board.vectors[demands].T, deficit[:, positions])
+    there = counts - ((demands == guest) & own[positions])
+    possible = leave <= np.minimum(there, MOST_MOVES)
+    for demand in np.unique(demands[possible]).tolist():
+        mine = np.flatnonzero(possible & (demands == demand))
+        enough = leave[mine] <= board.places_besides(demand, rows[positions[mine]])
+        np.minimum.at(fewest, positions[mine[enough]], leave[mine[enough]])
+    return fewest
+
+
+def _must_leave(vectors: Columns, deficit: Columns) -> NDArray[np.int64]:
+    """How many holds of these vectors, [dims, holds], must leave to cover the deficits beside them."""
     leave = np.zeros(deficit.shape[1], dtype=np.int64)
-    for dim, amount in enumerate(board.vectors[demand]):
-        short = -(-deficit[dim] // amount) if amount > 0 else np.where(deficit[dim] > 0, _NEVER, 0)
+    for amount, lack in zip(vectors, deficit, strict=True):
+        short = np.where(amount > 0, -(-lack // np.maximum(amount, 1)), np.where(lack > 0, _NEVER, 0))
         np.maximum(leave, short, out=leave)
     return leave

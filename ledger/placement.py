@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ledger.judge import commit, moved
 from ledger.moves import Search, slots_that_fit
-from ledger.requests import Request, board, room, scale, seats, vector_of
+from ledger.requests import Request, board, room, scale, vector_of
 from ledger.state import State
 from ledger.table import Columns
 from qos.cluster.objects import Pod
@@ -27,7 +27,6 @@ def settle(state: State, *, thorough: bool = False) -> None:
     if not state.dirty and not (thorough and state.overdue):
         return
     state.dirty = False
-    state.holds.refresh()
     if state.regraded:
         _leave_lost_nodes(state)
         state.regraded = False
@@ -44,7 +43,7 @@ def settle(state: State, *, thorough: bool = False) -> None:
 
 def _lift(state: State, demand: int, row: int, count: int) -> None:
     state.holds.add(demand, row, -count)
-    given = state.holds.soft.get((demand, row), 0)
+    given = int(state.holds.given[demand, row])
     for _ in range(given - int(state.holds.count[demand, row])):
         state.flights.bereave(demand, row)
     state.grown = True
@@ -227,7 +226,7 @@ def _fill(state: State, demand: int, want: int) -> int:
 def _fit(state: State, demand: int, left: Columns) -> NDArray[np.int64]:
     """How many holds of a demand each row can take of what is left."""
     fit = np.where(state.demands.eligible[demand], slots_that_fit(left, vector_of(state, demand)), 0)
-    limit = seats(state, demand)
+    limit = state.holds.seats(demand)
     return fit if limit is None else np.minimum(fit, limit)
 
 
@@ -249,10 +248,10 @@ def _place_by_moves(state: State, demand: int, aside: list[int]) -> bool:
     """
     held = state.holds.all - _given_excluded(state, aside) if aside else state.holds.all
     pool = board(state, held, [number for number in state.demands.order if number not in aside])
-    if not pool.movable:
+    if not pool.shapes:
         return False
     open_rows = state.demands.eligible[demand].copy()
-    limit = seats(state, demand)
+    limit = state.holds.seats(demand)
     if limit is not None:
         open_rows &= limit > 0
     rows = np.flatnonzero(open_rows)
@@ -291,10 +290,11 @@ def _displace(state: State, demand: int) -> bool:
 
 def _given_excluded(state: State, demands: list[int]) -> Columns:
     """What the holds of these demands amount to on each row, those given to owners in flight aside."""
-    counts = state.holds.count[demands].astype(np.int64)
-    for place, demand in enumerate(demands):
-        for (other, row), given in state.holds.soft.items():
-            if other == demand:
-                counts[place, row] = max(0, int(counts[place, row]) - given)
-    amounts: Columns = state.demands.vectors[demands].T @ counts
-    return amounts
+    holds = state.holds
+    total = np.zeros_like(holds.all)
+    for demand in demands:
+        if holds.held_total[demand]:
+            rows = np.flatnonzero(holds.count[demand] > holds.given[demand])
+            counts = (holds.count[demand, rows] - holds.given[demand, rows]).astype(np.int64)
+            total[:, rows] += state.demands.vectors[demand][:, None] * counts
+    return total

@@ -88,7 +88,7 @@ def plan_after(state: State, request: Request, row: int, uids: Sequence[str]) ->
     if all(amount <= there for amount, there in zip(request.need, left.tolist(), strict=True) if amount > 0):
         return Verdict(row=row, own=bool(own[0]))
     pool = board_for(state, request)
-    if not pool.movable:
+    if not pool.shapes:
         return None
     return moved(Search(pool), request, rows, left[:, None], own)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ledger.moves import Amounts, Board
 from ledger.state import State
 from ledger.table import Columns, Rows
-from qos.cluster.objects import Pod, Resources
+from qos.cluster.objects import Pod
 
 _CORE_DIMS = 3
 """cpu, memory and pods: every node offers them, so being short of them is always the ledger's business."""
@@ -63,27 +63,19 @@ def fits_free(state: State, request: Request, rows: Rows) -> NDArray[np.bool_] |
         return None
     table = state.table
     fit: NDArray[np.bool_] | None = None
-    for dim, amount in request.parts:
-        enough = table.free[dim].take(rows) >= amount
+    taken = _nominated(state, request, [dim for dim, _ in request.parts], rows)
+    for place, (dim, amount) in enumerate(request.parts):
+        free = table.free[dim].take(rows)
+        enough = (free if taken is None else free - taken[place]) >= amount
         if dim >= _CORE_DIMS:
             enough |= table.allocatable[dim].take(rows) == 0
         fit = enough if fit is None else np.logical_and(fit, enough, out=fit)
-    if fit is not None and state.nominations.by_uid:
-        _occupy(state, request, rows, fit)
     return fit
 
 
-def _occupy(state: State, request: Request, rows: Rows, fit: NDArray[np.bool_]) -> None:
-    """Clear the flags of rows where nominated pods leave too little."""
-    for row, others in state.nominations.above(request.pod.uid, request.priority).items():
-        there = np.flatnonzero(rows == row)
-        if not there.size or not fit[there[0]]:
-            continue
-        for dim, amount in request.parts:
-            name = state.table.resources[dim]
-            left = int(state.table.free[dim, row]) - sum(other.get(name, 0) for other in others)
-            if left < amount and state.table.allocatable[dim, row]:
-                fit[there] = False
+def _nominated(state: State, request: Request, dims: Sequence[int], rows: Rows) -> Columns | None:
+    """What nominated pods that the request must respect wait for."""
+    return state.nominations.above(request.pod.uid, request.priority, dims, rows)
 
 
 def avail(state: State, request: Request, rows: Rows, *, own: bool) -> Columns:
@@ -97,9 +89,9 @@ def avail(state: State, request: Request, rows: Rows, *, own: bool) -> Columns:
     held = state.holds.visible_to(request.priority)
     if held is not None:
         left -= held[pick]
-    if state.nominations.by_uid:
-        for row, others in state.nominations.above(request.pod.uid, request.priority).items():
-            left[:, rows == row] -= _sum(state, others)[:, None]
+    taken = _nominated(state, request, state.demands.dims, rows)
+    if taken is not None:
+        left -= taken
     if own and sees(state, request, request.owner):
         credit = np.asarray(vector_of(state, request.owner), dtype=np.int64)
         left += credit[:, None] * own_holds(state, request, rows)
@@ -113,17 +105,9 @@ def cells(state: State, rows: Rows) -> tuple[NDArray[np.intp], ...]:
 
 def own_holds(state: State, request: Request, rows: Rows) -> NDArray[np.bool_]:
     """Rows with a hold of the pod's policy that no owner in flight was given."""
-    counts = state.holds.count[request.owner].take(rows)
-    there: NDArray[np.bool_] = counts > 0
-    for (demand, row), given in state.holds.soft.items():
-        if demand == request.owner:
-            there &= (rows != row) | (counts > given)
+    holds = state.holds
+    there: NDArray[np.bool_] = holds.count[request.owner].take(rows) > holds.given[request.owner].take(rows)
     return there
-
-
-def _sum(state: State, requests: Iterable[Resources]) -> NDArray[np.int64]:
-    names = [state.table.resources[dim] for dim in state.demands.dims]
-    return np.asarray([sum(request.get(name, 0) for request in requests) for name in names], dtype=np.int64)
 
 
 def room(state: State, held: Columns | None) -> Columns:
@@ -145,40 +129,17 @@ def scale(state: State) -> NDArray[np.float64]:
     return np.asarray(largest, dtype=np.float64)
 
 
-def seats(state: State, demand: int) -> NDArray[np.int64] | None:
-    """How many more holds of a demand each row may carry by maxSlotsPerNode; None without a limit."""
-    limit = state.demands[demand].max_slots_per_node
-    if limit is None:
-        return None
-    taken = state.holds.count[demand].astype(np.int64) + state.holds.filled[demand]
-    return np.asarray(np.maximum(limit - taken, 0), dtype=np.int64)
-
-
 def board(state: State, held: Columns | None, shapes: Iterable[int]) -> Board:
     """The search's view.
 
     `held` are the holds that count, `shapes` the demands whose floating holds may move.
     """
     holds, demands = state.holds, state.demands
-    movable = {}
-    limits = {}
-    for demand in shapes:
-        if not holds.held_total[demand] or not demands.floating(demand):
-            continue
-        counts = holds.count[demand].astype(np.int64)
-        for (other, row), given in holds.soft.items():
-            if other == demand:
-                counts[row] = max(0, int(counts[row]) - given)
-        movable[demand] = counts
-        limit = seats(state, demand)
-        if limit is not None:
-            limits[demand] = limit
     return Board(
         room=room(state, held),
         scale=scale(state),
         rank=state.table.rank(),
-        vectors={demand: vector_of(state, demand) for demand in movable},
-        movable=movable,
-        eligible={demand: demands.eligible[demand] for demand in movable},
-        seats=limits,
+        shapes=[demand for demand in shapes if holds.held_total[demand] and demands.floating(demand)],
+        holds=holds,
+        demands=demands,
     )

@@ -73,14 +73,18 @@ class State:
     def _resize(self) -> None:
         self.demands.resize()
         self.holds.resize()
+        self.nominations.resize()
 
     def _columns_changed(self, resource: str, dim: int | None) -> None:
         """A node brought a resource that no other had, or the last one took it away."""
         if dim is not None:
             self.flights.fill(resource, dim)
             self.nominations.fill(resource, dim)
-        self.demands.follow_columns()
-        self.holds.stale = self.recheck = True
+        for number in self.demands.naming(resource):
+            self.holds.weigh(number, -1)
+            self.demands.follow_column(number)
+            self.holds.weigh(number, 1)
+        self.recheck = True
         self.failed.clear()
 
     def changed(self, *, grown: bool) -> None:
@@ -256,8 +260,12 @@ class State:
         number = self.demands.numbers.get(demand.key)
         if number is not None and self.demands[number] == demand:
             return
+        if number is not None:
+            self.holds.weigh(number, -1)
         number, before = self.demands.add(demand)
         self.holds.resize()
+        self.holds.follow_levels()
+        self.holds.weigh(number, 1)
         if before is not None and before.vector != demand.vector:
             self.flights.bereave(number)
         if before is None or (before.selector, before.priority, before.created) != (
@@ -266,7 +274,7 @@ class State:
             demand.created,
         ):
             self._own_again(demand.namespace)
-        self.holds.stale = self.regraded = self.recheck = True
+        self.regraded = self.recheck = True
         self.failed.clear()
         self.changed(grown=True)
 
@@ -280,7 +288,7 @@ class State:
         self.flights.bereave(number)
         self.holds.forget(number)
         self.demands.remove(key)
-        self.holds.stale = True
+        self.holds.follow_levels()
         self._own_again(namespace)
         self.changed(grown=True)
 

@@ -7,7 +7,7 @@ import numpy as np
 from ledger.decisions import Unplaced
 from ledger.moves import slots_that_fit
 from ledger.placement import cap_slots
-from ledger.requests import room, seats, vector_of
+from ledger.requests import room, vector_of
 from ledger.state import State
 
 INSUFFICIENT = "Insufficient"
@@ -58,7 +58,7 @@ def _would_take(state: State, demand: int) -> int:
     if not rows.size:
         return 0
     fit = slots_that_fit(room(state, state.holds.all)[:, rows], vector_of(state, demand))
-    limit = seats(state, demand)
+    limit = state.holds.seats(demand)
     return int((fit if limit is None else np.minimum(fit, limit[rows])).sum())
 
 
@@ -70,7 +70,7 @@ def _lacking(state: State, demand: int, count: int, reason: str, dim: int) -> Un
 def _on_nodes(state: State, demand: int, count: int) -> list[Unplaced]:
     """Room enough under the cap, but not on the nodes."""
     open_rows = state.demands.eligible[demand].copy()
-    limit = seats(state, demand)
+    limit = state.holds.seats(demand)
     if limit is not None:
         open_rows &= limit > 0
     if not open_rows.any():

@@ -13,6 +13,7 @@ from ledger.ledger import Ledger
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import Demand, Node, PlacementMode, Pod
 from tests.ledger.builders import demand, node, pod
+from tests.ledger.recount import check_columns
 
 NODES = [f"n{i}" for i in range(4)]
 APPS = ("a", "b", "c")
@@ -302,6 +303,11 @@ class Machine(RuleBasedStateMachine):
         assert gauges["claims"] == len(self.account.claims)
         if all(on in self.account.nodes for _, on in self.account.claims.values()):
             assert gauges.get("claimed/cpu", 0) == claimed
+
+    @invariant()
+    def columns_equal_a_recount(self) -> None:
+        """What follows each change equals what is summed anew."""
+        check_columns(self.ledger)
 
     @invariant()
     def a_restart_ends_in_a_right_state(self) -> None:

@@ -13,6 +13,7 @@ from ledger.ledger import Ledger
 from ledger.state import State
 from qos.cluster.objects import DaemonSet
 from tests.ledger.builders import TOLERATE_ALL, daemon_pod, demand, go, holds, ledger, node, nodes, pod
+from tests.ledger.recount import check_columns
 
 MANY = {f"example.com/r{i}": 1 for i in range(200)}
 GPU, NIC = "example.com/gpu", "example.com/nic"
@@ -161,6 +162,7 @@ def test_after_any_changes_the_columns_are_those_of_a_rebuilt_ledger(actions: li
     made = ledger(mode=Mode.GUARD)
     for action in actions:
         _apply(made, action)
+        check_columns(made)
     state = _state(made)
     assert _account(state) == _account(_rebuilt(state)._state)
     charged = {

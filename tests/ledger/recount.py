@@ -1,0 +1,88 @@
+"""The ledger's columns, which follow each change, against a count of everything from the beginning."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from ledger.demands import NO_DEMAND
+from ledger.ledger import Ledger
+from ledger.state import State
+from ledger.table import Columns
+from qos.cluster.objects import Resources
+from qos.cluster.selectors import admits
+
+
+def check_columns(ledger: Ledger) -> None:
+    """Every incremental structure equals a recount."""
+    state = ledger._state
+    _check_table(state)
+    _check_holds(state)
+    _check_eligible(state)
+
+
+def _put(state: State, columns: Columns, row: int, amounts: Resources, sign: int = 1) -> None:
+    for name, amount in amounts.items():
+        dim = state.table.dims.get(name)
+        if dim is not None:
+            columns[dim, row] += sign * amount
+
+
+def _check_table(state: State) -> None:
+    table = state.table
+    free, charged, nominated = (np.zeros(table.shape, dtype=np.int64) for _ in range(3))
+    for row in table.index.values():
+        node = table.nodes[row]
+        assert node is not None
+        _put(state, free, row, node.allocatable)
+    for claim in state.claims.by_uid.values():
+        _put(state, free, claim.row, claim.requests, -1)
+    for flight in state.flights.by_uid.values():
+        for rows, amounts in flight.parts:
+            for row in rows.tolist():
+                _put(state, charged, row, amounts)
+    by_priority: dict[int, Columns] = {}
+    for row, pod in state.nominations.by_uid.values():
+        _put(state, nominated, row, pod.requests)
+        _put(state, by_priority.setdefault(pod.priority, np.zeros_like(free)), row, pod.requests)
+    assert (table.free == free).all()
+    assert (table.charged == charged).all()
+    assert (table.nominated == nominated).all()
+    assert by_priority.keys() == state.nominations.by_priority.keys()
+    for priority, columns in by_priority.items():
+        dims = list(table.dims.values())
+        assert (state.nominations.by_priority[priority][dims] == columns[dims]).all()
+
+
+def _check_holds(state: State) -> None:
+    holds, demands, table = state.holds, state.demands, state.table
+    assert holds.levels == demands.levels == sorted({demands[n].priority for n in demands.order})
+    there = [number for number in range(len(demands.records)) if number not in demands.order]
+    for counts in (holds.count, holds.filled, holds.given):
+        assert not counts[there].any()
+    for place, level in enumerate(holds.levels):
+        seen = [n for n in demands.order if demands[n].priority >= level]
+        assert (holds.visible[place] == demands.vectors[seen].T @ holds.count[seen].astype(np.int64)).all()
+        numbers = holds.count[seen].sum(axis=0)
+        assert (holds.clear[place] == (table.present & (numbers == 0))).all()
+    assert (holds.number == holds.count.sum(axis=0)).all()
+    assert holds.held_total == holds.count.sum(axis=1).tolist()
+    assert holds.filled_total == holds.filled.sum(axis=1).tolist()
+    standing = {row: set(np.flatnonzero(holds.count[:, row]).tolist()) for row in range(table.shape[1])}
+    assert holds.standing == {row: numbers for row, numbers in standing.items() if numbers}
+    given = Counter(place for flight in state.flights.by_uid.values() for place in flight.own)
+    assert {place: int(holds.given[place]) for place in zip(*np.nonzero(holds.given), strict=True)} == given
+    filled = Counter((c.owner, c.row) for c in state.claims.by_uid.values() if c.owner != NO_DEMAND)
+    assert {
+        place: int(holds.filled[place]) for place in zip(*np.nonzero(holds.filled), strict=True)
+    } == filled
+
+
+def _check_eligible(state: State) -> None:
+    for number in state.demands.order:
+        record = state.demands[number]
+        for row, node in enumerate(state.table.nodes):
+            willing = node is not None and node.ready and admits(record.where, node)
+            able = record.needs is None or (willing and not state.demands.strict.obstacle(number, row))
+            assert state.demands.eligible[number, row] == (willing and able)
