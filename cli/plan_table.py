@@ -12,13 +12,15 @@ from rich.table import Column, Table
 from cli.planning import PodPlan
 from kernel.cache import ANY
 from qos.cluster.objects import Resources
-from qos.keys import MEMORY
+from qos.keys import CPU, MEMORY
 from qos.plan.container_plan import ContainerPlan
 from qos.plan.node import NodeFacts
 from qos.plan.settings import PROCESS, RAISE, Setting, Shortfall
 from qos.quantity import render
 
 WIDTH = 100
+KERNEL = frozenset({CPU, MEMORY})
+"""What kernel files keep of a floor; the rest is held by scheduling."""
 _UID = re.compile(r"([0-9a-f]{8})[-_][0-9a-f]{4}[-_][0-9a-f_-]+")
 
 
@@ -104,7 +106,10 @@ def _where(setting: Setting, container: str) -> str:
 
 
 def lacking(container: ContainerPlan) -> Iterator[str]:
-    """What cannot be kept, a line each."""
+    """What is kept in full, and what cannot be kept, a line each."""
+    short = {one.resource for one in container.plan.shortfalls if not one.condition}
+    if kept := {name: amount for name, amount in container.floor.items() if name in KERNEL - short}:
+        yield f"kept here: {amounts(kept)} of the floor"
     yield from (shortfall(one) for one in container.plan.shortfalls)
     for promise in container.plan.unsupported:
         yield f"cannot be kept: {promise.promise}: {promise.why}"
@@ -123,10 +128,11 @@ def notes(facts: NodeFacts) -> Iterator[str]:
 
 
 def shortfall(one: Shortfall) -> str:
-    """How much of a floor is kept, and where not."""
+    """How much of a floor is kept, and where not; under which condition, if it is not so already."""
     kept, promised, missing = (render(one.resource, each) for each in (one.kept, one.promised, one.missing))
+    start = f"if {one.condition}" if one.condition else "shortfall"
     where = f" at {one.group or f'level {one.level}'}"
-    return f"shortfall: {one.resource}: {kept} of {promised} is kept, {missing} is missing{where}: {one.why}"
+    return f"{start}: {one.resource}: {kept} of {promised} is kept, {missing} is missing{where}: {one.why}"
 
 
 def amounts(resources: Resources) -> str:

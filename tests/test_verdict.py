@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,7 @@ exec {python} {folder}/play.py test
 """
 TESTS = """
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -230,8 +232,7 @@ import os, subprocess, sys
 
 def pytest(name, *tests):
     file = f"build/tests/{name}.xml"
-    argv = [sys.executable, "-P", "-m", "pytest", "-q", "-c", "CONFIG", "--rootdir", "."]
-    argv += ["-p", "no:cacheprovider"]
+    argv = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     status = subprocess.run([*argv, f"--junit-xml={file}", *tests]).returncode
     open(f"build/tests/{name}.status", "w").write(str(status))
     return status
@@ -271,7 +272,11 @@ def ci(folder: Path, environ: dict[str, str]) -> tuple[int, list[str]]:
 
 @pytest.mark.program
 def test_ci_runs_again_what_failed_by_chance_keeps_its_log_and_passes(tmp_path: Path) -> None:
-    environ = copy(tmp_path, PYTEST.replace("CONFIG", str(ROOT / "pyproject.toml")))
+    environ = copy(tmp_path, PYTEST) | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    junit = [f"{name} = {value}\n" for name, value in options.items() if name.startswith("junit")]
+    assert junit
+    (tmp_path / "pytest.ini").write_text("[pytest]\n" + "".join(junit))
     (tmp_path / "tests" / "test_luck.py").write_text(TESTS)
     (tmp_path / "tests" / "test_unit.py").write_text("def test_unit():\n    pass\n")
     status, lines = ci(tmp_path, environ)

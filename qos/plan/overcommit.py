@@ -30,10 +30,15 @@ def overcommitted(levels: Sequence[Level], cpus: int, floor: int) -> Shortfall |
 
 
 def with_shortfall(made: Plan, short: Shortfall | None) -> Plan:
-    """The plan; where less of the floor is kept than it says itself, with that instead."""
+    """The plan; where less of the floor is kept than it says itself, with that instead.
+
+    What depends on a condition stands beside what the plan says itself.
+    """
     known = next((one for one in made.shortfalls if short and one.resource == short.resource), None)
     if short is None or (known and known.kept <= short.kept):
         return made
+    if short.condition:
+        return made._replace(shortfalls=(*made.shortfalls, short))
     return made._replace(shortfalls=(short, *(one for one in made.shortfalls if one is not known)))
 
 

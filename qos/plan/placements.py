@@ -35,30 +35,33 @@ def elsewhere(
     scale = UNIFIED if machine.unified else LEGACY
     weights = {name: _weight(facts, made, 0, scale) for name, (facts, made) in planned.items()}
     found: dict[str, Shortfall] = {}
+    beside = (
+        "Guaranteed pods are beside the cgroup of all Burstable ones, and that weighs what kubelet gives it"
+    )
     for name, (facts, made) in planned.items():
         inside = sum(scale.load(weights[one.name]) for one in _beside(pod, name))
-        for words, levels in _placements(pod, machine, facts):
+        for condition, levels in _placements(pod, machine, facts):
             reaching = _reaching(facts, levels, made, scale)
             kept = reaching.shared(scale.load(weights[name]), inside)
             known = found.get(name)
             if not kept.holds(parts[name]) and (known is None or kept.whole < known.kept):
-                why = f"{words} {render(CPU, reaching.whole)} reach {levels[-1].path}"
-                found[name] = Shortfall(CPU, 1, levels[-1].path, parts[name], kept.whole, why)
+                why = f"{render(CPU, reaching.whole)} reach the pod, because {beside}"
+                found[name] = Shortfall(CPU, 1, levels[-1].path, parts[name], kept.whole, why, condition)
     return found
 
 
 def _placements(pod: NodePod, machine: Machine, facts: NodeFacts) -> Iterator[tuple[str, list[Level]]]:
-    """Levels down to the pod's, with the others in Guaranteed pods: in as many as there can be, or in few."""
+    """Where the others may be, in as many pods as there can be or in few, and the levels that follow."""
     *above, burstable, own, _ = facts.levels
     cpu = request(pod)[0]
     least = Rival(machine.kubelet_weight(0))
     weight = machine.kubelet_weight(cpu)
     many = replace(burstable, weight=weight, rivals=(*own.rivals, least))
-    yield "if all other pods are Guaranteed,", [*above, many, replace(own, rivals=())]
+    yield "all other pods are Guaranteed", [*above, many, replace(own, rivals=())]
     few = Rival(machine.kubelet_weight(machine.allocatable_cpus - cpu))
     idle = Rival(max(machine.pods - 1, 1) * least.weight)
     yield (
-        "if one Guaranteed pod requests the rest, and Burstable ones nothing,",
+        "one Guaranteed pod requests the rest, and Burstable ones nothing",
         [*above, replace(burstable, weight=weight, rivals=(few, least)), replace(own, rivals=(idle,))],
     )
 

@@ -41,7 +41,10 @@ class Setting(NamedTuple):
 
 
 class Shortfall(NamedTuple):
-    """A floor that cannot be kept: in which resource, at which level, by how much. Canonical units."""
+    """A floor that cannot be kept: in which resource, at which level, by how much. Canonical units.
+
+    condition: "" if that is so on the node as it was planned for; else what would have to be so.
+    """
 
     resource: str
     level: int
@@ -49,6 +52,7 @@ class Shortfall(NamedTuple):
     promised: int
     kept: int
     why: str
+    condition: str = ""
 
     @property
     def missing(self) -> int:

@@ -88,7 +88,7 @@ def test_each_example_by_itself(example: Path, cgroup: str) -> None:
     assert containers
     # Weights are integers: a hundredth of a floor may be lost to rounding.
     for short in (short for one in containers for short in one["shortfalls"]):
-        said = short["why"].startswith("if ") or (cgroup == "v1" and short["resource"] == "memory")
+        said = short["condition"] or (cgroup == "v1" and short["resource"] == "memory")
         assert said or short["missing"] * 100 <= short["promised"]
 
 
@@ -98,7 +98,9 @@ def test_a_burstable_pod_is_told_what_guaranteed_ones_would_take(tmp_path: Path)
     (short,) = container["shortfalls"]
     assert (short["resource"], short["promised"]) == ("cpu", 1000)
     assert 200 < short["kept"] < 400
-    assert short["why"].startswith("if one Guaranteed pod requests the rest, and Burstable ones nothing, ")
+    assert short["condition"] == "one Guaranteed pod requests the rest, and Burstable ones nothing"
+    words = " ".join(run(*files).stdout.split())
+    assert "- kept here: cpu 1, memory 1Gi of the floor - if one Guaranteed pod requests the rest" in words
     limited = POD.replace("requests", "limits")
     (same,) = plan(*write(tmp_path, all=f"{limited}---\n{POLICY}"))["plans"][0]["containers"]
     assert same["shortfalls"] == []
@@ -170,7 +172,9 @@ def test_a_floor_of_a_pod_that_is_labelled_as_batch_work_is_missing_as_a_whole(t
     (container,) = made["containers"]
     missing = {short["resource"]: (short["kept"], short["missing"]) for short in container["shortfalls"]}
     assert missing == {"cpu": (0, 1000), "memory": (0, 2**30)}
-    assert "shortfall: cpu: 0 of 1 is kept, 1 is missing" in run(*all_in_one).stdout
+    said = run(*all_in_one).stdout
+    assert "shortfall: cpu: 0 of 1 is kept, 1 is missing" in said
+    assert "kept here" not in said
 
 
 def test_a_policy_whose_profile_is_not_there(tmp_path: Path) -> None:

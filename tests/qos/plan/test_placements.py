@@ -35,13 +35,13 @@ def test_what_guaranteed_pods_take_no_weight_of_ours_gives_back() -> None:
     reach = 8000 * kubepods / (kubepods + 200) * burstable / (burstable + others + 1) * 99 / (99 + 109)
     assert short.kept == pytest.approx(reach, abs=5)
     assert short.group.endswith("-podUID.slice")
-    assert short.why.startswith("if one Guaranteed pod requests the rest, and Burstable ones nothing, ")
+    assert short.condition == "one Guaranteed pod requests the rest, and Burstable ones nothing"
 
 
 def test_many_small_guaranteed_pods_are_worse_for_a_heavy_one() -> None:
     short = missing(7000, 4500)
     assert short is not None
-    assert short.why.startswith("if all other pods are Guaranteed, ")
+    assert short.condition == "all other pods are Guaranteed"
 
 
 def test_what_is_kept_everywhere_is_not_short() -> None:
