@@ -11,6 +11,7 @@ from ledger.ledger import Ledger
 from qos.cluster.objects import Demand
 from qos.cluster.policy import Policy, Profile, Workload
 from qos.cluster.resolve import PriorityClasses, Problem, resolve
+from qos.keys import HIGHEST_USER_PRIORITY
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +28,19 @@ class Catalog:
     """
 
     def __init__(
-        self, ledger: Ledger, changed: Callable[[], None], *, clock: Callable[[], float], grace: float
+        self,
+        ledger: Ledger,
+        changed: Callable[[], None],
+        *,
+        clock: Callable[[], float],
+        grace: float,
+        highest_priority: int = HIGHEST_USER_PRIORITY,
     ) -> None:
         self._ledger = ledger
         self._changed = changed
         self._clock = clock
         self._grace = grace
+        self._highest_priority = highest_priority
         self._open = False
         self.policies: dict[str, Policy] = {}
         self.resolved: dict[str, Demand | Problem] = {}
@@ -42,7 +50,7 @@ class Catalog:
         self._deleted_workloads: dict[WorkloadKey, float] = {}
         self._profiles: dict[str, Profile] = {}
         self._classes: dict[str, tuple[int, bool]] = {}
-        self._priorities = PriorityClasses()
+        self._priorities = self._priority_classes({})
         self._workloads: dict[WorkloadKey, Workload] = {}
         self._users: dict[WorkloadKey, set[str]] = defaultdict(set)
 
@@ -135,10 +143,16 @@ class Catalog:
         self._resolve([key for key, policy in self.policies.items() if policy.profile_name == profile])
 
     def _reorder(self, *, again: bool = False) -> None:
-        priorities = _priorities(self._classes)
+        priorities = self._priority_classes(self._classes)
         if priorities != self._priorities or again:
             self._priorities = priorities
             self._resolve(self.policies)
+
+    def _priority_classes(self, classes: Mapping[str, tuple[int, bool]]) -> PriorityClasses:
+        """From (value, whether it is a global default); the API server takes the lowest default."""
+        default = min((value for value, is_default in classes.values() if is_default), default=0)
+        values = {name: value for name, (value, _) in classes.items()}
+        return PriorityClasses(values, default, self._highest_priority)
 
     def _unuse(self, policy: Policy) -> None:
         target = _target(policy)
@@ -180,7 +194,9 @@ class Catalog:
         then = resolve(
             policy,
             {name: one for name, one in self._profiles.items() if name not in self._deleted_profiles},
-            _priorities({n: one for n, one in self._classes.items() if n not in self._deleted_classes}),
+            self._priority_classes(
+                {n: one for n, one in self._classes.items() if n not in self._deleted_classes}
+            ),
             self._workloads.get(target) if target is not None and there else None,
         )
         if isinstance(then, Problem):
@@ -200,12 +216,6 @@ def _until(deleted: dict[_Key, float], due: float) -> list[_Key]:
     for key in gone:
         del deleted[key]
     return gone
-
-
-def _priorities(classes: Mapping[str, tuple[int, bool]]) -> PriorityClasses:
-    """By name (value, whether it is a global default); the API server takes the lowest default."""
-    default = min((value for value, is_default in classes.values() if is_default), default=0)
-    return PriorityClasses({name: value for name, (value, _) in classes.items()}, default)
 
 
 def _target(policy: Policy) -> WorkloadKey | None:

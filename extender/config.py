@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from ledger.decisions import Mode
+from qos.keys import HIGHEST_USER_PRIORITY
 
 HostPort = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^\s:/]+):[0-9]{1,5}$")]
 ObjectPath = Annotated[
@@ -118,6 +119,11 @@ class ExtenderConfig(_Section):
         default=15.0,
         ge=0,
         description="How long an owner may wait while slots are held before SlotsUsable is False.",
+    )
+    max_policy_priority: int = Field(
+        default=HIGHEST_USER_PRIORITY,
+        description="The highest value of a PriorityClass that a policy may have, whoever made it and when; "
+        "a policy above it holds nothing. Default: everything but Kubernetes' own system classes.",
     )
     reference_grace_seconds: float = Field(
         default=60.0,

@@ -79,7 +79,11 @@ class Program:
         )
         self.account = Account(self.ledger, clock)
         self.catalog = Catalog(
-            self.ledger, self._changes.note, clock=clock, grace=config.reference_grace_seconds
+            self.ledger,
+            self._changes.note,
+            clock=clock,
+            grace=config.reference_grace_seconds,
+            highest_priority=config.max_policy_priority,
         )
         self.view = View()
         self.guarding = Guarding(

@@ -81,5 +81,7 @@ EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 HUGEPAGES_PREFIX: Final = "hugepages-"
 
+HIGHEST_USER_PRIORITY: Final = 1_000_000_000
+"""No PriorityClass but Kubernetes' own may have a higher value."""
 SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
 """Pods of this priority and above always pass (system-cluster-critical, system-node-critical)."""

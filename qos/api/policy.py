@@ -237,8 +237,9 @@ class MinimalReservationPolicySpec(Model):
         default=None,
         description=(
             "The PriorityClass of the holds: they yield only to pods of strictly higher priority, and "
-            "policies are served in this order, the older first. Default: the profile's, else the cluster's"
-            " default."
+            "policies are served in this order, the older first. Needs RBAC verb `use` on that "
+            "PriorityClass, and a value of at most the extender's maxPolicyPriority. Default: the profile's, "
+            "else the cluster's default."
         ),
     )
     suspend: bool = Field(default=False, description="Release all holds. Pods that run are not touched.")

@@ -11,6 +11,7 @@ from qos.cluster.needs import needs_of
 from qos.cluster.objects import Demand, NodeEnforcement, Resources, Selector
 from qos.cluster.policy import Policy, Profile, Workload
 from qos.cluster.selectors import matches
+from qos.keys import HIGHEST_USER_PRIORITY
 
 _VALUELESS = frozenset({"Exists", "DoesNotExist"})
 _VALUED = frozenset({"In", "NotIn"})
@@ -26,10 +27,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class PriorityClasses:
-    """The cluster's PriorityClasses by name, and the value of the global default (0 where there is none)."""
+    """The cluster's PriorityClasses by name, and the value of the global default (0 where there is none).
+
+    `highest`: the highest value that a policy may have.
+    """
 
     values: Mapping[str, int] = field(default_factory=dict)
     default: int = 0
+    highest: int = HIGHEST_USER_PRIORITY
 
 
 def resolve(
@@ -135,8 +140,14 @@ def _priority(policy: Policy, profiles: Mapping[str, Profile], classes: Priority
     name = policy.priority_class_name
     if not name and policy.profile_name in profiles:
         name = profiles[policy.profile_name].priority_class_name
-    if not name:
-        return classes.default
-    if name not in classes.values:
+    if name and name not in classes.values:
         return Problem("PriorityClassNotFound", f"PriorityClass {name} does not exist")
-    return classes.values[name]
+    priority = classes.values[name] if name else classes.default
+    if priority > classes.highest:
+        which = f"PriorityClass {name}" if name else "the default PriorityClass"
+        return Problem(
+            "PriorityTooHigh",
+            f"{which} has the value {priority}, and the extender allows policies at most "
+            f"{classes.highest}: name a lower class, or ask for a higher maxPolicyPriority",
+        )
+    return priority

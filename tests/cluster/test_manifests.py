@@ -372,15 +372,24 @@ def write_status(cluster: Any, namespace: str, name: str, status: dict[str, Any]
     return ""
 
 
-def test_a_profile_needs_the_verb_use(installed: str, kubectl: Kubectl, namespace: str) -> None:
-    user = f"author-{installed}"
+@pytest.mark.parametrize(
+    ("field", "group", "kind"),
+    [
+        ("profileName", "j10ce.io", "qosprofile"),
+        ("priorityClassName", "scheduling.k8s.io", "priorityclass"),
+    ],
+)
+def test_what_a_policy_names_needs_the_verb_use(
+    installed: str, kubectl: Kubectl, namespace: str, field: str, group: str, kind: str
+) -> None:
+    user = f"author-of-{kind}-{installed}"
     kubectl(
         "create", "rolebinding", user, "--clusterrole=j10ce-policy-editor", f"--user={user}", "-n", namespace
     )
     number = iter(range(1_000_000))
 
-    def create(profile: str | None) -> str:
-        spec = dict(POLICY["spec"]) | ({"profileName": profile} if profile else {})
+    def create(name: str | None) -> str:
+        spec = dict(POLICY["spec"]) | ({field: name} if name else {})
         document = POLICY | {"metadata": {"name": f"{user}-{next(number)}"}, "spec": spec}
         done = kubectl("create", "-n", namespace, "-f", "-", f"--as={user}", document=document, check=False)
         return done.stderr if done.returncode else ""
@@ -390,27 +399,27 @@ def test_a_profile_needs_the_verb_use(installed: str, kubectl: Kubectl, namespac
         done = kubectl("patch", "mrp", name, "-n", namespace, *arguments, check=False)
         return done.stderr if done.returncode else ""
 
-    eventually_refused(lambda: create("gold"), f"spec.profileName: {user} may not use qosprofile gold")
-    assert create(None) == "", "a policy without a profile needs no such right"
+    eventually_refused(lambda: create("gold"), f"spec.{field}: {user} may not use {kind} gold")
+    assert create(None) == "", "a policy that names none needs no such right"
     plain = f"{user}-{next(number) - 1}"
-    assert "may not use qosprofile gold" in patch(plain, {"spec": {"profileName": "gold"}})
-    with use_of_gold(kubectl, user):
+    assert f"may not use {kind} gold" in patch(plain, {"spec": {field: "gold"}})
+    with use_of_gold(kubectl, user, group, "qosprofiles" if kind == "qosprofile" else "priorityclasses"):
         eventually_allowed(lambda: create("gold"))
         golden = f"{user}-{next(number) - 1}"
-        assert "may not use qosprofile silver" in create("silver")
+        assert f"may not use {kind} silver" in create("silver")
     eventually_refused(
-        lambda: patch(golden, {"spec": {"slots": {"count": next(number)}}}), "may not use qosprofile gold"
+        lambda: patch(golden, {"spec": {"slots": {"count": next(number)}}}), f"may not use {kind} gold"
     )
     assert patch(golden, {"metadata": {"labels": {"a": "b"}}}) == "", "only what is asked for counts"
 
 
 @contextmanager
-def use_of_gold(kubectl: Kubectl, user: str) -> Iterator[None]:
-    """Verb use on profile gold, for one user."""
+def use_of_gold(kubectl: Kubectl, user: str, group: str, resource: str) -> Iterator[None]:
+    """Verb use on the object gold of a resource, for one user."""
     role = f"user-of-gold-{uuid.uuid4().hex[:6]}"
     rule = {
-        "apiGroups": ["j10ce.io"],
-        "resources": ["qosprofiles"],
+        "apiGroups": [group],
+        "resources": [resource],
         "resourceNames": ["gold"],
         "verbs": ["use"],
     }

@@ -95,6 +95,27 @@ def test_priority_is_the_policys_else_the_profiles_else_the_default(own, of_prof
     assert resolved(policy, p=Profile("p", "LS", of_profile)).priority == priority
 
 
+@pytest.mark.parametrize(
+    ("asked", "classes"),
+    [
+        (replace(POLICY, priority_class_name="high"), replace(CLASSES, highest=999)),
+        (replace(POLICY, profile_name="gold"), replace(CLASSES, highest=999)),
+        (POLICY, PriorityClasses(default=1000, highest=999)),
+        (replace(POLICY, priority_class_name="system"), PriorityClasses({"system": 2_000_000_000})),
+    ],
+)
+def test_a_policy_above_the_highest_priority_that_is_allowed_has_a_problem(asked, classes):
+    problem = resolve(asked, {"gold": Profile("gold", "LS", "high")}, classes, None)
+    assert isinstance(problem, Problem)
+    assert problem.reason == "PriorityTooHigh"
+    assert "maxPolicyPriority" in problem.message
+
+
+def test_the_highest_priority_that_is_allowed_is_allowed():
+    asked = replace(POLICY, priority_class_name="high")
+    assert isinstance(resolve(asked, {}, replace(CLASSES, highest=1000), None), Demand)
+
+
 def test_without_any_priority_class_it_is_zero():
     demand = resolve(POLICY, {}, PriorityClasses(), None)
     assert isinstance(demand, Demand)
