@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,7 @@ class Page:
     remaining: int | None = 0
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(NamedTuple):
     """ADDED, MODIFIED, DELETED or BOOKMARK, and the raw JSON of the object. ERROR arrives as an exception."""
 
     type: str

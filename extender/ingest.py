@@ -129,8 +129,8 @@ class Ingest:
         pod = decode.pod(raw)
         self._guarding.see(pod)
         self._view.set_pod(pod)
-        self._ledger.set_pod(pod)
-        self._changed()
+        if self._ledger.set_pod(pod):  # most events of a running pod tell nothing that is used here
+            self._changed()
         return pod.uid
 
     def _remove_pod(self, uid: str) -> None:

@@ -56,13 +56,16 @@ class Ledger:
         """Take what a node says it enforces, known or not; None: nothing any more."""
         self._state.set_enforcement(node, said)
 
-    def set_pod(self, pod: Pod) -> None:
-        """Take a pod as it is now, pending or bound."""
+    def set_pod(self, pod: Pod) -> bool:
+        """Take a pod as it is now, pending or bound. False when it runs as it is known already."""
+        if self._state.settled(pod):
+            return False
         self._state.set_pod(pod)
         if pod.node_name or pod.terminal or pod.deleting:
             self._waiting.forget(pod.uid)
         elif pod.nominated_node_name and pod.uid in self._state.offers:
             open_hole(self._state, pod)
+        return True
 
     def remove_pod(self, uid: str) -> None:
         """The pod is gone: its claim and its charges too."""

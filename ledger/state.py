@@ -175,6 +175,13 @@ class State:
         else:
             self._pending(pod)
 
+    def settled(self, pod: Pod) -> bool:
+        """True when a pod runs as it is known already, and nothing waits to hear that: a heartbeat."""
+        if not pod.node_name or self.pods.get(pod.uid) != pod or pod.uid in self.flights.by_uid:
+            return False
+        claim = self.claims.by_uid.get(pod.uid)
+        return claim is None if pod.terminal else claim is not None and claim.state is ClaimState.SEEN
+
     def _remember(self, pod: Pod) -> None:
         before = self.pods.get(pod.uid)
         self.pods[pod.uid] = pod

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from adapters.kubernetes import wire
 from adapters.kubernetes.custom import policy, profile
 from adapters.kubernetes.requests import request_of, vector_of
 from adapters.kubernetes.rules import priority_class
@@ -21,15 +22,18 @@ from adapters.kubernetes.wire import (
     Annotations,
     Condition,
     DecodeError,
+    Identity,
     Metadata,
     NodeObject,
     NodeSpec,
     NodeStatus,
     Object,
+    PodMetadata,
     PodObject,
     PodStatus,
     key_of,
     read,
+    written,
 )
 from qos.cluster.objects import Node, OwnerReference, Pod, Taint
 
@@ -51,6 +55,8 @@ __all__ = [
 _OBJECT = msgspec.json.Decoder(Object)
 _POD = msgspec.json.Decoder(PodObject)
 _NODE = msgspec.json.Decoder(NodeObject)
+_LABELS = msgspec.json.Decoder(dict[str, str])
+_OWNERS = msgspec.json.Decoder(list[wire.OwnerReference])
 
 _NO_STATUS: Final = PodStatus()
 _NO_ANNOTATIONS: Final = Annotations()
@@ -71,20 +77,21 @@ def pod_from(obj: PodObject) -> Pod:
     """A pod that came inside another message. DecodeError."""
     meta, spec, status = obj.metadata, obj.spec, obj.status or _NO_STATUS
     annotations = meta.annotations or _NO_ANNOTATIONS
-    scheduled, unschedulable = _scheduling(meta, status.conditions or ())
+    scheduled, unschedulable = _scheduling(meta, status.conditions) if status.conditions else (0.0, 0.0)
+    labels, controller = _shared(meta)
     return Pod(
         uid=meta.uid,
         namespace=intern(meta.namespace),
         name=meta.name,
         requests=request_of("Pod", meta, spec, status),
-        labels=_labels(meta.labels),
+        labels=labels,
         priority=spec.priority or 0,
         node_name=intern(spec.node_name),
         nominated_node_name=intern(status.nominated_node_name),
         phase=intern(status.phase or "Pending"),
         deleting=meta.deletion_timestamp is not None,
         scheduler_name=intern(spec.scheduler_name or "default-scheduler"),
-        controller=_controller(meta),
+        controller=controller,
         mirror=annotations.mirror is not None,
         bound_by=intern(annotations.bound_by),
         created=_seconds(meta, "metadata.creationTimestamp", meta.creation_timestamp),
@@ -108,7 +115,7 @@ def node(raw: bytes) -> Node:
     )
 
 
-def _scheduling(meta: Metadata, conditions: Iterable[Condition]) -> tuple[float, float]:
+def _scheduling(meta: Identity, conditions: Iterable[Condition]) -> tuple[float, float]:
     """When the pod was scheduled, and since when it is unschedulable; 0.0 for what is not the case."""
     for condition in conditions:
         if condition.type == "PodScheduled":
@@ -119,31 +126,43 @@ def _scheduling(meta: Metadata, conditions: Iterable[Condition]) -> tuple[float,
     return 0.0, 0.0
 
 
-def _seconds(meta: Metadata, field: str, text: str | None) -> float:
+def _seconds(meta: Identity, field: str, text: str | None) -> float:
     if not text:
         return 0.0
     try:
-        return datetime.fromisoformat(text).timestamp()
+        return _epoch(text)
     except ValueError as error:
         raise DecodeError("Pod", key_of(meta), field, text, str(error)) from None
 
 
-def _controller(meta: Metadata) -> OwnerReference | None:
-    for owner in meta.owner_references or ():
+@lru_cache(maxsize=16384)
+def _epoch(text: str) -> float:
+    """Times have whole seconds, so many pods share one."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _shared(meta: PodMetadata) -> tuple[Mapping[str, str], OwnerReference | None]:
+    """Labels and controller, which pods of one template have in common."""
+    field = "labels"
+    try:
+        labels = _labels(written(meta.labels))
+        field = "ownerReferences"
+        return labels, _controller(written(meta.owner_references))
+    except msgspec.MsgspecError as error:
+        value = bytes(getattr(meta, "labels" if field == "labels" else "owner_references")).decode()
+        raise DecodeError("Pod", key_of(meta), f"metadata.{field}", value, str(error)) from None
+
+
+@lru_cache(maxsize=16384)
+def _labels(text: bytes) -> Mapping[str, str]:
+    if not text:
+        return _NO_LABELS
+    return {intern(key): value for key, value in _LABELS.decode(text).items()}
+
+
+@lru_cache(maxsize=16384)
+def _controller(text: bytes) -> OwnerReference | None:
+    for owner in _OWNERS.decode(text) if text else ():
         if owner.controller:
-            return _owner(owner.kind, owner.name, owner.uid)
+            return OwnerReference(intern(owner.kind), owner.name, owner.uid)
     return None
-
-
-@lru_cache(maxsize=16384)
-def _owner(kind: str, name: str, uid: str) -> OwnerReference:
-    return OwnerReference(intern(kind), name, uid)
-
-
-def _labels(labels: dict[str, str] | None) -> Mapping[str, str]:
-    return _shared_labels(tuple(labels.items())) if labels else _NO_LABELS
-
-
-@lru_cache(maxsize=16384)
-def _shared_labels(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    return {intern(key): value for key, value in items}

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from adapters.kubernetes.requests import request_of, vector_of
-from adapters.kubernetes.wire import Amounts, Metadata, PodSpec, Resources, read
+from adapters.kubernetes.requests import overhead_of, request_of, resources_in, vector_of
+from adapters.kubernetes.wire import ABSENT, Amounts, Metadata, PodSpec, Resources, read
 from qos import keys
 from qos.cluster.requests import RESTARTABLE
 from qos.pods.containers import Container, NodePod
@@ -136,7 +136,7 @@ def _node_pod(meta: _Metadata, spec: PodSpec, status: _Status, annotations: Mapp
     if whole:
         reported = reader.reported(status.resources, status.allocated_resources, "status")
         fields = granted(whole, reported, reader.pending).fields()
-    overhead = vector_of("Pod", meta, "spec.overhead", spec.overhead or {})
+    overhead = overhead_of("Pod", meta, spec)
     return NodePod(
         uid=cgroup_uid(meta.uid, annotations),
         namespace=intern(meta.namespace or "default"),
@@ -188,11 +188,12 @@ class _Reader:
         stated = self.stated(spec.resources, "spec.resources")
         if not stated.requests and not stated.limits:
             return None
-        asked = request_of("Pod", self._meta, msgspec.structs.replace(spec, overhead=None))
+        asked = request_of("Pod", self._meta, msgspec.structs.replace(spec, overhead=ABSENT))
         return Stated({name: asked[name] for name in COMPUTE if name in asked}, stated.limits)
 
-    def stated(self, resources: Resources | None, where: str) -> Stated:
+    def stated(self, written: msgspec.Raw, where: str) -> Stated:
         """Requests and limits as the API server fills them in."""
+        resources = resources_in("Pod", self._meta, where, written)
         if resources is None:
             return _NOTHING
         limits = self._amounts(resources.limits, f"{where}.limits")

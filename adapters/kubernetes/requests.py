@@ -8,49 +8,66 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
+
+import msgspec
 
 from adapters.kubernetes.wire import (
     Amounts,
+    ClaimStatus,
     Container,
-    ContainerStatus,
     DecodeError,
-    Metadata,
+    Identity,
     PodSpec,
     PodStatus,
     Resources,
     TemplateSpec,
     key_of,
+    written,
 )
 from qos.cluster.objects import Resources as Vector
-from qos.cluster.requests import RESTARTABLE, ResourceRequirements, is_infeasible, total
+from qos.cluster.requests import (
+    RESIZE_PENDING,
+    RESTARTABLE,
+    ResourceRequirements,
+    is_infeasible,
+    total,
+)
 from qos.quantity import QuantityError, parse
 
-_Items: TypeAlias = tuple[tuple[str, str | float], ...]
-_Parts: TypeAlias = tuple[_Items, _Items, bool, _Items | None, _Items | None]
-"""ResourceRequirements that can be a key: requests, limits, restartable, actuated, allocated."""
+_Parts: TypeAlias = tuple[bytes, bool, bytes, bytes]
+"""ResourceRequirements as written: resources, restartable, the status' resources, allocatedResources."""
 
-_NO_STATUS = PodStatus()
+_NO_STATUS: Final = PodStatus()
+_RESOURCES: Final = msgspec.json.Decoder(Resources)
+_AMOUNTS: Final = msgspec.json.Decoder(Amounts)
+_CLAIMS: Final = msgspec.json.Decoder(list[ClaimStatus])
 
 
 def request_of(
-    kind: str, metadata: Metadata, spec: PodSpec | TemplateSpec, status: PodStatus | None = None
+    kind: str, metadata: Identity, spec: PodSpec | TemplateSpec, status: PodStatus | None = None
 ) -> Vector:
     """The effective request of a pod or template (qos.cluster.requests). DecodeError."""
     status = status or _NO_STATUS
     reported = _reported(status)
+    pod_level = written(spec.resources)
     try:
         return _request(
             tuple([_parts(container, reported) for container in spec.containers or ()]),
             tuple([_parts(container, reported) for container in spec.init_containers or ()]),
-            _pod_level(spec.resources, status) if spec.resources else None,
-            _items(spec.overhead),
-            tuple([_items(c.resources) for c in status.node_allocatable_resource_claim_statuses or ()]),
-            _infeasible(status) if reported or status.resources else False,
+            (pod_level, False, written(status.resources), written(status.allocated_resources))
+            if pod_level
+            else None,
+            written(spec.overhead),
+            written(status.node_allocatable_resource_claim_statuses),
+            bool(reported or pod_level) and _infeasible(status),
         )
     except QuantityError as error:
         field = f"resources of {error.resource}"
         raise DecodeError(kind, key_of(metadata), field, error.value, str(error)) from None
+    except msgspec.MsgspecError as error:
+        as_written = [written(one.resources).decode() for one in spec.containers or ()]
+        raise DecodeError(kind, key_of(metadata), "resources", as_written, str(error)) from None
 
 
 @lru_cache(maxsize=16384)
@@ -58,21 +75,21 @@ def _request(
     containers: tuple[_Parts, ...],
     init_containers: tuple[_Parts, ...],
     pod_level: _Parts | None,
-    overhead: _Items,
-    claimed: tuple[_Items, ...],
+    overhead: bytes,
+    claimed: bytes,
     infeasible: bool,
 ) -> Vector:
     return total(
         [_ask(parts) for parts in containers],
         [_ask(parts) for parts in init_containers],
         pod_level=_ask(pod_level) if pod_level else None,
-        overhead=dict(overhead),
-        claimed=[dict(items) for items in claimed],
+        overhead=_amounts(overhead) or {},
+        claimed=[claim.resources or {} for claim in (_CLAIMS.decode(claimed) if claimed else ())],
         infeasible=infeasible,
     )
 
 
-def vector_of(kind: str, metadata: Metadata, field: str, amounts: Mapping[str, str | float]) -> Vector:
+def vector_of(kind: str, metadata: Identity, field: str, amounts: Mapping[str, str | float]) -> Vector:
     """A resource list as a vector. DecodeError names the entry as a part of `field`."""
     try:
         return {resource: parse(resource, text) for resource, text in amounts.items()}
@@ -81,51 +98,65 @@ def vector_of(kind: str, metadata: Metadata, field: str, amounts: Mapping[str, s
         raise DecodeError(kind, key_of(metadata), path, error.value, str(error)) from None
 
 
+def resources_in(kind: str, metadata: Identity, field: str, raw: msgspec.Raw) -> Resources | None:
+    """ResourceRequirements as written; None where there are none. DecodeError."""
+    text = written(raw)
+    try:
+        return _resources(text)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(kind, key_of(metadata), field, text.decode(), str(error)) from None
+
+
+def overhead_of(kind: str, metadata: Identity, spec: PodSpec) -> Vector:
+    """What a pod's RuntimeClass adds. DecodeError."""
+    text = written(spec.overhead)
+    try:
+        amounts = _amounts(text)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(kind, key_of(metadata), "spec.overhead", text.decode(), str(error)) from None
+    return vector_of(kind, metadata, "spec.overhead", amounts or {})
+
+
+@lru_cache(maxsize=16384)
+def _resources(text: bytes) -> Resources | None:
+    return _RESOURCES.decode(text) if text else None
+
+
+def _amounts(text: bytes) -> Amounts | None:
+    return _AMOUNTS.decode(text) if text else None
+
+
 def _ask(parts: _Parts) -> ResourceRequirements:
-    requests, limits, restartable, actuated, allocated = parts
+    resources, restartable, actuated, allocated = parts
+    stated, set_ = _resources(resources), _resources(actuated)
     return ResourceRequirements(
-        dict(requests),
-        dict(limits),
+        (stated.requests if stated else None) or {},
+        (stated.limits if stated else None) or {},
         restartable,
-        None if actuated is None else dict(actuated),
-        None if allocated is None else dict(allocated),
+        None if set_ is None else set_.requests or {},
+        _amounts(allocated),
     )
 
 
-def _reported(status: PodStatus) -> dict[str, ContainerStatus]:
-    if status.container_statuses is None and status.init_container_statuses is None:
-        return {}
-    statuses = [*(status.container_statuses or ()), *(status.init_container_statuses or ())]
-    return {s.name: s for s in statuses if s.resources is not None or s.allocated_resources is not None}
+def _reported(status: PodStatus) -> dict[str, tuple[bytes, bytes]]:
+    """What the kubelet says of each container that it says something of: actuated, allocated."""
+    found: dict[str, tuple[bytes, bytes]] = {}
+    for statuses in (status.container_statuses, status.init_container_statuses):
+        for one in statuses or ():
+            said = written(one.resources), written(one.allocated_resources)
+            if said != _SILENT:
+                found[one.name] = said
+    return found
 
 
-def _parts(container: Container, reported: Mapping[str, ContainerStatus]) -> _Parts:
-    resources, status = container.resources, reported.get(container.name)
-    return (
-        _items(resources.requests) if resources else (),
-        _items(resources.limits) if resources else (),
-        container.restart_policy == RESTARTABLE,
-        _actuated(status.resources) if status else None,
-        _allocated(status.allocated_resources) if status else None,
-    )
+_SILENT: Final = (b"", b"")
 
 
-def _pod_level(resources: Resources, status: PodStatus) -> _Parts:
-    actuated, allocated = _actuated(status.resources), _allocated(status.allocated_resources)
-    return (_items(resources.requests), _items(resources.limits), False, actuated, allocated)
-
-
-def _items(amounts: Amounts | None) -> _Items:
-    return tuple(amounts.items()) if amounts else ()
-
-
-def _actuated(resources: Resources | None) -> _Items | None:
-    return None if resources is None else _items(resources.requests)
-
-
-def _allocated(amounts: Amounts | None) -> _Items | None:
-    return None if amounts is None else _items(amounts)
+def _parts(container: Container, reported: Mapping[str, tuple[bytes, bytes]]) -> _Parts:
+    actuated, allocated = reported.get(container.name, _SILENT)
+    return written(container.resources), container.restart_policy == RESTARTABLE, actuated, allocated
 
 
 def _infeasible(status: PodStatus) -> bool:
-    return is_infeasible(status.resize, [(c.type, c.reason) for c in status.conditions or ()])
+    pending = [(c.type, c.reason) for c in status.conditions or () if c.type == RESIZE_PENDING]
+    return is_infeasible(status.resize, pending)

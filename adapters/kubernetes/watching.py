@@ -34,19 +34,31 @@ class _Status(msgspec.Struct):
 
 
 _EVENT = msgspec.json.Decoder(_Event)
+_AS_WRITTEN: Final = {
+    f'{{"type":"{kind}","object":'.encode(): kind for kind in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+}
+"""How the API server begins an event. What follows is the object, which whoever takes it parses anyway."""
 _STATUS = msgspec.json.Decoder(_Status)
 
 
 async def events_of(stream: Stream) -> AsyncIterator[WatchEvent]:
     """The events of a stream of lines. Raises what an ERROR event says; Unreachable for nonsense."""
     async for line in _lines(stream):
-        try:
-            event = _EVENT.decode(line)
-        except msgspec.MsgspecError as error:
-            raise Unreachable(f"watch: not an event: {error}: {line[:80]!r}") from error
-        if event.type == "ERROR":
-            raise status_error(0, bytes(event.object), "watch")
-        yield WatchEvent(event.type, bytes(event.object))
+        yield _event(line)
+
+
+def _event(line: bytes) -> WatchEvent:
+    start = line.find(b'"object":') + 9
+    kind = _AS_WRITTEN.get(line[:start])
+    if kind is not None and line.endswith(b"}}"):
+        return WatchEvent(kind, line[start:-1])
+    try:
+        event = _EVENT.decode(line)
+    except msgspec.MsgspecError as error:
+        raise Unreachable(f"watch: not an event: {error}: {line[:80]!r}") from error
+    if event.type == "ERROR":
+        raise status_error(0, bytes(event.object), "watch")
+    return WatchEvent(event.type, bytes(event.object))
 
 
 async def _lines(stream: Stream) -> AsyncIterator[bytes]:

@@ -1,12 +1,13 @@
 """Kubernetes JSON as far as we read it: typed partial decoding skips everything else in the bytes.
 
 Fields that Go may send as null say so. These records are short-lived; decode.py turns them into
-qos.cluster.objects.
+qos.cluster.objects. What pods of one template have in common stays as it is written (Raw): those bytes are
+the key under which what is made of them is kept.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,6 +16,10 @@ from qos import keys
 T = TypeVar("T")
 
 Amounts: TypeAlias = dict[str, str | int | float]
+
+
+ABSENT: Final = msgspec.Raw()
+"""A part that is not there; null arrives as the bytes `null`."""
 
 
 class DecodeError(Exception):
@@ -48,12 +53,17 @@ class Annotations(_Wire):
     mirror: str | None = msgspec.field(default=None, name=keys.MIRROR_ANNOTATION)
 
 
-class Metadata(_Wire):
-    """ObjectMeta."""
+class Identity(_Wire):
+    """The part of ObjectMeta that names an object."""
 
     name: str = ""
     namespace: str = ""
     uid: str = ""
+
+
+class Metadata(Identity):
+    """ObjectMeta."""
+
     resource_version: str = ""
     generation: int = 0
     creation_timestamp: str | None = None
@@ -61,6 +71,16 @@ class Metadata(_Wire):
     labels: dict[str, str] | None = None
     annotations: Annotations | None = None
     owner_references: list[OwnerReference] | None = None
+
+
+class PodMetadata(Identity):
+    """A pod's ObjectMeta."""
+
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: msgspec.Raw = ABSENT
+    annotations: Annotations | None = None
+    owner_references: msgspec.Raw = ABSENT
 
 
 class Object(_Wire):
@@ -77,20 +97,20 @@ class Resources(_Wire):
 
 
 class Container(_Wire):
-    """A container, as far as its request goes."""
+    """A container, as far as its request goes; `resources`: Resources as written."""
 
     name: str = ""
-    resources: Resources | None = None
+    resources: msgspec.Raw = ABSENT
     restart_policy: str | None = None
 
 
 class PodSpec(_Wire):
-    """A pod's spec."""
+    """A pod's spec; `resources`: Resources as written, `overhead`: Amounts."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
-    resources: Resources | None = None
-    overhead: Amounts | None = None
+    resources: msgspec.Raw = ABSENT
+    overhead: msgspec.Raw = ABSENT
     node_name: str = ""
     priority: int | None = None
     scheduler_name: str = ""
@@ -106,11 +126,11 @@ class Condition(_Wire):
 
 
 class ContainerStatus(_Wire):
-    """What the kubelet allocated to a container, and what it really set."""
+    """What the kubelet really set (Resources as written), and what it allocated to a container (Amounts)."""
 
     name: str = ""
-    resources: Resources | None = None
-    allocated_resources: Amounts | None = None
+    resources: msgspec.Raw = ABSENT
+    allocated_resources: msgspec.Raw = ABSENT
 
 
 class ClaimStatus(_Wire):
@@ -120,23 +140,23 @@ class ClaimStatus(_Wire):
 
 
 class PodStatus(_Wire):
-    """A pod's status."""
+    """A pod's status; resources as in ContainerStatus, the claims' as a list of ClaimStatus, as written."""
 
     phase: str = ""
     nominated_node_name: str = ""
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
-    node_allocatable_resource_claim_statuses: list[ClaimStatus] | None = None
-    resources: Resources | None = None
-    allocated_resources: Amounts | None = None
+    node_allocatable_resource_claim_statuses: msgspec.Raw = ABSENT
+    resources: msgspec.Raw = ABSENT
+    allocated_resources: msgspec.Raw = ABSENT
     resize: str = ""
 
 
 class PodObject(_Wire):
     """A Pod; kube-scheduler's filter body embeds one."""
 
-    metadata: Metadata
+    metadata: PodMetadata
     spec: PodSpec
     status: PodStatus | None = None
 
@@ -260,8 +280,8 @@ class TemplateSpec(_Wire):
 
     containers: list[TemplateContainer] | None = None
     init_containers: list[TemplateContainer] | None = None
-    resources: Resources | None = None
-    overhead: Amounts | None = None
+    resources: msgspec.Raw = ABSENT
+    overhead: msgspec.Raw = ABSENT
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
@@ -305,7 +325,15 @@ def read(decoder: msgspec.json.Decoder[T], kind: str, raw: bytes) -> T:
         raise _explained(kind, raw, str(error)) from None
 
 
-def key_of(metadata: Metadata) -> str:
+def written(raw: msgspec.Raw) -> bytes:
+    """A part as it is written, apart from the message it came in; empty when it is absent or null."""
+    if raw is ABSENT:
+        return b""
+    text = bytes(raw)
+    return b"" if text == b"null" else text
+
+
+def key_of(metadata: Identity) -> str:
     """namespace/name, or the name alone where there is no namespace."""
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
 

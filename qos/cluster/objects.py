@@ -92,10 +92,11 @@ class OwnerReference:
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Pod:
     """A pod: what the ledger and the status need.
 
+    Never changed once made, but not frozen: that makes it twice as slow to make, and there is one an event.
     `requests` is effective (qos.cluster.requests), with pods: 1.
     """
 

@@ -260,6 +260,26 @@ async def test_events_cut_into_chunks_anywhere(connect, script):
     assert [(kind, len(obj["text"])) for kind, obj in events] == [("ADDED", 300_000), ("MODIFIED", 1)]
 
 
+def as_go_writes(kind, **obj):
+    return json.dumps({"type": kind, "object": obj}, separators=(",", ":")).encode() + b"\n"
+
+
+async def test_events_as_the_api_server_writes_them(connect, script):
+    kinds = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
+    script.answers = [streaming(*(as_go_writes(kind, object={"a": "}}"}) for kind in kinds))]
+    assert await watched(connect()) == [(kind, {"object": {"a": "}}"}}) for kind in kinds]
+    script.answers = [streaming(as_go_writes("ERROR", code=410, reason="Expired"))]
+    with pytest.raises(Gone):
+        await watched(connect())
+
+
+@pytest.mark.parametrize("line", [b'{"type":"ADDED","object":{"a":1}', b'{"type":"ADDED","object":'])
+async def test_what_begins_like_an_event_is_not_one_yet(connect, script, line):
+    script.answers = [streaming(line + b"\n")]
+    with pytest.raises(Unreachable, match="not an event"):
+        await watched(connect())
+
+
 async def watched_into(seen, api):
     async for e in api.watch(PODS, resource_version="5"):
         seen.append(e.type)

@@ -140,6 +140,9 @@ def test_pods_that_are_alike_share_their_mappings():
             "Pod shop/web-1: resources of cpu: 'fast'",
         ),
         (encode(pod_object({"containers": [{"name": 7}]})), "Pod shop/web-1: spec.containers[0].name: 7"),
+        (encode(pod_object(labels={"app": 1})), """Pod shop/web-1: metadata.labels: '{"app": 1}'"""),
+        (encode(pod_object(ownerReferences=[{}])), "Pod shop/web-1: metadata.ownerReferences: '[{}]'"),
+        (encode(pod_object({"overhead": {"cpu": []}})), "Pod shop/web-1: resources"),
     ],
 )
 def test_a_bad_pod_is_named_with_field_and_value(raw, message):
