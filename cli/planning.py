@@ -17,7 +17,9 @@ from qos.plan.overcommit import with_shortfall
 from qos.plan.placements import elsewhere
 from qos.plan.planning import parts
 from qos.plan.settings import Shortfall
+from qos.pods.containers import NodePod
 from qos.pods.decision import Decided, decided
+from qos.pods.peers.unheeded import unheeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def _decided(objects: Objects, entry: PodEntry, given: Profile | None) -> PodPla
     if one.problem:
         message = f"{one.problem} in these files: name its file with --profile"
         raise DocumentsError([selecting[0][1].problem("spec.profileName", message)])
-    return PodPlan(entry, one, (), tuple(_notes(one)))
+    return PodPlan(entry, one, (), tuple(_notes(entry.pod, one)))
 
 
 def _containers(pod_plan: PodPlan, node: PlanNode) -> Iterator[ContainerPlan]:
@@ -100,10 +102,10 @@ def _forecast(pod_plan: PodPlan, containers: list[ContainerPlan], node: PlanNode
         yield replace(one, plan=with_shortfall(one.plan, short.get(one.name)))
 
 
-def _notes(one: Decided) -> Iterator[str]:
+def _notes(pod: NodePod, one: Decided) -> Iterator[str]:
     expected, floor, name = one.expected, one.floor, one.policy.name if one.policy else ""
     yield from (str(each) for each in expected.misread)
-    yield from (f"{each.promise}: {each.why}" for each in expected.unsupported)
+    yield from (f"{each.promise}: {each.why}" for each in (*expected.unsupported, *unheeded(pod)))
     if one.exempt:
         yield "it is one of the node's own: it gets nothing unless a policy, a profile or a label says so"
     for other in one.others:

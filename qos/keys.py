@@ -23,6 +23,7 @@ STATIC_UID_ANNOTATION: Final = "kubernetes.io/config.hash"
 """Upstream's, on such a mirror: the static pod's own uid, which its cgroups are named by."""
 
 # What Koordinator's users have on pods: labels, and annotations that hold JSON.
+KOORDINATOR_DOMAIN: Final = "koordinator.sh"
 KOORDINATOR_CLASS_LABEL: Final = "koordinator.sh/qosClass"
 KOORDINATOR_CORE_SCHED_GROUP_LABEL: Final = "koordinator.sh/core-sched-group-id"
 KOORDINATOR_CORE_SCHED_POLICY_LABEL: Final = "koordinator.sh/core-sched-policy"
@@ -35,13 +36,38 @@ KOORDINATOR_OOM_ANNOTATION: Final = "koordinator.sh/oom-score-adj"
 """An integer, for all containers."""
 KOORDINATOR_OOM_SPEC_ANNOTATION: Final = "koordinator.sh/oom-score-adj-spec"
 """Container name to integer; wins over the annotation above."""
+KOORDINATOR_PRIORITY_CLASS_LABEL: Final = "koordinator.sh/priority-class"
+KOORDINATOR_PRIORITY_LABEL: Final = "koordinator.sh/priority"
+KOORDINATOR_EVICTION_PREFIX: Final = "koordinator.sh/eviction-"
+KOORDINATOR_EXTENDED_RESOURCES_ANNOTATION: Final = "node.koordinator.sh/extended-resource-spec"
+KOORDINATOR_RESOURCE_SPEC_ANNOTATION: Final = "scheduling.koordinator.sh/resource-spec"
+KOORDINATOR_SCHEDULING_PREFIX: Final = "scheduling.koordinator.sh/"
+KOORDINATOR_QUOTA_PREFIX: Final = "quota.scheduling.koordinator.sh/"
+KOORDINATOR_GANG_PREFIX: Final = "gang.scheduling.koordinator.sh/"
+# Resources that Koordinator offers from what others leave idle.
+BATCH_CPU: Final = "kubernetes.io/batch-cpu"
+BATCH_MEMORY: Final = "kubernetes.io/batch-memory"
+MID_CPU: Final = "kubernetes.io/mid-cpu"
+MID_MEMORY: Final = "kubernetes.io/mid-memory"
 
 # What Katalyst's users have on pods: annotations; enhancements are JSON objects of text values.
+KATALYST_DOMAIN: Final = "katalyst.kubewharf.io"
 KATALYST_LEVEL: Final = "katalyst.kubewharf.io/qos_level"
 """An annotation; Katalyst's kubelet reads a label of the same key."""
 KATALYST_MEMORY_ANNOTATION: Final = "katalyst.kubewharf.io/memory_enhancement"
 KATALYST_CPU_ANNOTATION: Final = "katalyst.kubewharf.io/cpu_enhancement"
 KATALYST_NETWORK_ANNOTATION: Final = "katalyst.kubewharf.io/network_enhancement"
+KATALYST_RESOURCE_PREFIX: Final = "resource.katalyst.kubewharf.io/"
+"""reclaimed_millicpu, reclaimed_memory, net_bandwidth ..."""
+
+# What users of others have on pods: Crane, terway-qos, and the CNI plugins that limit bandwidth.
+CRANE_DOMAIN: Final = "gocrane.io"
+CRANE_CPU_MANAGER_ANNOTATION: Final = "qos.gocrane.io/cpu-manager"
+CRANE_RESOURCE_PREFIX: Final = "gocrane.io/"
+"""gocrane.io/cpu and gocrane.io/memory, reclaimed."""
+TERWAY_CLASS_ANNOTATION: Final = "k8s.aliyun.com/qos-class"
+INGRESS_BANDWIDTH_ANNOTATION: Final = "kubernetes.io/ingress-bandwidth"
+EGRESS_BANDWIDTH_ANNOTATION: Final = "kubernetes.io/egress-bandwidth"
 
 # Labels and taints of nodes, upstream's.
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"

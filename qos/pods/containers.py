@@ -49,6 +49,8 @@ class NodePod:
     `containers`: in starting order, init containers first. `cpu_request` to `memory_limit`: what is stated
     for the pod as a whole (pod-level resources), as of a container; 0: nothing, the containers' own hold.
     `cpu_overhead`, `memory_overhead`: what its sandbox needs besides (spec.overhead, of its RuntimeClass).
+    `resources`: the names of what its containers request besides cpu and memory. Only manifests that people
+    hand us fill it: no decision rests on it, so it does not make pods differ.
     """
 
     uid: str
@@ -65,6 +67,7 @@ class NodePod:
     memory_limit: int = 0
     cpu_overhead: int = 0
     memory_overhead: int = 0
+    resources: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 def at_once(pod: NodePod) -> tuple[tuple[Container, ...], ...]:
@@ -122,6 +125,7 @@ def _pod(manifest: Mapping[str, Any], metadata: Mapping[str, Any], namespace: st
         priority=priority,
         cpu_overhead=overhead.get(keys.CPU, 0),
         memory_overhead=overhead.get(keys.MEMORY, 0),
+        resources=frozenset(name for _, stated in containers for name in stated.requests).difference(COMPUTE),
         **(granted(whole, _reported(status, "status"), _is_pending(status)).fields() if whole else {}),
     )
 

@@ -168,11 +168,6 @@ class _Collected:
 
     def result(self, class_source: str) -> Expectation:
         """All of it."""
-        labels = [
-            Unsupported(f"label {label}", "", why)
-            for label, why in koordinator.LABELS_NOT_HERE.items()
-            if label in self._pod.labels
-        ]
         return Expectation(
             self._class_name,
             class_source,
@@ -180,5 +175,5 @@ class _Collected:
             self._sources,
             self._oom_score_adj,
             tuple(self._misread),
-            (*self._unsupported, *labels),
+            tuple(self._unsupported),
         )

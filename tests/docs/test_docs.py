@@ -13,7 +13,7 @@ from cli.app import ENTRIES, load
 from qos import keys
 from qos.api.policy import MinimalReservationPolicy
 from qos.classes import CLASSES
-from qos.pods.peers import katalyst, koordinator
+from qos.pods.peers import katalyst, koordinator, unheeded
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -61,17 +61,19 @@ def test_the_policies_of_the_readme_are_valid() -> None:
         MinimalReservationPolicy.model_validate(policy)
 
 
-def test_the_page_of_classes_names_every_key_that_is_read() -> None:
+def test_the_page_of_classes_names_every_key_that_is_known() -> None:
     page = (ROOT / "docs" / "classes.md").read_text()
-    read = {
+    known = {
         keys.KOORDINATOR_CLASS_LABEL,
         keys.KATALYST_LEVEL,
         *koordinator.ANNOTATIONS,
         *katalyst.ANNOTATIONS,
         *CLASSES,
         *katalyst.CLASSES,
+        *unheeded.KNOWN,
+        *unheeded.PROJECTS,
     }
-    assert not {key for key in read if key not in page}
+    assert not {key for key in known if key not in page}
 
 
 def test_the_example_on_the_page_of_classes_is_part_of_the_example_file() -> None:

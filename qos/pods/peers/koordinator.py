@@ -166,9 +166,3 @@ ANNOTATIONS: Final[Mapping[str, Reader]] = {
     keys.KOORDINATOR_OOM_SPEC_ANNOTATION: _oom_spec,
 }
 """What reads which annotation."""
-
-LABELS_NOT_HERE: Final[Mapping[str, str]] = {
-    keys.KOORDINATOR_CORE_SCHED_GROUP_LABEL: "core scheduling is not planned",
-    keys.KOORDINATOR_CORE_SCHED_POLICY_LABEL: "core scheduling is not planned",
-}
-"""Labels that nothing here can do, and why."""

@@ -176,13 +176,6 @@ def test_long_values_are_cut_in_messages() -> None:
     assert len(said(expectation(pod(annotations={BURST: "x" * 100_000})))) < 400
 
 
-def test_core_scheduling_is_named_as_not_done() -> None:
-    found = expectation(pod({keys.KOORDINATOR_CORE_SCHED_GROUP_LABEL: "1-2-3"}))
-    assert [(one.promise, one.why) for one in found.unsupported] == [
-        (f"label {keys.KOORDINATOR_CORE_SCHED_GROUP_LABEL}", "core scheduling is not planned")
-    ]
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4),
     lambda parts: st.lists(parts, max_size=2) | st.dictionaries(st.text(max_size=4), parts, max_size=2),
