@@ -74,7 +74,7 @@ def _refusal(state: State, request: Request, row: int) -> str:
     if obstacle := unable(state, request, row):
         return obstacle
     keys = policies_at(state, request, np.asarray([row], dtype=np.intp))
-    return in_the_way(keys) if keys else SHORT
+    return in_the_way(keys, request.pod.namespace) if keys else SHORT
 
 
 def _claim(state: State, request: Request, node: str, verdict: Verdict | None, now: float) -> BindDecision:

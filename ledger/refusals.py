@@ -22,14 +22,29 @@ IN_DOUBT = "an earlier Binding of the pod, to another node, may still land"
 WARMING_UP = "holds are not given out yet after a start"
 
 
-def in_the_way(keys: Sequence[str]) -> str:
-    """The message for holds of these policies: sorted, at most three named."""
-    named = sorted(set(keys))
-    text = ", ".join(named[:_MOST_NAMED])
-    more = len(named) - _MOST_NAMED
-    if more > 0:
-        text += f" and {more} other{'s' if more > 1 else ''}"
+def in_the_way(keys: Sequence[str], namespace: str) -> str:
+    """The message for holds of these policies (namespace/name), to a pod of a namespace.
+
+    kube-scheduler writes it into the pod's condition and events, which tenants read: policies of the pod's
+    own namespace are named, sorted, at most three of them; of others there is only a number, and none above
+    three, because what a sample of the nodes shows varies from try to try.
+    """
+    own = sorted({key for key in keys if key.partition("/")[0] == namespace})
+    parts = [*own[:_MOST_NAMED], *_more(len(own) - _MOST_NAMED), *_foreign(len({*keys} - {*own}))]
+    text = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
     return f"holds of {text} are in the way"
+
+
+def _more(count: int) -> list[str]:
+    return [f"{count} other{'s' if count > 1 else ''}"] if count > 0 else []
+
+
+def _foreign(count: int) -> list[str]:
+    if not count:
+        return []
+    if count > _MOST_NAMED:
+        return [f"more than {_MOST_NAMED} policies of other namespaces"]
+    return ["1 policy of another namespace" if count == 1 else f"{count} policies of other namespaces"]
 
 
 def unable(state: State, request: Request, row: int) -> str:
@@ -71,7 +86,7 @@ def refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> 
         held &= enough
     warming = request.owner == NO_DEMAND and not state.binds and state.now < state.warmup_until
     policies = policies_at(state, request, rows[held]) if held.any() and not warming else []
-    message = WARMING_UP if warming else in_the_way(policies) if policies else ""
+    message = WARMING_UP if warming else in_the_way(policies, request.pod.namespace) if policies else ""
     elsewhere = np.flatnonzero(~held).tolist()
     others = {names[index]: SHORT if known[index] else UNKNOWN for index in elsewhere}
     nominated = request.pod.nominated_node_name
