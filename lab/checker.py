@@ -8,10 +8,12 @@ also refuted, by a bound or by exhaustive search, that the slots could be placed
 proof; it never rests on a heuristic.
 
 What it cannot see, and therefore does not report:
-- A slot counts as promised once it was kept for `Rules.grace` seconds on end: until then the extender may
-  not have heard of the policy, the node or the freed capacity. Binds within `grace` after a bypassing bind,
-  a bind of higher priority or the loss of a node are reported as undecided: decisions are taken in another
-  order than they are written.
+- A slot counts as promised once it was kept for `Terms.grace` seconds on end: until then the extender may
+  not have heard of the policy, the node or the freed capacity.
+- Decisions are taken in another order than they are written. A bind that would have broken no floor without
+  the bypassing binds, the binds of higher priority and the losses of nodes of the last `grace` seconds is
+  reported as undecided: it may have been decided before them. One that breaks it with all that given back
+  is a broken floor, whatever else went on (lab/disturbances.py).
 - Several policies of different shapes: packing is best fit and the refutation has a budget, so a floor
   broken where neither decides is counted as undecided, not as broken. With one shape (or disjoint nodes)
   both are exact.
@@ -21,7 +23,7 @@ What it cannot see, and therefore does not report:
 
 Not violations, but noted: binds of pods that go before the policy (higher priority, DaemonSet,
 system-critical), that bypass the extender (nodeName at creation, another scheduler, mirror pods), binds
-while nobody guards (`Rules.unguarded`), and nodes lost.
+while nobody guards (`Terms.unguarded`), and nodes lost.
 """
 
 from __future__ import annotations
@@ -32,12 +34,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from lab.changes import Change
+from lab.disturbances import Disturbances
 from lab.packing import refuted
 from lab.promises import Promise
 from lab.situation import Situation
 from lab.witness import Window, Witness
 from qos.cluster.objects import DaemonSet, Node, Pod
-from qos.keys import SYSTEM_CRITICAL_PRIORITY
 
 
 class Kind(Enum):
@@ -72,8 +74,8 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """What is judged.
+class Terms:
+    """By what floors are judged, beside what the changes show.
 
     `schedulers`: pods of others bypass. `unguarded`: spans (from, to) in which no extender guards, so that a
     floor that breaks has lapsed, as mode Guard has it. `grace`: see the module's text, seconds.
@@ -99,19 +101,24 @@ class Verdict:
         """Floors broken and nodes over-committed."""
         return tuple(f for f in self.findings if f.violation)
 
+    @property
+    def undecided(self) -> int:
+        """Of how many binds nobody can say whether they broke a floor."""
+        return len({(f.pod, f.at) for f in self.findings if f.kind is Kind.UNDECIDED})
+
     def count(self, kind: Kind) -> int:
         """How many findings of a kind."""
         return Counter(f.kind for f in self.findings)[kind]
 
 
-def check(changes: Iterable[Change], rules: Rules | None = None) -> Verdict:
+def check(changes: Iterable[Change], terms: Terms | None = None) -> Verdict:
     """Judge all changes of a cluster; they may come in any order."""
-    return replay(changes, rules or Rules()).verdict()
+    return replay(changes, terms or Terms()).verdict()
 
 
-def replay(changes: Iterable[Change], rules: Rules) -> Checker:
+def replay(changes: Iterable[Change], terms: Terms) -> Checker:
     """The checker after all these changes; they may come in any order."""
-    checker = Checker(rules)
+    checker = Checker(terms)
     for change in sorted(changes, key=lambda c: c.revision):
         checker.feed(change)
     return checker
@@ -120,16 +127,15 @@ def replay(changes: Iterable[Change], rules: Rules) -> Checker:
 class Checker:
     """The replay. Feed it changes in the order of their revisions."""
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
         self._situation = Situation()
         self._occupancy = self._situation.occupancy
-        self._witness = Witness(self._occupancy, rules.cap_percent)
+        self._witness = Witness(self._occupancy, terms.cap_percent)
         self._windows: dict[str, Window] = {}
         self._findings: list[Finding] = []
         self._now = 0.0
-        self._disturbed: dict[str, float] = {}
-        self._bypassed: dict[str, float] = {}
+        self._disturbances = Disturbances(self._occupancy, terms.grace)
         self._binds = 0
         self._bypasses = 0
 
@@ -138,7 +144,7 @@ class Checker:
         return Verdict(tuple(self._findings), self._binds, self._bypasses, self._witness.kept())
 
     def promised(self, now: float) -> dict[str, int]:
-        """Slots of each policy that were kept for `Rules.grace` until `now`: binds are judged by it."""
+        """Slots of each policy that were kept for `Terms.grace` until `now`: binds are judged by it."""
         return {key: window.least(now) for key, window in self._windows.items()}
 
     def feed(self, change: Change) -> None:
@@ -157,7 +163,7 @@ class Checker:
 
     def _remember(self) -> None:
         kept = self._witness.kept()
-        self._windows = {key: self._windows.get(key) or Window(self._rules.grace) for key in kept}
+        self._windows = {key: self._windows.get(key) or Window(self._terms.grace) for key in kept}
         for key, count in kept.items():
             self._windows[key].push(self._now, count)
 
@@ -176,12 +182,13 @@ class Checker:
         if known is not None and not change.deleted and known.node == node:
             return
         before = self._witness.kept()
+        left = self._witness.left_on(node.name)
         self._situation.apply(change)
         self._witness.nodes_changed([node.name])
+        self._disturbances.node_changed(self._now, node.name, left, self._witness.left_on(node.name))
         gone = "was lost" if change.deleted else "changed"
         for key, count in self._witness.kept().items():
             if count < before.get(key, 0):
-                self._disturbed[key] = self._now
                 text = f"node {node.name} {gone}: {before[key]} slots kept before, {count} after"
                 self._findings.append(Finding(Kind.NODE_LOST, self._now, text, key, node=node.name))
 
@@ -201,10 +208,10 @@ class Checker:
     def _judge(self, pod: Pod, *, created_bound: bool, promised: Mapping[str, int]) -> None:
         """A pod was bound: is its node over-committed, is a floor broken?"""
         self._binds += 1
-        bypass = created_bound or pod.mirror or pod.scheduler_name not in self._rules.schedulers
+        bypass = created_bound or pod.mirror or pod.scheduler_name not in self._terms.schedulers
         if bypass:
             self._bypasses += 1
-            self._bypassed[pod.node_name] = self._now
+        self._disturbances.pod_bound(self._now, pod, bypasses=bypass)
         self._judge_node(pod)
         kept = self._witness.kept()
         for promise in self._witness.promises:
@@ -215,45 +222,35 @@ class Checker:
                     f"pod {pod.key} was bound to {pod.node_name}: {before} slots kept before, {after} after"
                 )
                 self._findings.append(Finding(kind, self._now, text, promise.key, pod.key, pod.node_name))
-            if bypass or _goes_before(pod, promise):
-                self._disturbed[promise.key] = self._now
 
     def _kind(self, pod: Pod, promise: Promise, promised: Mapping[str, int], *, bypass: bool) -> Kind:
         """What it is that a bind left fewer slots of a promise kept."""
         if bypass:
             return Kind.BYPASSED
-        if _goes_before(pod, promise):
+        if promise.yields_to(pod):
             return Kind.OUTRANKED
-        if any(start <= self._now <= end for start, end in self._rules.unguarded):
+        if any(start <= self._now <= end for start, end in self._terms.unguarded):
             return Kind.LAPSED
-        if self._recent(self._disturbed.get(promise.key)):
-            return Kind.UNDECIDED
         counts: dict[str, int] = {}
         for other in self._witness.promises:
             counts[other.key] = promised.get(other.key, 0)
             if other.key == promise.key:
                 break
-        broken = refuted(self._witness.free(cautious=False), self._witness.wants(counts))
-        return Kind.FLOOR_BROKEN if broken else Kind.UNDECIDED
+        free, wants = self._witness.free(cautious=False), self._witness.wants(counts)
+        undisturbed = self._disturbances.without(self._now, promise, free, wants)
+        return Kind.FLOOR_BROKEN if refuted(*undisturbed) else Kind.UNDECIDED
 
     def _judge_node(self, pod: Pod) -> None:
         place = self._occupancy.places.get(pod.node_name)
         excess = place.over_committed() if place is not None else {}
         if not excess:
             return
-        kind = Kind.BYPASSED if self._recent(self._bypassed.get(pod.node_name)) else Kind.OVER_COMMITTED
+        bypassing = self._disturbances.bypassing(self._now, pod.node_name)
+        beside = any(amount > bypassing.get(name, 0) for name, amount in excess.items())
+        kind = Kind.OVER_COMMITTED if beside else Kind.BYPASSED
         what = ", ".join(f"{name} by {amount}" for name, amount in sorted(excess.items()))
         text = f"pod {pod.key} was bound to {pod.node_name}, which is over-committed: {what}"
         self._findings.append(Finding(kind, self._now, text, "", pod.key, pod.node_name))
-
-    def _recent(self, at: float | None) -> bool:
-        return at is not None and self._now - at <= self._rules.grace
-
-
-def _goes_before(pod: Pod, promise: Promise) -> bool:
-    """Whether holds of a promise yield to a pod."""
-    daemon = pod.controller is not None and pod.controller.kind == "DaemonSet"
-    return daemon or pod.priority >= SYSTEM_CRITICAL_PRIORITY or pod.priority > promise.priority
 
 
 def _takes(pod: Pod) -> tuple[object, ...]:

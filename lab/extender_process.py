@@ -95,10 +95,12 @@ def start(
     config: Mapping[str, Any] | None = None,
     extra: Sequence[str] = (),
     name: str = COMPONENT,
+    kubeconfig: Path | None = None,
 ) -> ExtenderProcess:
     """Start an extender for a cluster; do not wait. A second one needs a name, and gets ports of its own.
 
-    config: more fields of its configuration file. extra: more arguments.
+    config: more fields of its configuration file. extra: more arguments. kubeconfig: the cluster's own unless
+    given.
     """
     program = Path(sysconfig.get_path("scripts")) / "j10ce-extender"
     if not program.is_file():
@@ -111,7 +113,9 @@ def start(
     file = cluster.folder / f"{name}.yaml"
     scheduler_config.write({**PATIENT, **(config or {})}, file)
     arguments = [f"--config={file}", *extra]
-    argv = extender_argv(program, cluster.kubeconfig, extender.verbs_port, extender.port, mode, arguments)
+    argv = extender_argv(
+        program, kubeconfig or cluster.kubeconfig, extender.verbs_port, extender.port, mode, arguments
+    )
     components.add(cluster.folder, name, argv)
     components.start(cluster.folder, name)
     return extender

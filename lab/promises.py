@@ -14,7 +14,7 @@ from lab.changes import PriorityClass
 from qos.cluster.objects import NodePredicate, PlacementMode, Pod, Resources, Selector
 from qos.cluster.policy import Policy, Profile, Workload
 from qos.cluster.selectors import matches
-from qos.keys import PODS
+from qos.keys import PODS, SYSTEM_CRITICAL_PRIORITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,11 @@ class Promise:
     def owned(self, pod: Pod) -> bool:
         """Whether the pod is one that fills a slot of this policy."""
         return pod.namespace == self.namespace and matches(self.selector, pod.labels)
+
+    def yields_to(self, pod: Pod) -> bool:
+        """Whether slots of this policy make way for a pod: higher priority, DaemonSet, system-critical."""
+        daemon = pod.controller is not None and pod.controller.kind == "DaemonSet"
+        return daemon or pod.priority >= SYSTEM_CRITICAL_PRIORITY or pod.priority > self.priority
 
 
 @dataclass(slots=True)

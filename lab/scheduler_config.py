@@ -57,6 +57,15 @@ def for_lab(document: Mapping[str, Any], *, verbs_url: str = "", qps_limits: boo
     return result
 
 
+def without_bind(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The same configuration, in which kube-scheduler binds by itself; an entry for bind alone goes."""
+    entries = [
+        {key: value for key, value in entry.items() if key != "bindVerb"}
+        for entry in document.get("extenders") or ()
+    ]
+    return dict(document) | {"extenders": [e for e in entries if any(key.endswith("Verb") for key in e)]}
+
+
 def empty() -> dict[str, Any]:
     """Upstream's defaults."""
     return {"apiVersion": API_VERSION, "kind": KIND}

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 
+from lab.disturbances import Left
 from lab.occupancy import Occupancy, add
 from lab.packing import UNBOUNDED, Packing, Want, pack, room
 from lab.promises import Promise
@@ -50,6 +51,13 @@ class Witness:
     def free(self, *, cautious: bool) -> dict[str, dict[str, int]]:
         """What is free on each node."""
         return {name: self._occupancy.free(name, cautious=cautious) for name in self._occupancy.places}
+
+    def left_on(self, name: str) -> Left:
+        """What one node has left for slots; nothing where there is no such node."""
+        if name not in self._occupancy.places:
+            return Left()
+        room = {key: rooms[name] for key, rooms in self._room.items() if name in rooms}
+        return Left(self._occupancy.free(name, cautious=False), room)
 
     def rebuild(self, promises: Sequence[Promise]) -> None:
         """Start anew: policies or what they follow from have changed."""

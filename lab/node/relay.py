@@ -53,13 +53,13 @@ async def _serve(listener: socket.socket, host: str, port: int) -> None:
             except OSError:
                 return
             with contextlib.closing(back):
-                await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
+                await asyncio.gather(pass_on(reader, back), pass_on(there, writer))
 
     server = await asyncio.start_server(connected, sock=listener)
     await server.serve_forever()
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """One direction, to its end; the other side is told of the end."""
     with contextlib.suppress(ConnectionError):
         while chunk := await reader.read(_CHUNK):

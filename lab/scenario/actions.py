@@ -8,7 +8,7 @@ import functools
 import itertools
 import signal
 import time
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +73,8 @@ class Actions:
     _numbers: dict[str, Iterator[int]] = field(default_factory=dict)
     _node_numbers: dict[str, Iterator[int]] = field(default_factory=dict)
     _groups: dict[str, list[str]] = field(default_factory=dict)
+    _deleted: set[str] = field(default_factory=set)
+    """UIDs of pods that a step deleted: no later step takes them for alive, however late the lab sees it."""
 
     async def finish(self) -> None:
         """Wait for what runs in the background; its errors come out here."""
@@ -183,11 +185,9 @@ class Actions:
     async def _churn(self, churn: Churn) -> None:
         wanted = self._workloads[churn.workload]
         numbers = self._numbers.setdefault(wanted.name, itertools.count())
-        replaced: set[str] = set()
 
         async def replace_one() -> None:
-            record = await self._next_running(wanted.name, replaced)
-            replaced.add(record.pod.uid)
+            record = await self._next_running(wanted.name)
             await self._delete_pods([record])
             if wanted.kind == "Pods":
                 await self._create_all(
@@ -196,12 +196,12 @@ class Actions:
 
         await self._paced([replace_one] * int(churn.rate * churn.seconds), churn.rate, one_by_one=True)
 
-    async def _next_running(self, workload: str, replaced: Container[str]) -> PodRecord:
-        """The oldest that runs, waited for; one replaced may be seen to run for a while."""
+    async def _next_running(self, workload: str) -> PodRecord:
+        """The oldest that runs, waited for."""
         deadline = time.monotonic() + _RUNNING_SECONDS
         while time.monotonic() < deadline:
             for record in self._alive(workload):
-                if record.runs and record.pod.uid not in replaced:
+                if record.runs:
                     return record
             await asyncio.sleep(_LOOK_SECONDS)
         raise StepError(f"churn: no pod of {workload} came to run within {_RUNNING_SECONDS:g} s")
@@ -262,7 +262,8 @@ class Actions:
                 await self.target.api.bind(pod.namespace, pod.name, pod.uid, next(nodes), {})
 
     def _alive(self, workload: str) -> list[PodRecord]:
-        return [r for r in self.observation.workload(workload) if r.runs or r.waits]
+        seen = self.observation.workload(workload)
+        return [r for r in seen if (r.runs or r.waits) and r.pod.uid not in self._deleted]
 
     def _nodes_named(self, prefix: str) -> list[str]:
         names = sorted(name for name in self.observation.nodes if name.startswith(prefix))
@@ -292,6 +293,7 @@ class Actions:
             with contextlib.suppress(NotFound):  # its controller was faster
                 await api.delete(PODS, namespace, name)
 
+        self._deleted.update(r.pod.uid for r in records)
         await self._each([r.pod.name for r in records], delete)
 
     async def _create_all(self, resource: Resource, namespace: str, bodies: list[dict[str, Any]]) -> None:

@@ -24,7 +24,7 @@ class Extender(Model):
     cap_percent: int = Field(default=100, ge=1, le=100)
     """How much of the cluster all holds together may take. The product's default is 40."""
     binds: bool = True
-    """Whether kube-scheduler binds through it; false where schedulerConfig has no bindVerb."""
+    """Whether kube-scheduler binds through it; false takes bindVerb out of schedulerConfig."""
     config: dict[str, Any] = Field(default_factory=dict)
     """More fields of its configuration file (docs/extender.md); schedulerNames follow from
     schedulerConfig.
@@ -123,6 +123,8 @@ class Scenario(Model):
     steps: list[Step] = Field(min_length=1)
     expectations: list[Expectation] = Field(default_factory=list)
     comparisons: list[Comparison] = Field(default_factory=list)
+    undecided_at_most_percent: float = Field(default=1.0, ge=0, le=100)
+    """Of so many of all binds the checker may be unable to say whether they broke a floor."""
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Scenario:

@@ -100,6 +100,7 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
     return {
         "bindsJudged": verdict.binds,
         "bypasses": verdict.bypasses,
+        "undecided": verdict.undecided,
         "violations": [_finding_json(finding) for finding in verdict.violations],
         "notes": [_finding_json(finding) for finding in verdict.findings if not finding.violation],
     }
@@ -130,6 +131,28 @@ def bound_requests(observation: Observation) -> dict[str, int]:
         for name, amount in record.pod.requests.items() if record.runs else ():
             total[name] = total.get(name, 0) + amount
     return total
+
+
+def always(verdict: Verdict, undecided_at_most_percent: float) -> list[Outcome]:
+    """What every run must show: no violation, and few binds of which nobody can say."""
+    found = [
+        f"{finding.policy}: {finding.message}" if finding.policy else finding.message
+        for finding in verdict.violations
+    ]
+    saw = "; ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+    percent = 100 * verdict.undecided / (verdict.binds or 1)
+    return [
+        Outcome(
+            "no floor broken, no node over-committed, at any moment",
+            not found,
+            saw or f"{verdict.binds} binds judged",
+        ),
+        Outcome(
+            f"the checker can decide: at most {undecided_at_most_percent:g} % of the binds are undecided",
+            percent <= undecided_at_most_percent,
+            f"{verdict.undecided} of {verdict.binds} binds: {percent:.1f} %",
+        ),
+    ]
 
 
 def compare(wanted: Comparison, runs: Sequence[RunResult]) -> Outcome:

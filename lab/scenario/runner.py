@@ -11,7 +11,7 @@ from pathlib import Path
 
 from adapters.api import APIError, Resource, Unreachable
 from lab import refusals, scheduler_config
-from lab.checker import Checker, Rules, Verdict, replay
+from lab.checker import Checker, Terms, Verdict, replay
 from lab.recorder import Recorder, RecordingLostError
 from lab.scenario.actions import Actions, StepError
 from lab.scenario.checks import Check
@@ -19,7 +19,15 @@ from lab.scenario.expectations import Answer, Facts, in_words, judge
 from lab.scenario.models import Extender, Run, Scenario
 from lab.scenario.observation import Observation
 from lab.scenario.progress import Progress
-from lab.scenario.results import Outcome, RunResult, ScenarioResult, bound_requests, compare, workload_result
+from lab.scenario.results import (
+    Outcome,
+    RunResult,
+    ScenarioResult,
+    always,
+    bound_requests,
+    compare,
+    workload_result,
+)
 from lab.scenario.steps import Step, Wait
 from lab.scenario.targets import Target, TargetError, schedulers_of
 from lab.situation import Situation
@@ -99,7 +107,7 @@ class _Run:
         self.outcomes += [
             self._judged(c, Facts(self._observation, verdict=verdict)) for c in self._final() if c.floors
         ]
-        self.outcomes += _always(verdict)
+        self.outcomes += always(verdict, self.scenario.undecided_at_most_percent)
         seen = self._observation
         return RunResult(
             name=self.run.name,
@@ -123,10 +131,10 @@ class _Run:
         spans = [(start, end + _SETTLE_SECONDS) for start, end in self.target.unguarded]
         if self._extender.mode == "Observe":
             spans = [(0.0, float("inf"))]
-        rules = Rules(
+        terms = Terms(
             cap_percent=self._extender.cap_percent, schedulers=self.schedulers, unguarded=tuple(spans)
         )
-        return replay(self._recorder.changes, rules)
+        return replay(self._recorder.changes, terms)
 
     async def _work(self) -> None:
         await self._recorder.synced.wait()
@@ -175,6 +183,8 @@ class _Run:
         action = step.action
         if action == "pause":
             await asyncio.sleep(step.pause or 0.0)
+        elif step.delay_answers is not None:
+            self.target.delay_answers(step.delay_answers)
         elif step.expect is not None:
             self.outcomes += [await self._judge(check) for check in step.expect]
         elif step.wait is not None:
@@ -297,22 +307,6 @@ class _Run:
             Toleration(t.key or "", t.operator, t.value or "", t.effect or "") for t in wanted.tolerations
         )
         return NodePredicate(tuple(sorted(selector.items())), None, tolerations)
-
-
-def _always(verdict: Verdict) -> list[Outcome]:
-    """What every run must show."""
-    found = [
-        f"{finding.policy}: {finding.message}" if finding.policy else finding.message
-        for finding in verdict.violations
-    ]
-    saw = "; ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    return [
-        Outcome(
-            "no floor broken, no node over-committed, at any moment",
-            not found,
-            saw or f"{verdict.binds} binds judged",
-        )
-    ]
 
 
 def describe(step: Step) -> str:

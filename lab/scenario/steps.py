@@ -166,6 +166,7 @@ class Wait(Model):
 _ACTIONS = (
     "create", "scale", "delete", "churn", "kill", "start", "add_nodes", "remove_nodes", "cordon", "uncordon",
     "taint", "patch", "fail", "bind", "wait", "pause", "expect", "remember", "apply_policies",
+    "delay_answers",
 )  # fmt: skip
 
 
@@ -191,6 +192,10 @@ class Step(Model):
     wait: Wait | None = None
     pause: Seconds | None = None
     """Let time pass."""
+    delay_answers: Seconds | None = None
+    """From now on all that the API server sends to the extender, answers and watches, arrives so late; what
+    the extender asks takes effect at once. 0s: no delay any more.
+    """
     expect: list[Check] | None = Field(default=None, min_length=1)
     """Must be true now."""
     remember: Name | None = None

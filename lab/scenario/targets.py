@@ -21,10 +21,11 @@ from adapters.api import NODES, PRIORITY_CLASSES, PROFILES, NotFound, Resource
 from adapters.kubernetes import decode
 from adapters.kubernetes.client import KubernetesAPI, Timeouts
 from lab import cluster as lab_cluster
-from lab import extender_process, scheduler_config
+from lab import extender_process, late_answers, scheduler_config
 from lab.binaries import Binaries
 from lab.cluster import Cluster
 from lab.extender_process import ExtenderProcess
+from lab.late_answers import LateAnswers
 from lab.scenario.models import Extender, Run, Scenario
 from lab.scenario.objects import NAMESPACES, Scope
 from qos.keys import SCENARIO_LABEL
@@ -58,6 +59,10 @@ class Target(Protocol):
         """Policy -> node -> slots, as the extender says; empty where it cannot be asked."""
         ...
 
+    def delay_answers(self, seconds: float) -> None:
+        """From now on the API server's answers to the extender are so late."""
+        ...
+
 
 @dataclass(slots=True)
 class LabTarget:
@@ -69,6 +74,7 @@ class LabTarget:
     extender: ExtenderProcess | None
     standby: ExtenderProcess | None
     strict: bool
+    late: LateAnswers | None = None
     unguarded: list[tuple[float, float]] = field(default_factory=list)
 
     async def kill(self, component: str, sig: signal.Signals) -> None:
@@ -90,6 +96,14 @@ class LabTarget:
         await asyncio.to_thread(process.wait_ready, _READY_SECONDS)
         if component == "extender" and self.unguarded:
             self.unguarded[-1] = (self.unguarded[-1][0], time.time())
+
+    def delay_answers(self, seconds: float) -> None:
+        """From now on the API server's answers to the extender are so late."""
+        if self.late is None:
+            raise TargetError(
+                "there is no extender whose answers could be late: enable it under cluster.extender"
+            )
+        self.late.delay(seconds)
 
     def _process(self, component: str) -> ExtenderProcess:
         found = self.extender if component == "extender" else self.standby
@@ -128,6 +142,8 @@ async def lab_target(
     document = scheduler_config.load(file.parent / scenario.cluster.scheduler_config)
     if not wanted.enabled:
         document.pop("extenders", None)
+    elif not wanted.binds:
+        document = scheduler_config.without_bind(document)
     cluster = await asyncio.to_thread(
         lambda: lab_cluster.up(
             name,
@@ -137,10 +153,15 @@ async def lab_target(
         )
     )
     try:
-        extender, standby = await asyncio.to_thread(_extenders, cluster, wanted, schedulers_of(document))
+        late = None
+        if wanted.enabled and any(step.delay_answers is not None for step in scenario.steps):
+            late = await asyncio.to_thread(late_answers.start, cluster)
+        kubeconfig = late.kubeconfig if late else None
+        schedulers = schedulers_of(document)
+        extender, standby = await asyncio.to_thread(_extenders, cluster, wanted, schedulers, kubeconfig)
         async with KubernetesAPI.from_kubeconfig(cluster.kubeconfig, timeouts=_PATIENT) as api:
             scope = Scope("scenario", scenario.name)
-            yield LabTarget(api, scope, cluster, extender, standby, wanted.mode == "Strict")
+            yield LabTarget(api, scope, cluster, extender, standby, wanted.mode == "Strict", late)
     finally:
         if not keep:
             await asyncio.to_thread(lab_cluster.down, name)
@@ -153,14 +174,14 @@ def schedulers_of(document: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _extenders(
-    cluster: Cluster, wanted: Extender, schedulers: frozenset[str]
+    cluster: Cluster, wanted: Extender, schedulers: frozenset[str], kubeconfig: Path | None
 ) -> tuple[ExtenderProcess | None, ExtenderProcess | None]:
     if not wanted.enabled:
         return None, None
     config = {"schedulerNames": sorted(schedulers), "binds": wanted.binds, **wanted.config}
     cap = f"--cap-percent={wanted.cap_percent}"
     start = functools.partial(extender_process.start, cluster, mode=wanted.mode, config=config)
-    first = start(extra=[cap, "--identity=extender"])
+    first = start(extra=[cap, "--identity=extender"], kubeconfig=kubeconfig)
     first.wait_ready(_READY_SECONDS)
     if not wanted.standby:
         return first, None
@@ -191,6 +212,10 @@ class OwnTarget:
         """Not known: the extender's address is not."""
         return {}
 
+    def delay_answers(self, seconds: float) -> None:
+        """Refused likewise."""
+        raise TargetError(f"cannot delay answers by {seconds:g} s in a cluster of yours")
+
 
 @asynccontextmanager
 async def own_target(scenario: Scenario, run: Run, kubeconfig: Path | None) -> AsyncIterator[OwnTarget]:
@@ -207,10 +232,13 @@ async def own_target(scenario: Scenario, run: Run, kubeconfig: Path | None) -> A
 
 def refuse_own(scenario: Scenario, run: Run) -> None:
     """TargetError when a scenario needs what only a lab cluster has."""
-    if any(step.kill or step.start for step in scenario.steps):
-        raise TargetError(
-            f"{scenario.name} kills components: it needs a lab cluster, run it without --kubeconfig"
-        )
+    asks_too_much = {
+        "kills components": any(step.kill or step.start for step in scenario.steps),
+        "delays the API server's answers": any(s.delay_answers is not None for s in scenario.steps),
+    }
+    for what, asked in asks_too_much.items():
+        if asked:
+            raise TargetError(f"{scenario.name} {what}: it needs a lab cluster, run it without --kubeconfig")
     if run.extender is not None and not run.extender.enabled:
         raise TargetError(f"{scenario.name} runs without an extender: run it without --kubeconfig")
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.changes import Change, PriorityClass, Watched
-from lab.checker import Kind, Rules, Verdict, check, replay
+from lab.checker import Kind, Terms, Verdict, check, replay
 from qos.cluster.objects import DaemonSet, Node, OwnerReference, PlacementMode, Pod, Requirement, Selector
 from qos.cluster.policy import Policy, ScaleTarget, Workload
 
@@ -69,8 +69,8 @@ class Stream:
         self.put(bound)
         return bound
 
-    def verdict(self, **rules: Any) -> Verdict:
-        return check(self.changes, Rules(cap_percent=100, **rules))
+    def verdict(self, **terms: Any) -> Verdict:
+        return check(self.changes, Terms(cap_percent=100, **terms))
 
 
 @pytest.fixture
@@ -102,11 +102,11 @@ def test_a_bind_into_capacity_that_a_slot_needed_is_named(held: Stream) -> None:
 def test_slots_are_promised_once_they_were_kept_for_the_time_of_grace(held: Stream) -> None:
     late = held.node("n3")
     held.policy("late", 2000, 4)
-    checker = replay(held.changes, Rules(cap_percent=100))
+    checker = replay(held.changes, Terms(cap_percent=100))
     assert checker.promised(held.now + 2.9) == {"default/checkout": 2, "default/late": 0}
     assert checker.promised(held.now + 3.0) == {"default/checkout": 2, "default/late": 4}
     held.put(late, deleted=True)
-    checker = replay(held.changes, Rules(cap_percent=100))
+    checker = replay(held.changes, Terms(cap_percent=100))
     assert checker.promised(held.now) == {"default/checkout": 2, "default/late": 0}
     assert checker.promised(held.now + 60.0) == {"default/checkout": 2, "default/late": 2}
 
@@ -215,6 +215,99 @@ def test_while_nobody_guards_floors_lapse(held: Stream) -> None:
     assert kinds(held.verdict(unguarded=((held.now - 1, held.now + 1),))) == [Kind.LAPSED]
 
 
+DAEMON = OwnerReference("DaemonSet", "logs", "d1")
+FIRST: list[dict[str, object]] = [
+    {"controller": DAEMON},
+    {"priority": 10},
+    {"scheduler_name": "other"},
+]
+"""Pods to whom slots yield, or who ask nobody."""
+
+
+@pytest.mark.parametrize("more", FIRST)
+def test_a_bind_decided_before_another_took_the_room_is_undecided(more: dict[str, object]) -> None:
+    """A slot fits on both nodes: the bind takes one of them, while a pod that goes before takes the other."""
+    stream = Stream()
+    stream.node("n1")
+    stream.node("n2")
+    stream.policy("checkout", 3000, 1)
+    stream.later()
+    stream.pod("first", 2000, "n1", **more)
+    stream.later(2.0)
+    stream.pod("batch", 2000, "n2")
+    assert kinds(stream.verdict()) == [Kind.UNDECIDED]
+    assert stream.verdict().undecided == 1
+    assert kinds(stream.verdict(grace=1.0)) == [Kind.FLOOR_BROKEN]
+
+
+@pytest.mark.parametrize("more", FIRST)
+def test_a_disturbance_elsewhere_excuses_nobody(more: dict[str, object]) -> None:
+    """A node where no slot fits, or where one fits all the same, has nothing to do with a floor broken."""
+    stream = Stream()
+    stream.node("n1")
+    stream.node("n2")
+    stream.node("small", cpu=1000)
+    stream.policy("checkout", 3000, 2)
+    stream.later()
+    stream.pod("first", 500, "small", **more)
+    stream.pod("first", 500, "n1", **more)
+    stream.pod("batch", 2000, "n2")
+    assert kinds(stream.verdict()) == [Kind.FLOOR_BROKEN]
+
+
+def test_who_is_gone_again_excuses_nobody() -> None:
+    stream = Stream()
+    stream.node("n1")
+    stream.node("n2")
+    stream.policy("checkout", 3000, 1)
+    stream.later()
+    first = stream.pod("first", 2000, "n1", priority=10)
+    stream.put(first, deleted=True)
+    stream.pod("batch", 2000, "n1")
+    stream.pod("batch", 2000, "n2")
+    assert kinds(stream.verdict()) == [Kind.FLOOR_BROKEN]
+
+
+def test_a_pod_of_higher_priority_disturbs_only_floors_below_it() -> None:
+    """`high` keeps one node, `low` the other; only `low` yields to the first pod."""
+    stream = Stream()
+    stream.put(PriorityClass("floor-high", 100))
+    for node in ("n1", "n2"):
+        stream.node(node)
+    stream.policy("high", 3000, 1, priority="floor-high")
+    stream.later()
+    stream.pod("first", 2000, "n1", priority=50)
+    stream.pod("batch", 2000, "n2")
+    assert kinds(stream.verdict()) == [Kind.FLOOR_BROKEN]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"allocatable": {"cpu": 2000, "memory": 8 << 30, "pods": 10}}, {"ready": False}, {"deleted": True}],
+)
+def test_a_bind_decided_before_a_node_was_lost_is_undecided(change: dict[str, Any]) -> None:
+    stream = Stream()
+    nodes = [stream.node("n1"), stream.node("n2")]
+    stream.policy("checkout", 3000, 1)
+    stream.later()
+    deleted = bool(change.get("deleted"))
+    stream.put(nodes[0] if deleted else replace(nodes[0], **change), deleted=deleted)
+    stream.later(2.0)
+    stream.pod("batch", 2000, "n2")
+    assert kinds(stream.verdict()) == [Kind.UNDECIDED]
+    assert kinds(stream.verdict(grace=1.0)) == [Kind.FLOOR_BROKEN]
+
+
+def test_a_bypass_excuses_only_its_own_share_of_an_over_committed_node() -> None:
+    stream = Stream()
+    stream.node("n1")
+    stream.pod("first", 500, "n1", scheduler_name="other")
+    stream.pod("batch", 4000, "n1")
+    assert kinds(stream.verdict()) == [Kind.BYPASSED]
+    stream.pod("batch", 500, "n1")
+    assert kinds(stream.verdict()) == [Kind.BYPASSED, Kind.OVER_COMMITTED]
+
+
 def test_an_over_committed_node_is_named() -> None:
     stream = Stream()
     stream.node("n1")
@@ -270,7 +363,7 @@ def test_the_cap_bounds_what_is_promised() -> None:
     stream = Stream()
     stream.node("n1", cpu=10_000)
     stream.policy("checkout", 1000, 8)
-    assert check(stream.changes, Rules(cap_percent=40)).kept == {"default/checkout": 4}
+    assert check(stream.changes, Terms(cap_percent=40)).kept == {"default/checkout": 4}
 
 
 @settings(max_examples=60, deadline=None)

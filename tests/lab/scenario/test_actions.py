@@ -11,7 +11,7 @@ from lab.scenario.actions import Actions
 from lab.scenario.models import Scenario
 from lab.scenario.objects import Scope
 from lab.scenario.observation import Observation
-from lab.scenario.steps import Churn, Workload
+from lab.scenario.steps import Churn, Delete, Workload
 from lab.scenario.targets import Target
 from tests.waiting import eventually, running
 
@@ -64,3 +64,16 @@ async def test_churn_replaces_each_pod_once_however_late_it_is_seen() -> None:
         await eventually(lambda: api.calls == [*two, "delete batch-3", "create batch-4"])
         api.show("batch-2")
         await eventually(lambda: api.calls[6:] == ["delete batch-2", "create batch-5"])
+
+
+async def test_a_pod_is_deleted_once_however_late_its_end_is_seen() -> None:
+    observation = Observation("s")
+    api = LateAPI(observation)
+    actions = Actions(SCENARIO, cast("Target", SimpleNamespace(api=api, scope=Scope("s", "s"))), observation)
+    await actions.create(WORKLOAD)
+    for name in ("batch-0", "batch-1"):
+        api.show(name)
+    del api.calls[:]
+    for _ in range(3):
+        await actions.delete(Delete(workload="batch", count=1))
+    assert api.calls == ["delete batch-0", "delete batch-1"]

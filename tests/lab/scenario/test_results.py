@@ -12,7 +12,7 @@ from rich.console import Console
 from lab.checker import Finding, Kind, Verdict
 from lab.scenario import table
 from lab.scenario.models import Comparison
-from lab.scenario.results import Outcome, RunResult, ScenarioResult, WorkloadResult, compare
+from lab.scenario.results import Outcome, RunResult, ScenarioResult, WorkloadResult, always, compare
 
 BROKEN = Finding(Kind.FLOOR_BROKEN, 5.0, "pod a/b was bound", "a/checkout", "a/b", "n1")
 WITHOUT = RunResult(
@@ -52,6 +52,22 @@ def test_one_percent_is_one_percent(cpu: int, met: bool) -> None:
     )
     other = replace(WITH, bound_requests={"cpu": cpu})
     assert compare(wanted, [WITHOUT, other]).met is met
+
+
+@pytest.mark.parametrize(("binds", "met"), [(100, True), (99, False)])
+def test_more_undecided_binds_than_stated_fail(binds: int, met: bool) -> None:
+    """One bind, undecided for two policies, is one bind."""
+    notes = tuple(replace(BROKEN, kind=Kind.UNDECIDED, policy=policy) for policy in ("a/checkout", "a/other"))
+    floors, decided = always(Verdict(notes, binds, 0), undecided_at_most_percent=1)
+    assert floors.met
+    assert decided.met is met
+    assert decided.says == "the checker can decide: at most 1 % of the binds are undecided"
+    assert decided.saw == f"1 of {binds} binds: 1.0 %"
+
+
+def test_a_violation_is_never_met() -> None:
+    floors, decided = always(Verdict((BROKEN,), 1, 0), undecided_at_most_percent=1)
+    assert (floors.met, decided.met) == (False, True)
 
 
 def shown(result: ScenarioResult) -> str:
