@@ -34,6 +34,7 @@ from lab import binaries, cluster, crowd, node_programs
 from lab.agent_process import AgentProcess
 from lab.cluster import Cluster
 from lab.crowd import Crowd, CrowdPod
+from lab.processes import exit_on_sigterm
 from lab.progress import build_progress
 from lab.runtimes import cgroups
 from lab.runtimes.containerd import Containerd, Options, containerd
@@ -269,6 +270,7 @@ def main() -> None:
         "--rounds", type=int, default=150, help="pods of two containers that start, of each kind"
     )
     given: Any = parser.parse_args()
+    exit_on_sigterm()
     figures = measure(given.pods, given.seconds, given.writes, given.rounds)
     table = Table("figure", "measured", "bound", "", box=None)
     for one in figures:

@@ -32,6 +32,7 @@ from rich.table import Table
 from hook.installation import entry, imports, interpreter, tree, trial
 from hook.installation.places import Places
 from kernel import cache
+from lab.processes import exit_on_sigterm
 from lab.runtimes import bundle, cgroups, oci, rootfs
 from lab.runtimes.bundle import Spec
 from lab.runtimes.cgroups import Scratch
@@ -236,6 +237,7 @@ def main() -> int:
     rounds = parser.parse_args().rounds
     if os.geteuid() != 0:
         sys.exit("error: containers and cgroups are root's: run this as root")
+    exit_on_sigterm()
     results = measure(rounds)
     show(results, interpreter.choose(None))
     return int(any(result.ratio > BOUND for result in results))

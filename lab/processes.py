@@ -9,6 +9,7 @@ import contextlib
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -33,6 +34,19 @@ def start_time(pid: int) -> str:
         return ""
     fields = text.rpartition(")")[2].split()
     return "" if fields[0] in "ZX" else fields[19]
+
+
+def exit_on_sigterm() -> None:
+    """From now on SIGTERM ends this process as sys.exit does, so that `finally` blocks undo what was made.
+
+    The first one only: what comes while that goes on is ignored. Call it in the main thread.
+    """
+
+    def end(number: int, _: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def belongs(pid: int, folder: Path) -> bool:

@@ -32,7 +32,8 @@ class Fake:
         path.write_text(text)
 
     def group(self, hierarchy: str, path: str, **values: str) -> None:
-        (self.root / "cgroup" / hierarchy / path).mkdir(parents=True, exist_ok=True)
+        # No "/" operator: with a cgroup's path, which begins with a slash, it would answer that path itself.
+        Path(f"{self.root}/cgroup/{hierarchy}/{path}").mkdir(parents=True, exist_ok=True)
         for name, text in values.items():
             self.write(f"cgroup/{hierarchy}/{path}/{name.replace('_', '.', 1)}", text)
 

@@ -112,6 +112,13 @@ def test_what_we_wrote_ourselves_does_not_count(fake: Fake) -> None:
     assert read(tree).groups[A].values["memory.min"] == "7"
 
 
+def test_what_a_fake_machine_is_given_lies_below_its_folder(fake: Fake) -> None:
+    empty = f"/j10ce-{fake.root.name}/empty"
+    fake.group("unified", empty)
+    assert Path(f"{fake.root}/cgroup/unified{empty}").is_dir()
+    assert not Path(empty).exists()
+
+
 def test_kubelets_that_live_further_down_are_found_by_their_containers(tmp_path: Path) -> None:
     fake = Fake(tmp_path, v1=False, unified=True)
     tier = "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice"

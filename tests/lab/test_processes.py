@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,35 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def spawn(folder: Path, name: str = "one", code: str = SLEEP) -> int:
     argv = [sys.executable, "-c", code, f"{folder}/x"]
     return processes.spawn(argv, log=folder / f"{name}.log", pid_file=folder / f"{name}.pid")
+
+
+UNDOING = """
+import sys, time
+from lab.processes import exit_on_sigterm
+exit_on_sigterm()
+try:
+    print("made", flush=True)
+    time.sleep(600)
+finally:
+    print("undoing", flush=True)
+    sys.stdin.readline()
+    print("undone", flush=True)
+"""
+
+
+@pytest.mark.program
+def test_what_was_made_is_undone_on_sigterm_also_when_it_comes_again() -> None:
+    argv = [sys.executable, "-c", UNDOING]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        for said in ("made", "undoing"):
+            assert running.stdout.readline() == f"{said}\n"
+            running.send_signal(signal.SIGTERM)
+        running.stdin.write("\n")
+        running.stdin.flush()
+        assert running.stdout.readline() == "undone\n"
+        assert running.wait(timeout=60) == 128 + signal.SIGTERM
 
 
 def test_spawn_detaches_and_records(folder: Path) -> None:
