@@ -44,17 +44,14 @@ class Claims:
         self.by_uid: dict[str, Claim] = {}
         self.unseen: dict[str, Claim] = {}
 
-    def put(self, pod: Pod, node: str, state: ClaimState, now: float) -> tuple[bool, bool]:
-        """Claim, or correct a claim.
-
-        Returns whether anything changed, and whether room may have grown by it.
-        """
+    def put(self, pod: Pod, node: str, state: ClaimState, now: float) -> bool:
+        """Claim, or correct a claim; True when anything changed."""
         claim = self.by_uid.get(pod.uid)
         owner = self._demands.owned_by(pod)
         if claim is not None and self._same(claim, pod, node, owner):
             claim.pod = pod
             self._enter(claim, state)
-            return False, False
+            return False
         if claim is not None:
             self._subtract(claim)
         row = self._table.row(node)
@@ -66,7 +63,7 @@ class Claims:
         self._enter(fresh, state)
         if claim is not None and claim.row != row:
             self._table.recycle(claim.row)
-        return True, claim is not None
+        return True
 
     def drop(self, uid: str) -> Claim | None:
         """Give the capacity back; returns what there was."""

@@ -146,4 +146,4 @@ class Daemons:
             self._expecting.add(place)
         else:
             self._expecting.discard(place)
-        self._table.add("expected", row, daemon_set.requests, sign)
+        self._table.expect(row, daemon_set.requests, sign)

@@ -74,7 +74,8 @@ class Unplaced:
 class DemandReport:
     """One policy's account.
 
-    desired = filled + held + sum of unplaced counts, unless more pods run than slots exist: `pods`.
+    desired = filled + held + sum of unplaced counts, unless more pods run than slots exist: `pods`. Of those
+    held `at_risk` would have to go elsewhere if every pod in flight came to their nodes that may.
     """
 
     key: str
@@ -85,6 +86,7 @@ class DemandReport:
     unplaced: tuple[Unplaced, ...] = ()
     waiting_owners: int = 0
     pods: int = 0
+    at_risk: int = 0
 
     @property
     def missing(self) -> int:

@@ -90,7 +90,7 @@ def _refuse(
         if not state.binds:
             state.flights.put(before)
         else:
-            state.changed(grown=True)
+            state.changed()
     state.counters["refusals"] += 1
     waiting.remember(state, request.pod, names)
     return refuse(state, request, names, rows)
@@ -101,7 +101,7 @@ def _take_off(state: State, before: Flight | None, flight: Flight | None) -> Non
     if not state.binds and before is not None:
         flight = before if flight is None else joined(before, flight)
     elif before is not None:
-        state.changed(grown=True)
+        state.changed()
     if flight is not None:
         state.flights.put(flight)
 
@@ -119,7 +119,8 @@ def _flight(state: State, request: Request, verdict: Verdict, rows: Rows, now: f
     if state.binds and state.mode is Mode.STRICT:
         return None
     open_rows = rows[verdict.passing]  # a name given twice is charged once: numpy adds once an index
-    return Flight(request.pod, now, [(_sparing_lower_holds(state, request, open_rows), request.pod.requests)])
+    unsure = open_rows.size == 1 and _drives_away(state, request, open_rows)
+    return Flight(request.pod, now, [(open_rows, request.pod.requests)], unsure=unsure)
 
 
 def _beyond_slot(state: State, request: Request) -> Resources:
@@ -128,16 +129,11 @@ def _beyond_slot(state: State, request: Request) -> Resources:
     return {name: max(0, amount - slot.get(name, 0)) for name, amount in request.pod.requests.items()}
 
 
-def _sparing_lower_holds(state: State, request: Request, rows: Rows) -> Rows:
-    """Without rows where a charge would drive away holds the pod does not see, before it is known to come."""
-    lowest = min(state.demands.levels, default=request.priority)
-    if request.priority <= lowest:
-        return rows
-    held = np.flatnonzero(state.holds.number.take(rows) > 0)
-    pick = cells(state, rows[held])
+def _drives_away(state: State, request: Request, rows: Rows) -> bool:
+    """Whether a certain charge would drive away holds the pod does not see, before it is known to come."""
+    pick = cells(state, rows[state.holds.number.take(rows) > 0])
     left = state.table.free[pick] - state.table.charged[pick] - state.holds.all[pick]
-    short = (left < np.asarray(request.need, dtype=np.int64)[:, None]).any(axis=0)
-    return np.delete(rows, held[short])
+    return bool((left < np.asarray(request.need, dtype=np.int64)[:, None]).any())
 
 
 def prioritize_nodes(state: State, pod: Pod, names: Sequence[str], now: float) -> list[int]:

@@ -1,6 +1,8 @@
 """Pods in flight.
 
-Answered by filter, not yet bound. What they may take of held nodes is charged (traps T02, T09, T10).
+Answered by filter, not yet bound. What they may take of nodes is charged (traps T02, T09, T10): in `charged`
+where the pod was answered one node alone, and will go there; in `possible` where it was answered several, and
+will be on one of them at most.
 """
 
 from __future__ import annotations
@@ -18,16 +20,28 @@ from qos.cluster.objects import Pod, Resources
 
 @dataclass(slots=True)
 class Flight:
-    """One pod: rows charged with the same amounts, part by part, and the holds it was given."""
+    """One pod: rows charged with the same amounts, part by part, and the holds it was given.
+
+    `unsure`: charged as possible although it is one row.
+    """
 
     pod: Pod
     since: float
     parts: list[tuple[Rows, Resources]] = field(default_factory=list)
     own: list[tuple[int, int]] = field(default_factory=list)
+    unsure: bool = False
 
     def rows(self) -> Rows:
         """Every row charged."""
         return np.concatenate([rows for rows, _ in self.parts]) if self.parts else np.zeros(0, dtype=np.intp)
+
+    @property
+    def certain(self) -> bool:
+        """True when there is one node the pod can go to."""
+        if self.unsure:
+            return False
+        parts = [rows for rows, _ in self.parts if rows.size]
+        return all(rows[-1] == parts[0][0] and (rows == parts[0][0]).all() for rows in parts)
 
 
 class Flights:
@@ -58,6 +72,7 @@ class Flights:
         self._charge(flight, -1)
         flight.parts = [(part[part == row], amounts) for part, amounts in flight.parts if row in part]
         flight.own = [(demand, there) for demand, there in flight.own if there == row]
+        flight.unsure = False
         self._charge(flight, 1)
 
     def drop_row(self, row: int) -> None:
@@ -91,16 +106,21 @@ class Flights:
     def fill(self, resource: str, dim: int) -> None:
         """Charge a column that is new."""
         for flight in self.by_uid.values():
+            columns = self._table.charged if flight.certain else self._table.possible
             for rows, amounts in flight.parts:
                 if resource in amounts:
-                    self._table.charged[dim, rows] += amounts[resource]
+                    columns[dim, rows] += amounts[resource]
 
     def _charge(self, flight: Flight, sign: int) -> None:
+        certain = flight.certain
         for rows, amounts in flight.parts:
             for name, amount in amounts.items():
                 dim = self._table.dims.get(name)
                 if dim is not None:
-                    self._table.charged[dim, rows] += sign * amount
+                    columns = self._table.charged if certain else self._table.possible
+                    columns[dim, rows] += sign * amount
+            if certain:
+                (self._table.touched if sign > 0 else self._table.grown).update(rows.tolist())
         for demand, row in flight.own:
             self._holds.give(demand, row, sign)
 
@@ -119,6 +139,7 @@ def joined(before: Flight | None, after: Flight) -> Flight:
         after.since,  # the newest answer may be bound last: waiting for it to settle begins anew
         before.parts + [(rows, amounts) for rows, amounts in parts if rows.size],
         before.own + [given for given in after.own if given[1] not in known],
+        before.unsure or after.unsure,
     )
 
 

@@ -22,8 +22,8 @@ class Holds:
 
     `visible[i]` sums the holds whose priority is at least `levels[i]`: what a pod of a priority up to that
     level must leave alone; `clear[i]` flags the nodes without any. `given` counts holds given to owners in
-    flight; `standing` has the demands with holds on a row. All of it follows each change: nothing is summed
-    anew.
+    flight; `standing` has the demands with holds on a row; `wanting` those that may miss holds that they did
+    not miss when holds were last placed. All of it follows each change: nothing is summed anew.
     """
 
     def __init__(self, table: Table, demands: Demands) -> None:
@@ -35,6 +35,7 @@ class Holds:
         self.filled: Counts = np.zeros((count, rows), dtype=np.int32)
         self.given: Counts = np.zeros((count, rows), dtype=np.int32)
         self.standing: dict[int, set[int]] = {}
+        self.wanting: set[int] = set()
         self.held_total: list[int] = [0] * count
         self.filled_total: list[int] = [0] * count
         self.levels: list[int] = []
@@ -97,6 +98,9 @@ class Holds:
         self.count[demand, row] += count
         self.held_total[demand] += count
         self._stand(demand, row)
+        if count < 0:
+            self.wanting.add(demand)
+            self._table.grown.add(row)
         priority = self._demands[demand].priority
         amounts = self._demands.vectors[demand] * count
         for place, level in enumerate(self.levels):
@@ -135,6 +139,8 @@ class Holds:
         """Count an owner in (1) or out (-1)."""
         self.filled[demand, row] += count
         self.filled_total[demand] += count
+        if count < 0:
+            self.wanting.add(demand)
 
     def missing(self, demand: int) -> int:
         """Slots neither filled nor held; negative when too many are held."""
@@ -175,6 +181,7 @@ class Holds:
         self.filled[demand] = 0
         self.filled_total[demand] = 0
         self.given[demand] = 0
+        self.wanting.discard(demand)
         for row in rows:
             self._stand(demand, row)
 

@@ -1,8 +1,10 @@
 """Where holds lie: those that lost their place leave, and missing ones are placed, best fit, in the demands'
 order.
 
-Holds that are still right stay where they are. What cannot be placed as things are is placed by moves, and,
-last, in the place of strictly later demands' holds, which then look for another.
+Holds that are still right stay where they are. What cannot be placed as things are is placed by moves; then
+at risk, where pods in flight that were answered several nodes may still land: later answers leave a node with
+holds out, and nothing else keeps its room; last, in the place of strictly later demands' holds, which then
+look for another. What stands at risk moves when there is a safe place, or when such a pod lands.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from numpy.typing import NDArray
 from ledger.judge import commit, moved
 from ledger.moves import Search, slots_that_fit
 from ledger.requests import Request, board, room, scale, vector_of
+from ledger.retries import cap_slots, due_again, note_failure
+from ledger.risk import at_risk, rows_at_risk
 from ledger.state import State
-from ledger.table import Columns
+from ledger.table import Columns, Rows
 from qos.cluster.objects import Pod
 
 _PLANS_PER_SETTLE = 64
@@ -24,8 +28,13 @@ def settle(state: State, *, thorough: bool = False) -> None:
     """Make the holds right after changes; with `thorough` also search moves for slots that failed before."""
     if state.daemons.lapse(state.now):
         state.changed(grown=True)
-    if not state.dirty and not (thorough and state.overdue):
-        return
+    if state.dirty or (thorough and state.overdue):
+        _settle(state, thorough)
+    if thorough and state.flights.by_uid:
+        _leave_risky_nodes(state)
+
+
+def _settle(state: State, thorough: bool) -> None:
     state.dirty = False
     if state.regraded:
         _leave_lost_nodes(state)
@@ -34,11 +43,13 @@ def settle(state: State, *, thorough: bool = False) -> None:
     _lift_excess(state)
     _keep_cap(state)
     _leave_short_nodes(state)
-    if state.grown or (thorough and state.overdue):
-        state.overdue = not thorough
-        state.grown = False
-        _place(state, thorough)
-    state.dirty = bool(state.table.touched)
+    grown = bool(state.table.grown and (state.failed or state.capped))
+    everything = state.grown or (thorough and (state.overdue or grown))
+    if everything or grown or state.holds.wanting:
+        _place(state, everything, thorough)
+    else:
+        state.table.grown.clear()
+    state.dirty = bool(state.table.touched or state.holds.wanting)
 
 
 def _lift(state: State, demand: int, row: int, count: int) -> None:
@@ -46,7 +57,6 @@ def _lift(state: State, demand: int, row: int, count: int) -> None:
     given = int(state.holds.given[demand, row])
     for _ in range(given - int(state.holds.count[demand, row])):
         state.flights.bereave(demand, row)
-    state.grown = True
     state.version += 1
 
 
@@ -147,24 +157,6 @@ def _leave_short_node(state: State, row: int, demands: list[int], *, spare: bool
                 state.counters["displaced"] += 1
 
 
-def cap_slots(state: State, demand: int) -> tuple[int, int]:
-    """How many more slots the installation-wide cap lets a demand hold, later demands aside.
-
-    And the column that says so.
-    """
-    order = state.demands.order[: state.demands.position[demand] + 1]
-    used = (
-        np.asarray([state.holds.held_total[n] for n in order], dtype=np.int64) @ state.demands.vectors[order]
-    )
-    best = (1 << 40, -1)
-    for dim in state.demands.dims:
-        amount = int(state.demands.vectors[demand, dim])
-        if amount > 0:
-            left = state.capacity[dim] * state.cap_percent // 100 - int(used[dim])
-            best = min(best, (max(0, left // amount), dim))
-    return best
-
-
 def _keep_cap(state: State) -> None:
     """All holds together stay below the cap; the latest demands' give way."""
     while True:
@@ -182,39 +174,91 @@ def _keep_cap(state: State) -> None:
                 break
 
 
-def _place(state: State, thorough: bool) -> None:
-    """Each demand in order; what a higher one displaces is looked after when its own turn comes."""
+def _place(state: State, everything: bool, thorough: bool) -> None:
+    """Each demand in order; what a higher one displaces is looked after when its own turn comes.
+
+    Unless `everything` is to be tried, only demands that miss what they did not miss before, or that found no
+    place and could have one now.
+    """
+    holds, table = state.holds, state.table
+    state.overdue, state.grown = not thorough, False
+    grown, table.grown = table.grown, set()
+    due = set(state.demands.order) if everything else due_again(state, grown)
+    risky = bool(table.possible[state.demands.dims].any())
     for demand in state.demands.order:
-        missing = state.holds.missing(demand)
+        if demand not in due and demand not in holds.wanting:
+            continue
+        holds.wanting.discard(demand)
+        missing = holds.missing(demand)
         if missing <= 0:
             state.failed.pop(demand, None)
+            state.capped.pop(demand, None)
             continue
-        want = min(missing, cap_slots(state, demand)[0])
         search = thorough or missing > state.failed.get(demand, 0)
-        while want > 0:
-            placed = _fill(state, demand, want)
-            if placed < want and search:
-                placed += _place_by_force(state, demand, want - placed)
-            want -= placed
-            if not placed:
-                break
-        if state.holds.missing(demand) < missing:
+        whole = everything or search or demand not in state.failed
+        rows = None if whole else np.asarray(sorted(grown | table.grown), dtype=np.intp)
+        want = min(missing, cap_slots(state, demand)[0])
+        _place_missing(state, demand, want, rows, search=search, risky=risky)
+        if holds.missing(demand) < missing:
             _keep_cap(state)
-        state.failed[demand] = max(0, state.holds.missing(demand))
+        note_failure(state, demand, missing - want)
 
 
-def _fill(state: State, demand: int, want: int) -> int:
-    """Place holds where there is room: nodes that have holds first, then the tightest, then by name."""
-    left = room(state, state.holds.all)
-    fit = _fit(state, demand, left)
-    rows = np.flatnonzero(fit)
-    if not rows.size:
+def _place_missing(
+    state: State, demand: int, want: int, rows: Rows | None, *, search: bool, risky: bool
+) -> None:
+    """Place so many holds: on these rows or, if None, on any; with `search` by moves or force as well."""
+    while want > 0:
+        placed = _fill(state, demand, want, rows)
+        if risky:
+            if search and placed < want:
+                placed += _place_by_force(state, demand, want - placed, safe=True)
+            if placed < want:
+                placed += _fill_at_risk(state, demand, want - placed, rows)
+        if search and placed < want:
+            placed += _place_by_force(state, demand, want - placed, safe=False)
+        want -= placed
+        if not placed:
+            return
+
+
+def _fill(state: State, demand: int, want: int, rows: Rows | None) -> int:
+    """Place holds where no pod in flight may land: nodes that have holds first, then the tightest, then by
+    name.
+    """
+    left = room(state, state.holds.all, safe=True, rows=rows)
+    fit = _fit(state, demand, left, rows)
+    there = np.flatnonzero(fit)
+    if not there.size:
         return 0
-    tight = (left[:, rows] / scale(state)[:, None]).sum(axis=0)
-    order = np.lexsort((state.table.rank()[rows], tight, state.holds.number[rows] == 0))
+    tight = (left[:, there] / scale(state)[:, None]).sum(axis=0)
+    named = there if rows is None else rows[there]
+    order = np.lexsort((state.table.rank()[named], tight, state.holds.number[named] == 0))
+    return _put(state, demand, want, named[order], fit[there][order])
+
+
+def _fill_at_risk(state: State, demand: int, want: int, rows: Rows | None) -> int:
+    """Place holds where pods in flight may land: first where a slot lacks least if all of them come.
+
+    One a node while there are nodes enough.
+    """
+    fit = _fit(state, demand, room(state, state.holds.all, rows=rows), rows)
+    there = np.flatnonzero(fit)
+    if not there.size:
+        return 0
+    safe = room(state, state.holds.all, safe=True, rows=rows)[:, there]
+    lack = np.maximum(np.asarray(vector_of(state, demand), dtype=np.int64)[:, None] - safe, 0)
+    named = there if rows is None else rows[there]
+    order = np.lexsort((state.table.rank()[named], (lack / scale(state)[:, None]).sum(axis=0)))
+    chosen = named[order][:want]
+    return _put(state, demand, want, chosen, np.minimum(fit[there][order][:want], -(-want // there.size)))
+
+
+def _put(state: State, demand: int, want: int, rows: Rows, fit: NDArray[np.int64]) -> int:
+    """Add holds on these rows, in this order, as many as fit on each."""
     placed = 0
-    for row in rows[order].tolist():
-        count = min(int(fit[row]), want - placed)
+    for row, most in zip(rows.tolist(), fit.tolist(), strict=True):
+        count = min(most, want - placed)
         state.holds.add(demand, row, count)
         placed += count
         if placed == want:
@@ -223,31 +267,50 @@ def _fill(state: State, demand: int, want: int) -> int:
     return placed
 
 
-def _fit(state: State, demand: int, left: Columns) -> NDArray[np.int64]:
+def _fit(state: State, demand: int, left: Columns, rows: Rows | None = None) -> NDArray[np.int64]:
     """How many holds of a demand each row can take of what is left."""
-    fit = np.where(state.demands.eligible[demand], slots_that_fit(left, vector_of(state, demand)), 0)
-    limit = state.holds.seats(demand)
+    eligible, limit = state.demands.eligible[demand], state.holds.seats(demand)
+    if rows is not None:
+        eligible, limit = eligible[rows], None if limit is None else limit[rows]
+    fit = np.where(eligible, slots_that_fit(left, vector_of(state, demand)), 0)
     return fit if limit is None else np.minimum(fit, limit)
 
 
-def _place_by_force(state: State, demand: int, want: int) -> int:
-    """Place holds one by one: by moves, in the place of later demands' holds, or by both."""
+def _leave_risky_nodes(state: State) -> None:
+    """Holds that stand where pods in flight may land move to safe places; a Pinned one stays."""
+    for row in rows_at_risk(state)[:_PLANS_PER_SETTLE].tolist():
+        for demand in state.holds.on(row):
+            while (
+                at_risk(state, row)
+                and state.demands.floating(demand)
+                and state.holds.movable(demand, row)
+                and _fill(state, demand, 1, None)
+            ):
+                state.holds.add(demand, row, -1)
+                state.counters["moves"] += 1
+
+
+def _place_by_force(state: State, demand: int, want: int, *, safe: bool) -> int:
+    """Place holds one by one: by moves or, unless only `safe` places count, in the place of later demands'
+    holds, or by both.
+    """
     placed = 0
     for _ in range(min(want, _PLANS_PER_SETTLE)):
-        if not (_place_by_moves(state, demand, []) or _displace(state, demand)):
+        if not (_place_by_moves(state, demand, [], safe=safe) or (not safe and _displace(state, demand))):
             return placed
         placed += 1
     state.overdue = state.overdue or placed < want
     return placed
 
 
-def _place_by_moves(state: State, demand: int, aside: list[int]) -> bool:
+def _place_by_moves(state: State, demand: int, aside: list[int], *, safe: bool) -> bool:
     """Move other holds so that one more fits.
 
     Those of the demands `aside` do not count, and leave where they must.
     """
     held = state.holds.all - _given_excluded(state, aside) if aside else state.holds.all
-    pool = board(state, held, [number for number in state.demands.order if number not in aside])
+    shapes = [number for number in state.demands.order if number not in aside]
+    pool = board(state, held, shapes, safe=safe)
     if not pool.shapes:
         return False
     open_rows = state.demands.eligible[demand].copy()
@@ -261,7 +324,8 @@ def _place_by_moves(state: State, demand: int, aside: list[int]) -> bool:
         return False
     commit(state, request, verdict)
     state.holds.add(demand, verdict.row, 1)
-    for row in {verdict.row, *(move.target for move in verdict.moves)} if aside else ():
+    filled = {verdict.row, *(move.target for move in verdict.moves)}
+    for row in filled if aside else ():
         _leave_short_node(state, row, aside, spare=True)
     return True
 
@@ -277,7 +341,7 @@ def _displace(state: State, demand: int) -> bool:
     left = room(state, state.holds.all - _given_excluded(state, later))
     rows = np.flatnonzero(_fit(state, demand, left) > 0)
     if not rows.size:
-        return _place_by_moves(state, demand, later)
+        return _place_by_moves(state, demand, later, safe=False)
     lack = (
         np.asarray(vector_of(state, demand), dtype=np.int64)[:, None] - room(state, state.holds.all)[:, rows]
     )

@@ -11,6 +11,7 @@ from ledger.bind import unplaced_slots
 from ledger.decisions import DemandReport
 from ledger.demands import NO_DEMAND
 from ledger.placement import settle
+from ledger.risk import holds_at_risk
 from ledger.state import State
 from ledger.unplaced import why
 
@@ -18,11 +19,11 @@ from ledger.unplaced import why
 def reports(state: State) -> dict[str, DemandReport]:
     """Each demand's account, by key, in the demands' order."""
     settle(state, thorough=True)
-    waiting = _waiting_owners(state)
-    return {state.demands[n].key: _report(state, n, waiting[n]) for n in state.demands.order}
+    waiting, risky = _waiting_owners(state), holds_at_risk(state)
+    return {state.demands[n].key: _report(state, n, waiting[n], risky[n]) for n in state.demands.order}
 
 
-def _report(state: State, demand: int, waiting: int) -> DemandReport:
+def _report(state: State, demand: int, waiting: int, risky: int) -> DemandReport:
     record = state.demands[demand]
     names = state.table.names
     holds = sorted(
@@ -37,6 +38,7 @@ def _report(state: State, demand: int, waiting: int) -> DemandReport:
         unplaced=why(state, demand),
         waiting_owners=waiting,
         pods=state.holds.filled_total[demand],
+        at_risk=risky,
     )
 
 

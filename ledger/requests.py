@@ -81,7 +81,8 @@ def _nominated(state: State, request: Request, dims: Sequence[int], rows: Rows) 
 def avail(state: State, request: Request, rows: Rows, *, own: bool) -> Columns:
     """What the pod may use of each row, [the demands' dimensions, rows].
 
-    With `own` it takes a hold of its policy there.
+    With `own` it takes a hold of its policy there: that much is its own whatever pods in flight may still
+    take, and only what it asks for beyond its slot has to be safe from them.
     """
     table = state.table
     pick = cells(state, rows)
@@ -92,10 +93,12 @@ def avail(state: State, request: Request, rows: Rows, *, own: bool) -> Columns:
     taken = _nominated(state, request, state.demands.dims, rows)
     if taken is not None:
         left -= taken
+    safe: Columns = left - table.possible[pick]
     if own and sees(state, request, request.owner):
-        credit = np.asarray(vector_of(state, request.owner), dtype=np.int64)
-        left += credit[:, None] * own_holds(state, request, rows)
-    return left
+        credit = np.asarray(vector_of(state, request.owner), dtype=np.int64)[:, None]
+        beside = np.where(safe >= 0, safe, np.minimum(left, 0))
+        safe = np.where(own_holds(state, request, rows), beside + credit, safe)
+    return safe
 
 
 def cells(state: State, rows: Rows) -> tuple[NDArray[np.intp], ...]:
@@ -110,13 +113,18 @@ def own_holds(state: State, request: Request, rows: Rows) -> NDArray[np.bool_]:
     return there
 
 
-def room(state: State, held: Columns | None) -> Columns:
-    """What new holds may use, [the demands' dimensions, rows]; `held` are the holds that count."""
+def room(state: State, held: Columns | None, *, safe: bool = False, rows: Rows | None = None) -> Columns:
+    """What new holds may use, [the demands' dimensions, rows]; `held` are the holds that count.
+
+    With `safe` less what any pod in flight may take. `rows`: only these.
+    """
     table = state.table
-    dims = state.demands.dims
-    left = table.free[dims] - table.charged[dims] - table.nominated[dims] - table.expected[dims]
+    pick = state.demands.dims if rows is None else cells(state, rows)
+    left = table.free[pick] - table.charged[pick] - table.nominated[pick] - table.expected[pick]
+    if safe:
+        left -= table.possible[pick]
     if held is not None:
-        left -= held[dims]
+        left -= held[pick]
     return left
 
 
@@ -129,14 +137,14 @@ def scale(state: State) -> NDArray[np.float64]:
     return np.asarray(largest, dtype=np.float64)
 
 
-def board(state: State, held: Columns | None, shapes: Iterable[int]) -> Board:
+def board(state: State, held: Columns | None, shapes: Iterable[int], *, safe: bool = True) -> Board:
     """The search's view.
 
-    `held` are the holds that count, `shapes` the demands whose floating holds may move.
+    `held` are the holds that count, `shapes` the demands whose floating holds may move; `safe` as for `room`.
     """
     holds, demands = state.holds, state.demands
     return Board(
-        room=room(state, held),
+        room=room(state, held, safe=safe),
         scale=scale(state),
         rank=state.table.rank(),
         shapes=[demand for demand in shapes if holds.held_total[demand] and demands.floating(demand)],

@@ -13,7 +13,7 @@ from ledger.decisions import Mode
 from ledger.demands import Demands
 from ledger.flights import Flights, Nominations
 from ledger.holds import Holds
-from ledger.table import Flags, Table
+from ledger.table import Flags, Table, Vector
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, Pod
 from qos.keys import SYSTEM_CRITICAL_PRIORITY
@@ -32,10 +32,12 @@ def exempt(pod: Pod) -> bool:
 class State:
     """The parts of the account, and what has changed since they were last settled.
 
-    `dirty`: something changed; `grown`: a hold that had no place may have one now; `regraded`: eligibility
-    changed; `recheck`: every node's holds must be measured again, not only the touched ones; `overdue`: the
-    search for moves has not been tried since room has grown; `failed`: missing slots of each demand when it
-    last failed; `version` counts the changes.
+    `dirty`: something changed; `grown`: every hold that had no place may have one now (else only on the rows
+    in `table.grown`, or of the demands in `holds.wanting`); `regraded`: eligibility changed; `recheck`: every
+    node's holds must be measured again, not only the touched ones; `overdue`: the search for moves has not
+    been tried since room has grown; `failed`: missing slots of each demand when it last failed; `capped`:
+    what all holds up to a demand's amounted to when the cap last kept it from more; `version` counts the
+    changes.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class State:
         self.recheck = False
         self.overdue = False
         self.failed: dict[int, int] = {}
+        self.capped: dict[int, Vector] = {}
         self.version = 0
         self._hopeless: dict[object, Flags] = {}
         self._hopeless_version = 0
@@ -87,8 +90,8 @@ class State:
         self.recheck = True
         self.failed.clear()
 
-    def changed(self, *, grown: bool) -> None:
-        """Note a change to be settled."""
+    def changed(self, *, grown: bool = False) -> None:
+        """Note a change to be settled; `grown` as above."""
         self.dirty = True
         self.grown = self.grown or grown
         self.version += 1
@@ -204,10 +207,10 @@ class State:
             return
         if pod.nominated_node_name and not pod.deleting:
             if self.nominations.put(pod, pod.nominated_node_name):
-                self.changed(grown=True)
+                self.changed()
                 self._narrow(pod)
         elif self.nominations.drop(pod.uid):
-            self.changed(grown=True)
+            self.changed()
 
     def _narrow(self, pod: Pod) -> None:
         row = self.table.rows.get(pod.nominated_node_name)
@@ -218,15 +221,14 @@ class State:
         """Claim a node's capacity for a pod; it waits for none any more."""
         before = self.claims.by_uid.get(pod.uid)
         row = before.row if before is not None else -1
-        changed, grown = self.claims.put(pod, node, state, now)
-        if not changed:
+        if not self.claims.put(pod, node, state, now):
             return
         if row >= 0:
             self.daemons.cover(pod, row, -1)
         self.daemons.cover(pod, self.claims.by_uid[pod.uid].row, 1)
         self.nominations.drop(pod.uid)
         self.offers.pop(pod.uid, None)
-        self.changed(grown=grown)
+        self.changed()
 
     def drop_claim(self, uid: str) -> None:
         """Give a claim's capacity back."""
@@ -235,19 +237,19 @@ class State:
             return
         self.claims.drop(uid)
         self.daemons.cover(claim.pod, claim.row, -1)
-        self.changed(grown=True)
+        self.changed()
 
     def settle_flight(self, uid: str) -> None:
         """Forget a pod's in-flight charge."""
         if self.flights.drop(uid) is not None:
-            self.changed(grown=True)
+            self.changed()
 
     def _forget_claims(self, uid: str) -> None:
         self.settle_flight(uid)
         self.drop_claim(uid)
         self.offers.pop(uid, None)
         if self.nominations.drop(uid):
-            self.changed(grown=True)
+            self.changed()
 
     def remove_pod(self, uid: str) -> None:
         """The pod is gone."""
@@ -295,6 +297,8 @@ class State:
         self.flights.bereave(number)
         self.holds.forget(number)
         self.demands.remove(key)
+        self.failed.pop(number, None)
+        self.capped.pop(number, None)
         self.holds.follow_levels()
         self._own_again(namespace)
         self.changed(grown=True)

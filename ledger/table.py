@@ -21,7 +21,7 @@ Vector: TypeAlias = NDArray[np.int64]
 _CORE = ("cpu", "memory", "pods", "ephemeral-storage")
 NOWHERE: Final = len(_CORE)
 """The column of every resource that no node offers: nothing is free there, so what needs one fits nowhere."""
-_COLUMNS = ("allocatable", "free", "charged", "nominated", "expected")
+_COLUMNS = ("allocatable", "free", "charged", "possible", "nominated", "expected")
 _FIRST_ROWS = 64
 _MORE_COLUMNS = 4
 
@@ -41,11 +41,12 @@ def grown(array: NDArray[np.generic], shape: tuple[int, ...]) -> NDArray[np.gene
 class Table:
     """The columns that do not depend on policies.
 
-    `free` is allocatable minus claims, and may be negative; `charged` is what pods in flight may take;
-    `nominated` what preemptors wait for; `expected` what DaemonSets have still to place. The last row is
-    never given to a node, so that row -1 (an unknown name) fails every comparison: nothing is free there and
-    it is not `present`. `touched` collects the rows whose free capacity changed since their holds were last
-    measured.
+    `free` is allocatable minus claims, and may be negative; `charged` is what pods in flight take that were
+    answered this node alone; `possible` what those may take that were answered several; `nominated` what
+    preemptors wait for; `expected` what DaemonSets have still to place. The last row is never given to a
+    node, so that row -1 (an unknown name) fails every comparison: nothing is free there and it is not
+    `present`. `touched` collects the rows whose free capacity changed since their holds were last measured;
+    `grown` those where more may be held than when missing holds were last placed.
 
     A resource has a column while some node offers it: what pods and policies name is a tenant's word, and a
     thousand names cost the verbs nothing. Claims of other resources are kept aside, by resource and row.
@@ -71,11 +72,13 @@ class Table:
         self.allocatable: Columns = np.zeros(shape, dtype=np.int64)
         self.free: Columns = np.zeros(shape, dtype=np.int64)
         self.charged: Columns = np.zeros(shape, dtype=np.int64)
+        self.possible: Columns = np.zeros(shape, dtype=np.int64)
         self.nominated: Columns = np.zeros(shape, dtype=np.int64)
         self.expected: Columns = np.zeros(shape, dtype=np.int64)
         self.present: Flags = np.zeros(_FIRST_ROWS, dtype=np.bool_)
         self.usable: Flags = np.zeros(_FIRST_ROWS, dtype=np.bool_)
         self.touched: set[int] = set()
+        self.grown: set[int] = set()
         self._rank: Rows | None = None
 
     @property
@@ -148,6 +151,7 @@ class Table:
 
     def _allocate(self, row: int, amounts: Vector) -> None:
         self.touched.add(row)
+        self.grown.add(row)
         self.free[:, row] += amounts - self.allocatable[:, row]
         self.allocatable[:, row] = amounts
 
@@ -194,6 +198,8 @@ class Table:
     def claim(self, row: int, requests: Resources, sign: int) -> None:
         """Take (sign 1) or give back (sign -1) capacity; a claimed row is not recycled."""
         self.touched.add(row)
+        if sign < 0:
+            self.grown.add(row)
         for name, amount in requests.items():
             dim = self.dims.get(name)
             if dim is None:
@@ -212,8 +218,16 @@ class Table:
 
     def nominate(self, row: int, requests: Resources, sign: int) -> None:
         """Keep (sign 1) or let go (sign -1) a hole for a preemptor."""
+        if sign < 0:
+            self.grown.add(row)
         self.add("nominated", row, requests, sign)
         self.references[row] += sign
+
+    def expect(self, row: int, requests: Resources, sign: int) -> None:
+        """Leave room (sign 1) for a DaemonSet's pod, or no longer (sign -1)."""
+        if sign < 0:
+            self.grown.add(row)
+        self.add("expected", row, requests, sign)
 
     def add(self, columns: str, row: int, amounts: Resources, sign: int) -> None:
         """Add amounts to one row of the columns of that name, as far as the resources have columns."""
@@ -228,7 +242,7 @@ class Table:
             return
         del self.rows[self.names[row]]
         self.names[row] = ""
-        for columns in (self.free, self.charged, self.nominated, self.expected):
+        for columns in (self.free, self.charged, self.possible, self.nominated, self.expected):
             columns[:, row] = 0
         self._spare.append(row)
         self._rank = None

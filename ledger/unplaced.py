@@ -6,8 +6,8 @@ import numpy as np
 
 from ledger.decisions import Unplaced
 from ledger.moves import slots_that_fit
-from ledger.placement import cap_slots
 from ledger.requests import room, vector_of
+from ledger.retries import cap_slots
 from ledger.state import State
 
 INSUFFICIENT = "Insufficient"

@@ -31,7 +31,7 @@ def _put(state: State, columns: Columns, row: int, amounts: Resources, sign: int
 
 def _check_table(state: State) -> None:
     table = state.table
-    free, charged, nominated = (np.zeros(table.shape, dtype=np.int64) for _ in range(3))
+    free, charged, possible, nominated = (np.zeros(table.shape, dtype=np.int64) for _ in range(4))
     for row in table.index.values():
         node = table.nodes[row]
         assert node is not None
@@ -39,15 +39,18 @@ def _check_table(state: State) -> None:
     for claim in state.claims.by_uid.values():
         _put(state, free, claim.row, claim.requests, -1)
     for flight in state.flights.by_uid.values():
+        places = {row for rows, _ in flight.parts for row in rows.tolist()}
+        assert flight.certain == (len(places) <= 1 and not flight.unsure)
         for rows, amounts in flight.parts:
             for row in rows.tolist():
-                _put(state, charged, row, amounts)
+                _put(state, charged if flight.certain else possible, row, amounts)
     by_priority: dict[int, Columns] = {}
     for row, pod in state.nominations.by_uid.values():
         _put(state, nominated, row, pod.requests)
         _put(state, by_priority.setdefault(pod.priority, np.zeros_like(free)), row, pod.requests)
     assert (table.free == free).all()
     assert (table.charged == charged).all()
+    assert (table.possible == possible).all()
     assert (table.nominated == nominated).all()
     assert by_priority.keys() == state.nominations.by_priority.keys()
     for priority, columns in by_priority.items():

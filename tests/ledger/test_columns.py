@@ -175,4 +175,5 @@ def test_after_any_changes_the_columns_are_those_of_a_rebuilt_ledger(actions: li
         for row in state.table.rows.values()
     }
     for (resource, row), amount in charged.items():
-        assert state.table.charged[state.table.dims[resource], row] == amount
+        dim = state.table.dims[resource]
+        assert state.table.charged[dim, row] + state.table.possible[dim, row] == amount

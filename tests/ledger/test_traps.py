@@ -121,14 +121,16 @@ def test_t08_nodes_without_holds_are_answered_alone_and_in_order() -> None:
 
 
 def test_t09_without_bind_the_union_of_answers_is_charged() -> None:
-    made = ledger(*nodes(2), binds=False)
+    made = ledger(*nodes(3), binds=False)
     who = pod("p", 6)
     assert made.filter(who, ["n0"], 0.0).nodes == ["n0"]
     assert made.filter(who, ["n1"], 0.0).nodes == ["n1"]
     made.set_demand(demand("a", 2, 4))
-    assert holds(made, "a") == {}
+    assert holds(made, "a") == {"n2": 2}
+    made.set_demand(demand("a", 4, 4))
+    assert holds(made, "a") == {"n0": 1, "n1": 1, "n2": 2}, "better at risk than not at all"
     made.set_pod(replace(who, node_name="n1"))
-    assert holds(made, "a") == {"n0": 2}
+    assert holds(made, "a") == {"n0": 2, "n2": 2}
 
 
 def test_t09_without_bind_a_nomination_narrows_the_charge() -> None:

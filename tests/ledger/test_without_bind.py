@@ -1,4 +1,4 @@
-"""T09: without bind through us, wherever a pod in flight lands within its answers, no slot is lost to it."""
+"""T09: without bind through us, no slot is lost to a pod in flight, wherever it lands within its answers."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class UnionOfAnswers(RuleBasedStateMachine):
         if not possible:
             self.ledger.remove_pod(who.uid)
             return
-        before = self._missing()
+        before = self._unsafe()
         seen = replace(who, node_name=data.draw(st.sampled_from(possible)))
         self.landed[who.uid] = seen
         self.ledger.set_pod(seen)
-        assert self._missing() <= before
+        assert self._unsafe() <= before
 
     @precondition(lambda self: self.landed)
     @rule(data=st.data())
@@ -82,13 +82,14 @@ class UnionOfAnswers(RuleBasedStateMachine):
         del self.landed[uid]
         self.ledger.remove_pod(uid)
 
-    def _missing(self) -> list[int]:
-        """Missing slots of each policy, in the policies' order, to be compared as a whole.
+    def _unsafe(self) -> list[int]:
+        """Slots of each policy that are missing, or at risk because there is no safe place for them, in the
+        policies' order, to be compared as a whole.
 
         A pod that settles elsewhere can open the room that an earlier policy waits for: one large slot of it
         may then take the place of several small ones of later policies. That is their order, and no loss.
         """
-        return [report.missing for report in self.ledger.report().values()]
+        return [report.missing + report.at_risk for report in self.ledger.report().values()]
 
 
 TestUnionOfAnswers = UnionOfAnswers.TestCase

@@ -1,0 +1,64 @@
+"""Which missing slots are worth another try: where room has grown, or under the cap, since they failed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ledger.requests import room
+from ledger.state import State
+from ledger.table import Columns
+
+
+def cap_slots(state: State, demand: int) -> tuple[int, int]:
+    """How many more slots the installation-wide cap lets a demand hold, later demands aside.
+
+    And the column that says so.
+    """
+    order = state.demands.order[: state.demands.position[demand] + 1]
+    used = (
+        np.asarray([state.holds.held_total[n] for n in order], dtype=np.int64) @ state.demands.vectors[order]
+    )
+    best = (1 << 40, -1)
+    for dim in state.demands.dims:
+        amount = int(state.demands.vectors[demand, dim])
+        if amount > 0:
+            left = state.capacity[dim] * state.cap_percent // 100 - int(used[dim])
+            best = min(best, (max(0, left // amount), dim))
+    return best
+
+
+def due_again(state: State, grown: set[int]) -> set[int]:
+    """The demands without a place that could have one now: on rows where room has grown, or under the cap."""
+    due: set[int] = set()
+    if state.failed and grown:
+        failed, dims = np.asarray(list(state.failed)), np.asarray(state.demands.dims)
+        left = room(state, state.holds.all, rows=np.asarray(sorted(grown), dtype=np.intp))
+        fits = (state.demands.vectors[np.ix_(failed, dims)] <= left.max(axis=1)).all(axis=1)
+        due.update(failed[fits].tolist())
+    if state.capped:
+        used = _used(state)
+        due.update(
+            d for d, before in state.capped.items() if (used[state.demands.position[d]] < before).any()
+        )
+    return due
+
+
+def _used(state: State) -> Columns:
+    """What the holds of each demand and of those before it amount to, [place in the order, dimension]."""
+    order, dims = np.asarray(state.demands.order), np.asarray(state.demands.dims)
+    held = np.asarray(state.holds.held_total, dtype=np.int64)[order]
+    used: Columns = np.cumsum(state.demands.vectors[np.ix_(order, dims)] * held[:, None], axis=0)
+    return used
+
+
+def note_failure(state: State, demand: int, capped: int) -> None:
+    """Remember why slots are missing: `capped` of them by the cap, any others for want of room."""
+    missing = state.holds.missing(demand)
+    if capped > 0:
+        state.capped[demand] = _used(state)[state.demands.position[demand]]
+    else:
+        state.capped.pop(demand, None)
+    if missing > max(0, capped):
+        state.failed[demand] = missing
+    else:
+        state.failed.pop(demand, None)

@@ -1,0 +1,196 @@
+"""A slot that has room beside what pods in flight certainly take is always held, at risk if it must be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledger.decisions import Mode
+from ledger.ledger import Ledger
+from qos.cluster.objects import PlacementMode, Pod
+from tests.ledger.builders import demand, go, holds, ledger, names, node, nodes, pod
+from tests.ledger.recount import check_columns
+
+SLOT = 3
+PRIORITY = 10
+
+_ACTION = st.one_of(
+    st.tuples(st.just("pod"), st.integers(1, 4), st.sets(st.integers(0, 3), min_size=1)),
+    st.tuples(st.just("owner"), st.integers(1, 5), st.sets(st.integers(0, 3), min_size=1)),
+    st.tuples(st.just("land"), st.integers(0, 9), st.integers(0, 9)),
+    st.tuples(st.just("gone"), st.integers(0, 9), st.just(0)),
+    st.tuples(st.just("nominated"), st.integers(0, 9), st.integers(0, 9)),
+    st.tuples(st.just("desired"), st.integers(0, 6), st.just(0)),
+)
+
+
+class Account:
+    """The same in plain dicts: what is claimed, and which nodes each pod in flight was answered last."""
+
+    def __init__(self, cpu: list[int], binds: bool) -> None:
+        self.binds = binds
+        self.cpu = {f"n{i}": cores for i, cores in enumerate(cpu)}
+        self.ledger = Ledger(Mode.GUARD, cap_percent=100, binds=binds)
+        self.desired = 2
+        self.bound: dict[str, Pod] = {}
+        self.flying: dict[str, tuple[Pod, list[str]]] = {}
+        self.number = 0
+        for name, cores in self.cpu.items():
+            self.ledger.set_node(node(name, cores, 1000))
+        self.ledger.set_demand(demand("a", self.desired, SLOT, priority=PRIORITY))
+
+    def apply(self, kind: str, first: int, second: object) -> None:
+        match kind, second:
+            case (("pod" | "owner"), set()):
+                self._filter(kind, first, [f"n{i}" for i in sorted(second)])
+            case "land", int():
+                self._land(first, second)
+            case "gone", _:
+                self._remove(first)
+            case "nominated", int():
+                self._nominate(first, second)
+            case _:
+                self.desired = first
+                self.ledger.set_demand(demand("a", first, SLOT, priority=PRIORITY))
+
+    def _filter(self, kind: str, cpu: int, shown: list[str]) -> None:
+        self.number += 1
+        who = pod(f"p{self.number}", cpu, app="a" if kind == "owner" else "")
+        fitting = [name for name in shown if name in self.cpu and self._free(name) >= cpu * 1000]
+        self.ledger.set_pod(who)
+        answer = self.ledger.filter(who, fitting, 0.0).nodes
+        if answer:
+            self.flying[who.uid] = (who, answer)
+
+    def _land(self, which: int, where: int) -> None:
+        if not self.flying:
+            return
+        uid = sorted(self.flying)[which % len(self.flying)]
+        who, answer = self.flying.pop(uid)
+        on = answer[where % len(answer)]
+        if self._free(on) < who.requests["cpu"]:
+            self.ledger.remove_pod(uid)
+            return
+        if self.binds:
+            assert not self.ledger.bind(who, on, 0.0).refusal
+        self.bound[uid] = replace(who, node_name=on)
+        self.ledger.set_pod(self.bound[uid])
+
+    def _remove(self, which: int) -> None:
+        uids = sorted([*self.bound, *self.flying])
+        if uids:
+            uid = uids[which % len(uids)]
+            self.bound.pop(uid, None)
+            self.flying.pop(uid, None)
+            self.ledger.remove_pod(uid)
+
+    def _nominate(self, which: int, where: int) -> None:
+        """Before it waits in Permit, kube-scheduler says which of the answers it has chosen."""
+        if self.flying:
+            uid = sorted(self.flying)[which % len(self.flying)]
+            who, answer = self.flying[uid]
+            on = answer[where % len(answer)]
+            self.flying[uid] = (replace(who, nominated_node_name=on), [on])
+            self.ledger.set_pod(self.flying[uid][0])
+
+    def _free(self, name: str) -> int:
+        taken = sum(p.requests["cpu"] for p in self.bound.values() if p.node_name == name)
+        return self.cpu[name] * 1000 - taken
+
+    def filled(self) -> int:
+        return sum(p.labels.get("app") == "a" for p in self.bound.values())
+
+    def certain(self, name: str) -> int:
+        """What pods in flight take that can go nowhere else; a nominated one counts as that and as a hole."""
+        alone = [who for who, answer in self.flying.values() if answer == [name]]
+        return sum(who.requests["cpu"] * (2 if who.nominated_node_name else 1) for who in alone)
+
+    def feasible(self) -> int:
+        """Slots that fit beside claims and certain charges."""
+        rooms = [self._free(name) - self.certain(name) for name in self.cpu]
+        return sum(max(0, room) // (SLOT * 1000) for room in rooms)
+
+
+@pytest.mark.parametrize("binds", [True, False])
+def test_a_slot_that_is_feasible_beside_claims_and_certain_charges_is_held(binds: bool) -> None:
+    @settings(max_examples=settings().max_examples * 2, deadline=None)
+    @given(st.lists(st.integers(3, 9), min_size=2, max_size=4), st.lists(_ACTION, max_size=25))
+    def held(cpu: list[int], actions: list[tuple[str, int, object]]) -> None:
+        account = Account(cpu, binds)
+        for action in actions:
+            account.apply(*action)
+            report = account.ledger.report()["default/a"]
+            check_columns(account.ledger)
+            wanted = max(0, account.desired - account.filled())
+            assert report.held >= min(wanted, account.feasible())
+            assert report.at_risk <= report.held <= wanted
+            if not account.flying:
+                assert report.at_risk == 0
+
+    held()
+
+
+def test_what_stands_at_risk_is_told_and_moves_to_a_safe_place() -> None:
+    made = ledger(*nodes(2), mode=Mode.GUARD)
+    for number in range(8):
+        assert len(made.filter(pod(f"p{number}", 1), names(2), 0.0).nodes) == 2
+    made.set_demand(demand("a", 1, 4))
+    assert (made.report()["default/a"].held, made.report()["default/a"].at_risk) == (1, 1)
+    made.set_node(node("n2", 4))
+    report = made.report()["default/a"]
+    assert (report.holds, report.at_risk) == ((("n2", 1),), 0)
+
+
+def test_a_pinned_hold_at_risk_stays() -> None:
+    made = ledger(*nodes(2), mode=Mode.GUARD)
+    for number in range(8):
+        made.filter(pod(f"p{number}", 1), names(2), 0.0)
+    made.set_demand(demand("a", 1, 4, mode=PlacementMode.PINNED))
+    before = holds(made, "a")
+    made.set_node(node("n2", 4))
+    assert holds(made, "a") == before
+
+
+def test_later_answers_leave_out_a_node_with_a_hold_at_risk_but_not_for_its_owner() -> None:
+    made = ledger(*nodes(2, 4), mode=Mode.GUARD)
+    for number in range(4):
+        made.filter(pod(f"p{number}", 1), names(2), 0.0)
+    made.set_demand(demand("a", 1, 4))
+    (held,) = made.held_nodes()
+    assert made.filter(pod("later", 1), names(2), 0.0).nodes == [name for name in names(2) if name != held]
+    assert made.filter(pod("later", 1), [held], 0.0).nodes == []
+    assert go(made, pod("owner", 4, app="a"), [held]) == held
+
+
+def test_an_owner_larger_than_its_slot_takes_no_more_beyond_it_than_is_safe() -> None:
+    made = ledger(*nodes(2, 6), mode=Mode.GUARD)
+    for number in range(3):
+        made.filter(pod(f"p{number}", 1), names(2), 0.0)
+    made.set_demand(demand("a", 1, 3))
+    (held,) = made.held_nodes()
+    assert made.filter(pod("larger", 4, app="a"), [held], 0.0).nodes == []
+    assert made.filter(pod("owner", 3, app="a"), [held], 0.0).nodes == [held]
+
+
+def test_a_pod_in_flight_that_lands_where_a_hold_stands_sends_it_elsewhere() -> None:
+    made = ledger(*nodes(2, 4), mode=Mode.GUARD)
+    for number in range(4):
+        made.filter(pod(f"p{number}", 1), names(2), 0.0)
+    made.set_demand(demand("a", 1, 4))
+    (held,) = made.held_nodes()
+    (other,) = set(names(2)) - {held}
+    assert made.bind(pod("p0", 1), held, 0.0).unplaced == 0
+    assert holds(made, "a") == {other: 1}
+
+
+def test_a_nomination_makes_a_possible_charge_certain() -> None:
+    made = ledger(*nodes(2, 4), mode=Mode.GUARD)
+    who = pod("p", 1)
+    made.filter(who, names(2), 0.0)
+    made.set_demand(demand("a", 2, 4))
+    assert made.report()["default/a"].held == 2
+    made.set_pod(replace(who, nominated_node_name="n1"))
+    assert holds(made, "a") == {"n0": 1}
