@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.demands import Demands
-from ledger.table import Columns, Flags, Table, grown
+from ledger.table import Columns, Flags, Rows, Table, grown
 
 Counts: TypeAlias = NDArray[np.int32]
 """Indexed [demand, row]."""
@@ -110,6 +110,18 @@ class Holds:
             self._numbers[place][row] += count
             self.clear[place][row] = self._numbers[place][row] == 0 and self._table.present[row]
 
+    def add_many(self, demand: int, rows: Rows, counts: NDArray[np.int64]) -> None:
+        """The same on many nodes at once, each named once: a policy may have slots by the ten thousand."""
+        self.count[demand, rows] += counts.astype(np.int32)
+        self.held_total[demand] += int(counts.sum())
+        for row in rows.tolist():
+            self._stand(demand, row)
+        lifted = rows[counts < 0].tolist()
+        if lifted:
+            self.wanting.add(demand)
+            self._table.grown.update(lifted)
+        self._weigh(demand, rows, counts)
+
     def _stand(self, demand: int, row: int) -> None:
         if self.count[demand, row] > 0:
             self.standing.setdefault(row, set()).add(demand)
@@ -123,16 +135,17 @@ class Holds:
     def weigh(self, demand: int, sign: int) -> None:
         """Count all holds of a demand in (1) or out (-1), before and after its vector or priority changes."""
         rows = np.flatnonzero(self.count[demand])
-        if not rows.size:
-            return
-        counts = self.count[demand, rows] * sign
-        amounts = self._demands.vectors[demand][:, None] * counts.astype(np.int64)
+        if rows.size:
+            self._weigh(demand, rows, self.count[demand, rows].astype(np.int64) * sign)
+
+    def _weigh(self, demand: int, rows: Rows, counts: NDArray[np.int64]) -> None:
+        amounts = self._demands.vectors[demand][:, None] * counts
         priority = self._demands[demand].priority
         for place, level in enumerate(self.levels):
             if level > priority:
                 break
             self.visible[place][:, rows] += amounts
-            self._numbers[place][rows] += counts
+            self._numbers[place][rows] += counts.astype(np.int32)
             self.clear[place][rows] = (self._numbers[place][rows] == 0) & self._table.present[rows]
 
     def fill(self, demand: int, row: int, count: int) -> None:

@@ -9,6 +9,8 @@ look for another. What stands at risk moves when there is a safe place, or when 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -60,6 +62,16 @@ def _lift(state: State, demand: int, row: int, count: int) -> None:
     state.version += 1
 
 
+def _lift_many(state: State, demand: int, rows: Rows, counts: NDArray[np.int64]) -> None:
+    """The same on many nodes at once; those where an owner in flight was given a hold one by one."""
+    given = state.holds.given[demand].take(rows) > 0
+    for row, count in zip(rows[given].tolist(), counts[given].tolist(), strict=True):
+        _lift(state, demand, row, count)
+    if not given.all():
+        state.holds.add_many(demand, rows[~given], -counts[~given])
+        state.version += 1
+
+
 def _leave_lost_nodes(state: State) -> None:
     """Holds leave nodes that are gone, not ready or no longer eligible.
 
@@ -68,8 +80,7 @@ def _leave_lost_nodes(state: State) -> None:
     for demand in state.demands.order:
         if state.holds.held_total[demand]:
             lost = np.flatnonzero((state.holds.count[demand] > 0) & ~state.demands.eligible[demand])
-            for row in lost.tolist():
-                _lift(state, demand, row, int(state.holds.count[demand, row]))
+            _lift_many(state, demand, lost, state.holds.count[demand].take(lost).astype(np.int64))
 
 
 def _leave_full_nodes(state: State) -> None:
@@ -78,10 +89,9 @@ def _leave_full_nodes(state: State) -> None:
         limit = state.demands[demand].max_slots_per_node
         if limit is None or not state.holds.held_total[demand]:
             continue
-        count, filled = state.holds.count[demand], state.holds.filled[demand]
-        for row in np.flatnonzero((count > 0) & (count + filled > limit)).tolist():
-            over = int(count[row]) + int(filled[row]) - limit
-            _lift(state, demand, row, min(over, int(count[row])))
+        count, filled = state.holds.count[demand].astype(np.int64), state.holds.filled[demand]
+        rows = np.flatnonzero((count > 0) & (count + filled > limit))
+        _lift_many(state, demand, rows, np.minimum(count + filled - limit, count).take(rows))
 
 
 def _lift_excess(state: State) -> None:
@@ -89,28 +99,30 @@ def _lift_excess(state: State) -> None:
     for demand in state.demands.order:
         excess = -state.holds.missing(demand)
         if excess > 0 and state.holds.held_total[demand]:
-            for row in _least_useful(state, demand, min(excess, state.holds.held_total[demand])):
-                _lift(state, demand, row, 1)
+            _lift_least_useful(state, demand, min(excess, state.holds.held_total[demand]))
 
 
-def _least_useful(state: State, demand: int, count: int) -> list[int]:
-    """Rows to lift holds from.
-
-    Not those given to an owner in flight, first where the node becomes free of holds.
-    """
+def _lift_least_useful(state: State, demand: int, count: int) -> None:
+    """Lift so many holds: those given to owners in flight last, first where a node becomes free of holds."""
     holds, rank = state.holds, state.table.rank()
-    there = sorted(
-        ((int(holds.number[row]), -int(rank[row]), row) for row, _ in holds.of(demand)),
-    )
-    rows = [row for _, _, row in there for _ in range(holds.movable(demand, row))]
-    rows += [
-        row for _, _, row in there for _ in range(int(holds.count[demand, row]) - holds.movable(demand, row))
-    ]
-    return rows[:count]
+    rows = np.flatnonzero(holds.count[demand])
+    rows = rows[np.lexsort((-rank.take(rows), holds.number.take(rows)))]
+    there = holds.count[demand].take(rows).astype(np.int64)
+    given = np.minimum(holds.given[demand].take(rows), there)
+    lifted = _first_of(there - given, count)
+    lifted += _first_of(given, count - int(lifted.sum()))
+    some = lifted > 0
+    _lift_many(state, demand, rows[some], lifted[some])
 
 
-def _short_dims(state: State, row: int, *, spare: bool = False) -> list[int]:
-    """Columns in which more is held on a node than is free there.
+def _first_of(counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """How many to take of each, in this order, until there are `most`."""
+    before = np.cumsum(counts) - counts
+    return np.asarray(np.clip(most - before, 0, counts))
+
+
+def _short_dims(state: State, row: int, *, spare: bool = False) -> dict[int, int]:
+    """Columns in which more is held on a node than is free there, and how much more.
 
     With `spare` also less what others are about to take.
     """
@@ -120,7 +132,15 @@ def _short_dims(state: State, row: int, *, spare: bool = False) -> list[int]:
         free -= table.charged[:, row]
     if spare:
         free -= table.nominated[:, row] + table.expected[:, row]
-    return [dim for dim in state.demands.dims if 0 < held[dim, row] > free[dim]]
+    return {
+        dim: int(held[dim, row] - free[dim]) for dim in state.demands.dims if 0 < held[dim, row] > free[dim]
+    }
+
+
+def _in_excess(state: State, demand: int, short: Mapping[int, int]) -> int:
+    """How many slots of a demand are too many by what is short, as far as they take of it."""
+    vector = state.demands.vectors[demand]
+    return max((-(-lack // int(vector[dim])) for dim, lack in short.items() if vector[dim]), default=0)
 
 
 def _leave_short_nodes(state: State) -> None:
@@ -151,10 +171,11 @@ def _leave_short_node(state: State, row: int, demands: list[int], *, spare: bool
         for demand in demands:
             while dims := _short_dims(state, row, spare=spare):
                 there = int(state.holds.count[demand, row]) if given else state.holds.movable(demand, row)
-                if there <= 0 or not state.demands.vectors[demand, dims].any():
+                count = min(there, _in_excess(state, demand, dims))
+                if count <= 0:
                     break
-                _lift(state, demand, row, 1)
-                state.counters["displaced"] += 1
+                _lift(state, demand, row, count)
+                state.counters["displaced"] += count
 
 
 def _keep_cap(state: State) -> None:
@@ -169,8 +190,7 @@ def _keep_cap(state: State) -> None:
             if state.holds.held_total[demand] and amount:
                 excess = int(totals[over[0]]) - state.capacity[over[0]] * state.cap_percent // 100
                 count = min(-(-excess // amount), state.holds.held_total[demand])
-                for row in _least_useful(state, demand, count):
-                    _lift(state, demand, row, 1)
+                _lift_least_useful(state, demand, count)
                 break
 
 
@@ -256,15 +276,11 @@ def _fill_at_risk(state: State, demand: int, want: int, rows: Rows | None) -> in
 
 def _put(state: State, demand: int, want: int, rows: Rows, fit: NDArray[np.int64]) -> int:
     """Add holds on these rows, in this order, as many as fit on each."""
-    placed = 0
-    for row, most in zip(rows.tolist(), fit.tolist(), strict=True):
-        count = min(most, want - placed)
-        state.holds.add(demand, row, count)
-        placed += count
-        if placed == want:
-            break
+    counts = _first_of(fit, want)
+    some = counts > 0
+    state.holds.add_many(demand, rows[some], counts[some])
     state.version += 1
-    return placed
+    return int(counts.sum())
 
 
 def _fit(state: State, demand: int, left: Columns, rows: Rows | None = None) -> NDArray[np.int64]:
