@@ -37,6 +37,7 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
         if node not in names:
             waiting.remember(state, pod, names)
         return in_doubt(names, node)
+    state.nominated(pod)
     before = state.flights.drop(pod.uid)
     rows = state.table.rows_of(names)
     request = request_of(state, pod, _tried(before, now))
@@ -50,10 +51,18 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
         return _refuse(state, waiting, request, before, names, rows)
     waiting.forget(pod.uid)
     commit(state, request, verdict)
+    _keep_offer(state, pod, names)
     _take_off(state, before, _flight(state, request, verdict, rows, now))
     if verdict.passing is None:
         return Filtered([state.table.names[verdict.row]])
     return Filtered(_chosen(names, verdict))
+
+
+def _keep_offer(state: State, pod: Pod, names: Sequence[str]) -> None:
+    """A pod that goes anywhere but to the one node it is nominated to needs no victims any more."""
+    offer = state.offers.get(pod.uid)
+    if offer is not None and list(names) != [offer.node]:
+        del state.offers[pod.uid]
 
 
 def _tried(before: Flight | None, now: float) -> int:

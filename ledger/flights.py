@@ -143,6 +143,18 @@ def joined(before: Flight | None, after: Flight) -> Flight:
     )
 
 
+@dataclass(slots=True)
+class Offer:
+    """What a preemptor was answered last: the UIDs of its victims, by node.
+
+    `node`: where the scheduler has nominated it since, "" while that is not known. Only there are victims to
+    be evicted; those of the other nodes live.
+    """
+
+    victims: dict[str, tuple[str, ...]]
+    node: str = ""
+
+
 class Nominations:
     """Pods nominated to a node: the hole their victims leave is theirs (trap T14).
 

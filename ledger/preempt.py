@@ -9,6 +9,7 @@ import numpy as np
 
 from ledger.decisions import Mode
 from ledger.demands import NO_DEMAND
+from ledger.flights import Offer
 from ledger.judge import Verdict, board_for, commit, moved, own_flags
 from ledger.moves import Search
 from ledger.placement import settle
@@ -31,7 +32,7 @@ def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now
     kept = [node for node, uids in victims.items() if _leads_to_bind(state, request, node, uids)]
     if flight is not None:
         state.flights.put(flight)
-    state.offers[pod.uid] = {node: tuple(victims[node]) for node in kept}
+    state.offers[pod.uid] = Offer({node: tuple(victims[node]) for node in kept})
     return kept
 
 
@@ -40,10 +41,11 @@ def victims_gone(state: State, pod: Pod, names: Sequence[str]) -> Iterator[None]
     """Leave a preemptor's victims out of account while it is judged for the node they made room on.
 
     kube-scheduler tries a nominated node alone, and only once the victims are gone; our watch may show it
-    later (T06). A refusal there would make it evict others, and leave the hole to anyone.
+    later (T06). A refusal there would make it evict others, and leave the hole to anyone. On nodes that were
+    offered and to which it is not nominated, the victims live.
     """
-    offers = state.offers.get(pod.uid, {})
-    gone = offers.get(names[0], ()) if len(names) == 1 else ()
+    offer = state.offers.get(pod.uid)
+    gone = offer.victims[offer.node] if offer is not None and list(names) == [offer.node] else ()
     row = state.table.index.get(names[0], -1) if gone else -1
     there = [uid for uid in set(gone) if uid in state.claims.by_uid and state.claims.by_uid[uid].row == row]
     for uid in there:
@@ -110,10 +112,11 @@ def open_hole(state: State, pod: Pod) -> None:
 
     What has to move to let it in once its victims are gone moves now.
     """
-    uids = state.offers.get(pod.uid, {}).get(pod.nominated_node_name)
     row = state.table.index.get(pod.nominated_node_name)
-    if uids is None or row is None:
+    offer = state.offers.get(pod.uid)
+    if offer is None or row is None or pod.nominated_node_name not in offer.victims:
         return
+    uids = offer.victims[pod.nominated_node_name]
     settle(state)
     request = request_of(state, pod)
     verdict = plan_after(state, request, row, uids)

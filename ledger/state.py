@@ -11,7 +11,7 @@ from ledger.claims import Claims, ClaimState
 from ledger.daemons import Daemons
 from ledger.decisions import Mode
 from ledger.demands import Demands
-from ledger.flights import Flights, Nominations
+from ledger.flights import Flights, Nominations, Offer
 from ledger.holds import Holds
 from ledger.table import Flags, Table, Vector
 from qos.cluster.needs import Enforcement
@@ -59,7 +59,7 @@ class State:
         self.pods: dict[str, Pod] = {}
         self.pending: dict[str, Pod] = {}
         self.pods_by_namespace: dict[str, dict[str, Pod]] = {}
-        self.offers: dict[str, dict[str, tuple[str, ...]]] = {}
+        self.offers: dict[str, Offer] = {}
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.dirty = False
         self.grown = False
@@ -209,8 +209,21 @@ class State:
             if self.nominations.put(pod, pod.nominated_node_name):
                 self.changed()
                 self._narrow(pod)
+                self.nominated(pod)
         elif self.nominations.drop(pod.uid):
+            self.offers.pop(pod.uid, None)
             self.changed()
+
+    def nominated(self, pod: Pod) -> None:
+        """Hear where the scheduler has nominated a pod: an offer holds there, or no more."""
+        offer = self.offers.get(pod.uid)
+        node = pod.nominated_node_name
+        if offer is None or not node:
+            return
+        if node in offer.victims and offer.node in ("", node):
+            offer.node = node
+        else:
+            del self.offers[pod.uid]
 
     def _narrow(self, pod: Pod) -> None:
         row = self.table.rows.get(pod.nominated_node_name)

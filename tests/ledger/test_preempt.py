@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger.decisions import Mode
-from qos.cluster.objects import PlacementMode
-from tests.ledger.builders import demand, holds, ledger, names, nodes, pod
+from ledger.ledger import Ledger
+from qos.cluster.objects import PlacementMode, Pod
+from tests.ledger.builders import demand, holds, ledger, names, node, nodes, pod
 
 HIGH = 50
 
@@ -102,7 +103,60 @@ def test_t06_a_preemptors_node_passes_although_the_watch_still_shows_its_victim(
     made = ledger(*nodes(1), demand("a", 1, 4, priority=9), pod("victim", 4, node="n0"), pod("other", 4))
     assert made.preempt(pod("p", 4, priority=5), {"n0": ["victim"]}, 0.0) == ["n0"]
     assert not made.filter(pod("other", 4), ["n0"], 0.0).nodes
-    assert made.filter(pod("p", 4, priority=5), ["n0"], 0.0).nodes == ["n0"]
-    assert not made.bind(pod("p", 4, priority=5), "n0", 0.0).refusal
+    assert not made.filter(pod("p", 4, priority=5), ["n0"], 0.0).nodes, "it is not nominated yet"
+    who = pod("p", 4, priority=5, nominated_node_name="n0")
+    assert made.filter(who, ["n0"], 0.0).nodes == ["n0"]
+    assert not made.bind(pod("p", 4, priority=5), "n0", 0.0).refusal, "the watch lags behind the nomination"
     made.remove_pod("victim")
     assert made.report()["default/a"].held == 1
+
+
+def _offered() -> tuple[Ledger, Pod]:
+    """Two nodes, each with a hold of higher priority and a victim; the preemptor is offered both."""
+    made = ledger(*nodes(2), demand("a", 2, 4, priority=9), pod("v0", 4, node="n0"), pod("v1", 4, node="n1"))
+    who = pod("p", 4, priority=5)
+    assert made.preempt(who, {"n0": ["v0"], "n1": ["v1"]}, 0.0) == ["n0", "n1"]
+    return made, who
+
+
+def test_victims_on_a_node_that_was_offered_and_not_chosen_live() -> None:
+    made, who = _offered()
+    assert made.bind(who, "n0", 0.0).refusal
+    made.set_pod(replace(who, nominated_node_name="n1"))
+    assert made.bind(who, "n0", 0.0).refusal
+    assert holds(made, "a") == {"n0": 1, "n1": 1}
+    assert not made.filter(who, ["n0"], 0.0).nodes
+    assert not made.bind(who, "n1", 0.0).refusal
+
+
+def test_an_offer_ends_when_the_nomination_changes() -> None:
+    made, who = _offered()
+    made.set_pod(replace(who, nominated_node_name="n1"))
+    made.set_pod(replace(who, nominated_node_name="n0"))
+    assert made.bind(who, "n1", 0.0).refusal
+    assert made.bind(who, "n0", 0.0).refusal
+
+
+def test_an_offer_ends_with_the_nomination() -> None:
+    made, who = _offered()
+    made.set_pod(replace(who, nominated_node_name="n1"))
+    made.set_pod(who)
+    assert made.bind(who, "n1", 0.0).refusal
+
+
+def test_an_offer_ends_when_filter_answers_another_node() -> None:
+    made, who = _offered()
+    nominated = replace(who, nominated_node_name="n0")
+    made.set_pod(nominated)
+    made.set_node(node("n2", 4))
+    assert made.filter(nominated, ["n2"], 0.0).nodes == ["n2"]
+    made.set_pod(pod("late", 4, node="n2"))
+    assert made.bind(nominated, "n0", 0.0).refusal
+
+
+def test_an_offer_ends_with_the_next_one() -> None:
+    made, who = _offered()
+    nominated = replace(who, nominated_node_name="n0")
+    made.set_pod(nominated)
+    assert made.preempt(nominated, {"n1": ["v1"]}, 0.0) == ["n1"]
+    assert made.bind(nominated, "n0", 0.0).refusal
