@@ -35,7 +35,9 @@ ENTRIES = (
         "Say what installing would change on a cluster; change nothing.",
     ),
     Entry("install", "cli.install:install", "Install CRDs, rights, and a kube-scheduler with the extender."),
-    Entry("uninstall", "cli.uninstall:uninstall", "Remove what install made; leave the cluster as it was."),
+    Entry(
+        "uninstall", "cli.uninstall:uninstall", "Remove from the cluster what install and the extender made."
+    ),
     Entry("plan", "cli.plan:plan", "Show which kernel settings follow from a pod, its class and its floor."),
     Entry("hook", "hook.commands:app", "The OCI hook of this node: floors before a container's start."),
     Entry("node", "cli.node:app", "Say what works on this node, what does not, and why."),

@@ -307,7 +307,7 @@ ModeOption = Annotated[
         "--mode",
         case_sensitive=False,
         help="Observe: report, refuse nothing. Guard: keep floors while the extender is there. "
-        "Strict: refuse rather than break a floor.",
+        "Strict: refuse rather than break a floor. An upgrade without it is Guard, too.",
     ),
 ]
 

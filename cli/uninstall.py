@@ -1,4 +1,4 @@
-"""`j10ce uninstall`: removes what install made and what the extender wrote; the cluster is as it was."""
+"""`j10ce uninstall`: removes from the cluster what install made and what the extender wrote."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class ExtenderConfig(_Section):
     binds: bool = Field(
         default=True,
         description="False where kube-scheduler does not bind through this extender: pods in flight are then "
-        "charged until they are seen (trap T09).",
+        "charged until they are seen.",
     )
     bind_deadline_seconds: float = Field(
         default=1.5,
@@ -133,7 +133,7 @@ class ExtenderConfig(_Section):
     )
     annotate_held_nodes: bool = Field(
         default=True,
-        description="Annotate nodes with holds so that cluster-autoscaler does not remove them (trap T22).",
+        description="Annotate nodes with holds so that cluster-autoscaler does not remove them.",
     )
 
     @model_validator(mode="after")

@@ -52,6 +52,14 @@ def test_commands_exist(page: Path) -> None:
             assert rest[0] in program.commands, f"{page.name}: j10ce {words}"
 
 
+def test_the_picture_of_the_readme_loses_no_hold() -> None:
+    picture = (ROOT / "README.md").read_text().split("```")[1]
+    rows = [row.partition("──▶" if "──▶" in row else "    ") for row in picture.splitlines() if "│" in row]
+    before = sum(left.count("░░░░░░") for left, _, _ in rows)
+    assert before == sum(right.count("░░░░░░") for _, _, right in rows)
+    assert f"   {before} slots" in picture
+
+
 def test_the_policies_of_the_readme_are_valid() -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     policies = [YAML(typ="safe").load(block) for block in blocks]
