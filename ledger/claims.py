@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -75,6 +76,10 @@ class Claims:
         self._table.recycle(claim.row)
         return claim
 
+    def owner_differs(self, claim: Claim) -> bool:
+        """Whether the pod's demand is another one by now."""
+        return self._demands.owned_by(claim.pod) != claim.owner
+
     def own_again(self, uid: str) -> bool:
         """Find the owner's demand anew, after demands changed; True when it is another one."""
         claim = self.by_uid.get(uid)
@@ -90,10 +95,11 @@ class Claims:
         claim.owner = owner
         return True
 
-    def disown(self, demand: int) -> None:
-        """A demand is going away: its owners are ordinary pods until they are asked again."""
-        for claim in self.by_uid.values():
-            if claim.owner == demand:
+    def disown(self, demand: int, uids: Iterable[str]) -> None:
+        """A demand is going away: its owners, all of whom are among these, are ordinary pods for now."""
+        for uid in uids:
+            claim = self.by_uid.get(uid)
+            if claim is not None and claim.owner == demand:
                 claim.owner = NO_DEMAND
 
     def suspend(self, uid: str, sign: int) -> None:

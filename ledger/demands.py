@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from ledger.eligibility import Eligibility, admits_node
 from ledger.strict import Strict
 from ledger.table import Columns, Flags, Table, grown
 from qos.cluster.needs import Enforcement
-from qos.cluster.objects import Demand, Node, NodePredicate, PlacementMode, Pod
-from qos.cluster.selectors import admits, matches
+from qos.cluster.objects import Demand, Node, NodePredicate, PlacementMode, Pod, Selector
+from qos.cluster.selectors import matches
 
 NO_DEMAND = -1
-_FIRST_DEMANDS = 8
+_FIRST_DEMANDS = 512
+"""Memory that is not written to is not there: this many cost nothing, and doubling them takes long."""
+_COMPARED_AT_ONCE = 5_000
+"""Selectors with sets of labels, at half a microsecond each."""
 _MOST_LABEL_SETS = 20_000
 """Pods of one template share their labels, so asking once for each set of them is enough."""
-_EVERYWHERE = NodePredicate()
 
 
 def order_key(demand: Demand) -> tuple[int, float, str]:
@@ -37,10 +40,12 @@ class Demands:
         self.levels: list[int] = []
         self.dims: list[int] = []
         self._by_namespace: dict[str, list[int]] = {}
+        self._by_place: dict[NodePredicate, list[int]] = {}
         self._owners: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
         self.vectors: Columns = np.zeros((_FIRST_DEMANDS, table.shape[0]), dtype=np.int64)
         self.eligible: Flags = np.zeros((_FIRST_DEMANDS, table.shape[1]), dtype=np.bool_)
         self.strict = Strict(table)
+        self._nodes = Eligibility(table)
 
     def __getitem__(self, number: int) -> Demand:
         record = self.records[number]
@@ -51,26 +56,35 @@ class Demands:
         """Follow the table's growth, and the number of demands."""
         dims, rows = self._table.shape
         count = len(self.records)
-        self.vectors = np.asarray(grown(self.vectors, (count, dims)), dtype=np.int64)
-        self.eligible = np.asarray(grown(self.eligible, (count, rows)), dtype=np.bool_)
+        if self.vectors.shape == (count, dims) and self.eligible.shape == (count, rows):
+            return
+        used = self.used
+        self.vectors = np.asarray(grown(self.vectors, (count, dims), used), dtype=np.int64)
+        self.eligible = np.asarray(grown(self.eligible, (count, rows), used), dtype=np.bool_)
         self.strict.resize()
+        self._nodes.resize()
 
-    def add(self, demand: Demand) -> tuple[int, Demand | None]:
-        """Take a demand; returns its number and what it replaces."""
+    @property
+    def used(self) -> int:
+        """Numbers from this one on are free."""
+        return max(self.numbers.values(), default=-1) + 1
+
+    def add(self, demand: Demand) -> int:
+        """Take a demand as it is now; returns its number."""
         number = self.numbers.get(demand.key)
         if number is None:
             number = self._number()
             self.numbers[demand.key] = number
         before = self.records[number]
         self.records[number] = demand
-        vector = self._table.vector(demand.vector)
-        self.vectors[number] = vector
+        if before is None or before.vector != demand.vector:
+            self.vectors[number] = self._table.vector(demand.vector)
         if before is None or (before.where, before.needs) != (demand.where, demand.needs):
             self.strict.set_needs(number, demand.needs)
-            for row in self._table.index.values():
-                self.eligible[number, row] = self._eligible(number, row, self._table.nodes[row])
-        self._arrange()
-        return number, before
+            self.eligible[number] = self.strict.judge_all(number, self._nodes.admitted(demand.where))
+        if before is None or _arranged(before) != _arranged(demand):
+            self._arrange()
+        return number
 
     def naming(self, resource: str) -> list[int]:
         """The demands that ask for a resource."""
@@ -115,8 +129,10 @@ class Demands:
         used = self.vectors[self.order].any(axis=0) if self.order else np.zeros(0, dtype=np.bool_)
         self.dims = sorted(np.flatnonzero(used).tolist(), key=self._table.resources.__getitem__)
         self._by_namespace = {}
+        self._by_place = {}
         self._owners.clear()
         for number in self.order:
+            self._by_place.setdefault(self[number].where, []).append(number)
             self._by_namespace.setdefault(self[number].namespace, []).append(number)
 
     def level(self, priority: int) -> int:
@@ -128,16 +144,20 @@ class Demands:
         return self[number].mode is PlacementMode.FLOATING
 
     def _eligible(self, number: int, row: int, node: Node | None) -> bool:
-        willing = node is not None and node.ready and _admitted(self[number].where, node)
+        willing = node is not None and node.ready and admits_node(self[number].where, node)
         return self.strict.judge(number, row, willing)
 
-    def judge_node(self, row: int, node: Node | None) -> bool:
-        """Judge one node for every demand; True when an answer changed."""
-        before: list[bool] = self.eligible[:, row].tolist()
-        for number in self.order:
-            self.eligible[number, row] = self._eligible(number, row, node)
-        after: list[bool] = self.eligible[:, row].tolist()
-        return before != after
+    def judge_node(self, row: int, node: Node | None, before: Node | None) -> bool:
+        """Judge one node for every demand; True when an answer changed. `before`: as it was judged last."""
+        if node is not None and before is not None and _traits(node) == _traits(before):
+            return False
+        self._nodes.set_node(row, node)
+        was = self.eligible[:, row].copy()
+        for where, numbers in self._by_place.items():
+            willing = node is not None and node.ready and admits_node(where, node)
+            for number in numbers:
+                self.eligible[number, row] = self.strict.judge(number, row, willing)
+        return bool((was != self.eligible[:, row]).any())
 
     def hear(self, name: str, said: Enforcement | None) -> bool:
         """Take what a node says it enforces; True when an answer changed."""
@@ -174,35 +194,51 @@ class Demands:
         return self.order[: self.position[number] : -1]
 
 
-def _admitted(where: NodePredicate, node: Node) -> bool:
-    if where == _EVERYWHERE and not node.taints and not node.unschedulable:
-        return True
-    return admits(where, node)
+def _arranged(demand: Demand) -> tuple[object, ...]:
+    """What decides the order, the dimensions and the indexes; not how many slots are desired."""
+    return order_key(demand), demand.vector, demand.selector, demand.where
 
 
-def losers(demands: Demands, pods_by_namespace: Mapping[str, Mapping[str, Pod]]) -> dict[str, str]:
-    """Demand key -> key of the demand that owns a pod both select, or that has the very same selector."""
-    lost: dict[str, str] = {}
+def _traits(node: Node) -> tuple[object, ...]:
+    """What decides whether a node is eligible."""
+    return node.ready, node.unschedulable, node.taints, node.labels
+
+
+def losers(
+    demands: Demands, kinds: Mapping[str, Iterable[frozenset[tuple[str, str]]]]
+) -> Iterator[dict[str, str]]:
+    """Demand key -> key of the demand that owns a pod both select, or that has the very same selector.
+
+    `kinds`: the sets of labels that pods of a namespace have. Step by step: one namespace, or some of its
+    sets, at a time.
+    """
     for namespace in sorted({demands[number].namespace for number in demands.order}):
         rivals = demands.rivals(namespace)
         if len(rivals) > 1:
-            _lose(demands, rivals, pods_by_namespace.get(namespace, {}), lost)
+            selectors = [(demands[number].key, demands[number].selector) for number in rivals]
+            yield _same_selector(selectors)
+            sets = list(kinds.get(namespace, ()))
+            size = max(1, _COMPARED_AT_ONCE // len(rivals))
+            for start in range(0, len(sets), size):
+                yield _same_pods(selectors, sets[start : start + size])
+
+
+def _same_selector(selectors: Sequence[tuple[str, Selector]]) -> dict[str, str]:
+    first: dict[frozenset[object], str] = {}
+    lost = {}
+    for key, selector in selectors:
+        winner = first.setdefault(frozenset(selector.requirements), key)
+        if winner != key:
+            lost[key] = winner
     return lost
 
 
-def _lose(demands: Demands, rivals: list[int], pods: Mapping[str, Pod], lost: dict[str, str]) -> None:
-    first: dict[frozenset[object], int] = {}
-    for number in rivals:
-        requirements = frozenset(demands[number].selector.requirements)
-        winner = first.setdefault(requirements, number)
-        if winner != number:
-            lost.setdefault(demands[number].key, demands[winner].key)
-    seen: set[frozenset[tuple[str, str]]] = set()
-    for pod in pods.values():
-        labels = frozenset(pod.labels.items())
-        if labels in seen:
-            continue
-        seen.add(labels)
-        matching = [n for n in rivals if matches(demands[n].selector, pod.labels)]
+def _same_pods(
+    selectors: Sequence[tuple[str, Selector]], sets: Iterable[frozenset[tuple[str, str]]]
+) -> dict[str, str]:
+    lost: dict[str, str] = {}
+    for labels in map(dict, sets):
+        matching = [key for key, selector in selectors if matches(selector, labels)]
         for loser in matching[1:]:
-            lost.setdefault(demands[loser].key, demands[matching[0]].key)
+            lost.setdefault(loser, matching[0])
+    return lost

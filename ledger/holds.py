@@ -59,8 +59,9 @@ class Holds:
         """Follow the table's growth, and the number of demands."""
         shape = self._table.shape
         count = len(self._demands.records)
-        for name in ("count", "filled", "given"):
-            setattr(self, name, grown(getattr(self, name), (count, shape[1])))
+        if self.count.shape != (count, shape[1]):
+            for name in ("count", "filled", "given"):
+                setattr(self, name, grown(getattr(self, name), (count, shape[1]), self._demands.used))
         extra = count - len(self.held_total)
         self.held_total += [0] * extra
         self.filled_total += [0] * extra

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ledger import report
 from ledger.bind import bind_pod
@@ -144,7 +144,15 @@ class Ledger:
 
     def overlaps(self) -> Mapping[str, str]:
         """Demand key -> key of the demand it loses pods to."""
-        return losers(self._state.demands, self._state.pods_by_namespace)
+        *_, lost = ({}, *self.gather_overlaps())
+        return lost
+
+    def gather_overlaps(self) -> Iterator[Mapping[str, str]]:
+        """The same in steps of a millisecond or so: what is known of it after each; the last is all of it."""
+        lost: dict[str, str] = {}
+        for found in losers(self._state.demands, self._state.kinds):
+            lost = found | lost
+            yield lost
 
     def report(self) -> dict[str, DemandReport]:
         """Each demand's account."""

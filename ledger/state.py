@@ -5,9 +5,11 @@ Holds are not touched here: `placement.settle` does that.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, TypeAlias
 
-from ledger.claims import Claims, ClaimState
+from ledger.claims import Claim, Claims, ClaimState
 from ledger.daemons import Daemons
 from ledger.decisions import Mode
 from ledger.demands import Demands
@@ -18,6 +20,7 @@ from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, Pod
 from qos.keys import SYSTEM_CRITICAL_PRIORITY
 
+LabelSet: TypeAlias = frozenset[tuple[str, str]]
 _MOST_KINDS = 256
 COUNTERS: Final = ("moves", "displaced", "refusals", "withheld", "exempt")
 
@@ -29,6 +32,16 @@ def exempt(pod: Pod) -> bool:
     return pod.controller is not None and pod.controller.kind == "DaemonSet"
 
 
+def label_set(pod: Pod) -> LabelSet:
+    """A pod's labels: pods of one namespace with the same ones are owned by the same demand."""
+    return frozenset(pod.labels.items())
+
+
+def _claim_to_pods(demand: Demand) -> tuple[object, ...]:
+    """What decides which pods are its owners."""
+    return demand.selector, demand.priority, demand.created
+
+
 class State:
     """The parts of the account, and what has changed since they were last settled.
 
@@ -36,8 +49,8 @@ class State:
     in `table.grown`, or of the demands in `holds.wanting`); `regraded`: eligibility changed; `recheck`: every
     node's holds must be measured again, not only the touched ones; `overdue`: the search for moves has not
     been tried since room has grown; `failed`: missing slots of each demand when it last failed; `capped`:
-    what all holds up to a demand's amounted to when the cap last kept it from more; `version` counts the
-    changes.
+    what all holds up to a demand's amounted to when the cap last kept it from more; `kinds`: UIDs of pods
+    by namespace and labels; `version` counts the changes.
     """
 
     def __init__(
@@ -58,7 +71,7 @@ class State:
         self.daemons = Daemons(self.table)
         self.pods: dict[str, Pod] = {}
         self.pending: dict[str, Pod] = {}
-        self.pods_by_namespace: dict[str, dict[str, Pod]] = {}
+        self.kinds: dict[str, dict[LabelSet, set[str]]] = {}
         self.offers: dict[str, Offer] = {}
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.dirty = False
@@ -133,8 +146,9 @@ class State:
         row = self.table.index.get(node.name)
         if row is not None and self.table.nodes[row] == node:
             return
+        before = self.table.nodes[row] if row is not None else None
         row = self.table.set_node(node)
-        self.regraded |= self.demands.judge_node(row, node)
+        self.regraded |= self.demands.judge_node(row, node, before)
         self.failed.clear()
         self.daemons.judge_row(row)
         self.holds.touch(row)
@@ -150,7 +164,7 @@ class State:
             self.holds.add(demand, row, -int(self.holds.count[demand, row]))
         self.flights.drop_row(row)
         self.daemons.drop_row(row)
-        self.demands.judge_node(row, None)
+        self.demands.judge_node(row, None, None)
         self.table.remove_node(name)
         self.holds.touch(row)
         self._capacity = None
@@ -192,9 +206,18 @@ class State:
             self.pending.pop(pod.uid, None)
         else:
             self.pending[pod.uid] = pod
-        self.pods_by_namespace.setdefault(pod.namespace, {})[pod.uid] = pod
-        if before is not None and before.namespace != pod.namespace:
-            self.pods_by_namespace[before.namespace].pop(pod.uid, None)
+        if before is None or (before.namespace, before.labels) != (pod.namespace, pod.labels):
+            if before is not None:
+                self._forget_kind(before)
+            self.kinds.setdefault(pod.namespace, {}).setdefault(label_set(pod), set()).add(pod.uid)
+
+    def _forget_kind(self, pod: Pod) -> None:
+        kinds, labels = self.kinds[pod.namespace], label_set(pod)
+        kinds[labels].discard(pod.uid)
+        if not kinds[labels]:
+            del kinds[labels]
+        if not kinds:
+            del self.kinds[pod.namespace]
 
     def _seen(self, pod: Pod) -> None:
         self.settle_flight(pod.uid)
@@ -269,36 +292,34 @@ class State:
         pod = self.pods.pop(uid, None)
         self.pending.pop(uid, None)
         if pod is not None:
-            neighbours = self.pods_by_namespace[pod.namespace]
-            neighbours.pop(uid, None)
-            if not neighbours:
-                del self.pods_by_namespace[pod.namespace]
+            self._forget_kind(pod)
         self._forget_claims(uid)
 
     # Demands and DaemonSets.
 
     def set_demand(self, demand: Demand) -> None:
-        """Take a demand as it is now."""
+        """Take a demand as it is now; what did not change of it costs nothing."""
         number = self.demands.numbers.get(demand.key)
-        if number is not None and self.demands[number] == demand:
+        before = self.demands[number] if number is not None else None
+        if before == demand:
             return
-        if number is not None:
+        weighs = before is None or (before.vector, before.priority) != (demand.vector, demand.priority)
+        if number is not None and weighs:
             self.holds.weigh(number, -1)
-        number, before = self.demands.add(demand)
+        number = self.demands.add(demand)
         self.holds.resize()
         self.holds.follow_levels()
-        self.holds.weigh(number, 1)
+        if weighs:
+            self.holds.weigh(number, 1)
+            self.table.touched.update(row for row, _ in self.holds.of(number))
         if before is not None and before.vector != demand.vector:
             self.flights.bereave(number)
-        if before is None or (before.selector, before.priority, before.created) != (
-            demand.selector,
-            demand.priority,
-            demand.created,
-        ):
+        if before is None or _claim_to_pods(before) != _claim_to_pods(demand):
             self._own_again(demand.namespace)
-        self.regraded = self.recheck = True
-        self.failed.clear()
-        self.changed(grown=True)
+        self.regraded |= before is not None and (before.where, before.needs) != (demand.where, demand.needs)
+        self.failed.pop(number, None)
+        self.holds.wanting.add(number)
+        self.changed(grown=before is None or replace(before, desired=demand.desired) != demand)
 
     def remove_demand(self, key: str) -> None:
         """Release all holds of a demand; its owners become the next demand's, or ordinary pods."""
@@ -306,7 +327,7 @@ class State:
         if number is None:
             return
         namespace = self.demands[number].namespace
-        self.claims.disown(number)
+        self.claims.disown(number, self._claiming(namespace, lambda first: first.owner == number))
         self.flights.bereave(number)
         self.holds.forget(number)
         self.demands.remove(key)
@@ -317,8 +338,19 @@ class State:
         self.changed(grown=True)
 
     def _own_again(self, namespace: str) -> None:
-        for uid in [*self.pods_by_namespace.get(namespace, ()), *self.claims.unseen]:
+        for uid in self._claiming(namespace, self.claims.owner_differs):
             self.claims.own_again(uid)
+
+    def _claiming(self, namespace: str, holds: Callable[[Claim], bool]) -> list[str]:
+        """UIDs of a namespace's claims for which this may hold: pods with the same labels agree."""
+        claims = self.claims
+        uids = [*claims.unseen]
+        for kind in self.kinds.get(namespace, {}).values():
+            seen = (uid for uid in kind if uid in claims.by_uid and uid not in claims.unseen)
+            first = next(seen, None)
+            if first is not None and holds(claims.by_uid[first]):
+                uids += kind
+        return uids
 
     def set_daemon_set(self, daemon_set: DaemonSet) -> None:
         """Expect a DaemonSet's pod on each node that admits it."""

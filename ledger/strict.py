@@ -49,6 +49,20 @@ class Strict:
         self.willing[number][row] = willing
         return willing and bool(self.able[number][row])
 
+    def judge_all(self, number: int, willing: Flags) -> Flags:
+        """The same for all rows at once."""
+        if number not in self._needs:
+            return willing
+        able, answers = self.able[number], dict[int, bool]()
+        for name, row in self._table.index.items():
+            said = self._said.get(name, UNREPORTED)
+            answer = answers.get(id(said))
+            if answer is None:
+                answer = answers[id(said)] = not obstacle(self._needs[number], said)
+            able[row] = answer
+        self.willing[number][:] = willing
+        return willing & able
+
     def say(self, name: str, said: Enforcement | None) -> Sequence[int]:
         """A node says something; None: nothing any more. The demands for which that changes the answer."""
         if said == self._said.get(name):

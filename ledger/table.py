@@ -31,10 +31,11 @@ def offered(node: Node) -> list[tuple[str, int]]:
     return [(name, amount) for name, amount in node.allocatable.items() if amount > 0]
 
 
-def grown(array: NDArray[np.generic], shape: tuple[int, ...]) -> NDArray[np.generic]:
-    """A copy of `array` in the corner of zeros of a larger shape."""
+def grown(array: NDArray[np.generic], shape: tuple[int, ...], used: int | None = None) -> NDArray[np.generic]:
+    """A copy of `array`, or of its first `used` entries, in the corner of zeros of a larger shape."""
     larger = np.zeros(shape, dtype=array.dtype)
-    larger[tuple(slice(0, size) for size in array.shape)] = array
+    there = array[:used]
+    larger[tuple(slice(0, size) for size in there.shape)] = there
     return larger
 
 

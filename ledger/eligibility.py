@@ -1,0 +1,154 @@
+"""Which nodes a placement admits, for all nodes at once: labels and taints as columns of codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledger.table import Flags, Table, grown
+from qos.cluster.objects import Node, NodePredicate, NodeSelectorTerm, Requirement, Selector, Taint
+from qos.cluster.selectors import admits, matches
+
+_ABSENT = 0
+_EVERYWHERE = NodePredicate()
+
+_Tainted: TypeAlias = tuple[tuple[Taint, ...], bool]
+"""A node's taints, and whether it is cordoned."""
+
+
+class _Codes:
+    """One property of the nodes as numbers, [row]; 0: absent. `values` has what a code stands for."""
+
+    def __init__(self, rows: int) -> None:
+        self.column: NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
+        self.codes: dict[object, int] = {}
+        self.values: list[object] = [None]
+
+    def put(self, row: int, value: object) -> None:
+        """Write a row; None: absent."""
+        self.column[row] = _ABSENT if value is None else self._code(value)
+
+    def _code(self, value: object) -> int:
+        code = self.codes.get(value)
+        if code is None:
+            code = self.codes[value] = len(self.values)
+            self.values.append(value)
+        return code
+
+    def where(self, holds: Callable[[object], bool]) -> Flags:
+        """The rows whose value passes; asked once a value. Absent is None."""
+        truth = np.fromiter(map(holds, self.values), dtype=np.bool_, count=len(self.values))
+        return truth.take(self.column)
+
+    def among(self, values: Iterable[str]) -> Flags:
+        """The rows that have one of these values."""
+        truth = np.zeros(len(self.values), dtype=np.bool_)
+        truth[[self.codes[value] for value in values if value in self.codes]] = True
+        return truth.take(self.column)
+
+
+class Eligibility:
+    """The nodes' labels that placements ask for, and their taints, kept in step with the table.
+
+    The column of a label is made when a placement first names its key.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._labels: dict[str, _Codes] = {}
+        self._taints = _Codes(table.shape[1])
+
+    def resize(self) -> None:
+        """Follow the table's growth."""
+        for codes in (self._taints, *self._labels.values()):
+            codes.column = np.asarray(grown(codes.column, self._table.shape[1:]), dtype=np.int32)
+
+    def set_node(self, row: int, node: Node | None) -> None:
+        """Take a node as it is now; None: it is gone."""
+        self._taints.put(row, (node.taints, node.unschedulable) if node is not None else None)
+        for key, codes in self._labels.items():
+            codes.put(row, node.labels.get(key) if node is not None else None)
+
+    def admitted(self, where: NodePredicate) -> Flags:
+        """The ready nodes that admit pods so constrained, [row]."""
+        flags = self._table.usable & self._tolerated(where)
+        for key, value in where.node_selector:
+            flags &= self._label(key).among((value,))
+        if where.affinity is not None:
+            terms = [self._term(term) for term in where.affinity]
+            flags &= np.logical_or.reduce(terms) if terms else np.False_
+        return flags
+
+    def _tolerated(self, where: NodePredicate) -> Flags:
+        def holds(value: object) -> bool:
+            if value is None:
+                return False
+            taints, cordoned = _tainted(value)
+            return admits(
+                NodePredicate(tolerations=where.tolerations),
+                Node("", "", {}, taints=taints, unschedulable=cordoned),
+            )
+
+        return self._taints.where(holds)
+
+    def _label(self, key: str) -> _Codes:
+        codes = self._labels.get(key)
+        if codes is None:
+            codes = self._labels[key] = _Codes(self._table.shape[1])
+            for row in self._table.index.values():
+                node = self._table.nodes[row]
+                codes.put(row, node.labels.get(key) if node is not None else None)
+        return codes
+
+    def _term(self, term: NodeSelectorTerm) -> Flags:
+        if not term.labels and not term.fields:
+            return np.zeros(self._table.shape[1], dtype=np.bool_)
+        flags = np.ones(self._table.shape[1], dtype=np.bool_)
+        for requirement in term.labels:
+            flags &= self._required(requirement)
+        for requirement in term.fields:
+            flags &= self._named(requirement)
+        return flags
+
+    def _required(self, requirement: Requirement) -> Flags:
+        codes = self._label(requirement.key)
+        match requirement.operator:
+            case "In":
+                return codes.among(requirement.values)
+            case "NotIn":
+                return ~codes.among(requirement.values)
+            case _:
+                alone = Selector((requirement,))
+                return codes.where(lambda value: matches(alone, _labelled(requirement.key, value)))
+
+    def _named(self, requirement: Requirement) -> Flags:
+        """matchFields: the only field is metadata.name."""
+        flags = np.zeros(self._table.shape[1], dtype=np.bool_)
+        if requirement.operator == "In" and requirement.key == "metadata.name":
+            rows = [self._table.index.get(name, -1) for name in requirement.values]
+            flags[[row for row in rows if row >= 0]] = True
+            return flags
+        alone = Selector((requirement,))
+        for name, row in self._table.index.items():
+            flags[row] = matches(alone, {"metadata.name": name})
+        return flags
+
+
+def _tainted(value: object) -> _Tainted:
+    assert isinstance(value, tuple)
+    taints, cordoned = value
+    return taints, cordoned
+
+
+def _labelled(key: str, value: object) -> Mapping[str, str]:
+    return {} if value is None else {key: str(value)}
+
+
+def admits_node(where: NodePredicate, node: Node) -> bool:
+    """The same for one node."""
+    if where == _EVERYWHERE and not node.taints and not node.unschedulable:
+        return True
+    return admits(where, node)
