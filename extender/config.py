@@ -108,7 +108,9 @@ class ExtenderConfig(_Section):
     warmup_seconds: float = Field(
         default=10.0,
         ge=0,
-        description="Without binds: how long after the start ordinary pods get no node with holds.",
+        description="How long after the start ordinary pods get no node with holds, because pods in flight "
+        "from before it are not known. In Guard with binds at most twice bindDeadlineSeconds; in Strict with "
+        "binds, where bind refuses, and in Observe not at all.",
     )
     guard_window_seconds: float = Field(
         default=300.0,
@@ -145,6 +147,14 @@ class ExtenderConfig(_Section):
                 "set tls (certFile, keyFile, clientCaFile) or use 127.0.0.1"
             )
         return self
+
+    @property
+    def warmup(self) -> float:
+        """Seconds of the warm-up, as the mode and bind need it."""
+        if self.mode is Mode.OBSERVE or (self.binds and self.mode is Mode.STRICT):
+            return 0.0
+        # A bind comes within milliseconds of filter's answer, unless those before it are slow.
+        return min(self.warmup_seconds, 2 * self.bind_deadline_seconds) if self.binds else self.warmup_seconds
 
     def named(self) -> ExtenderConfig:
         """With an identity: one that no other extender has at the same time."""

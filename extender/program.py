@@ -75,7 +75,7 @@ class Program:
             cap_percent=config.cap_percent,
             binds=config.binds,
             settle_seconds=config.settle_seconds,
-            warmup_until=0.0 if config.binds else clock() + config.warmup_seconds,
+            warmup_until=clock() + config.warmup,
         )
         self.account = Account(self.ledger, clock)
         self.catalog = Catalog(

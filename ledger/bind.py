@@ -33,7 +33,7 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
     request = request_of(state, pod)
     row = state.table.index.get(node, -1)
     with victims_gone(state, pod, [node]):
-        verdict = judge(state, request, np.asarray([row], dtype=np.intp))
+        verdict = judge(state, request, np.asarray([row], dtype=np.intp), decided=True)
     if exempt(pod):
         state.counters["exempt"] += 1
     elif verdict is None and state.mode is Mode.STRICT:

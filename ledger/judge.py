@@ -35,8 +35,11 @@ class Verdict:
     brought_from: int = -1
 
 
-def judge(state: State, request: Request, rows: Rows) -> Verdict | None:
-    """The verdict over rows (-1: unknown); None when nothing passes."""
+def judge(state: State, request: Request, rows: Rows, *, decided: bool = False) -> Verdict | None:
+    """The verdict over rows (-1: unknown); None when nothing passes.
+
+    `decided`: the scheduler has chosen the row, so the warm-up keeps the pod from nothing.
+    """
     if request.owner != NO_DEMAND:
         rows = state.demands.strict.reach(request.owner, rows)
         verdict = _own(state, request, rows)
@@ -48,7 +51,14 @@ def judge(state: State, request: Request, rows: Rows) -> Verdict | None:
         passing &= fit
     if passing.any():
         return Verdict(passing=passing)
+    if not decided and is_cold(state, request):
+        return None
     return _among_holds(state, request, rows)
+
+
+def is_cold(state: State, request: Request) -> bool:
+    """Whether the pod must keep off holds: pods that were answered before the start are not known yet."""
+    return request.owner == NO_DEMAND and state.now < state.warmup_until
 
 
 def _own(state: State, request: Request, rows: Rows) -> Verdict | None:
@@ -80,8 +90,6 @@ def _enough(request: Request, left: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def _among_holds(state: State, request: Request, rows: Rows) -> Verdict | None:
     """Steps 2 and 3: nodes with holds."""
-    if request.owner == NO_DEMAND and not state.binds and state.now < state.warmup_until:
-        return None
     held = np.unique(
         rows[state.table.present.take(rows) & ~state.holds.clear_for(request.priority).take(rows)]
     )

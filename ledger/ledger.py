@@ -22,7 +22,8 @@ class Ledger:
     every `now`, and `warmup_until`, in seconds of one monotonic clock, never compared with times of objects.
 
     `binds` False: bind does not come through us (trap T09): a pod in flight is charged on the union of its
-    answers, and until `warmup_until` ordinary pods get no held node.
+    answers. Until `warmup_until` filter gives ordinary pods no held node: what pods in flight were answered
+    before the start is not known.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ledger.decisions import Filtered
-from ledger.demands import NO_DEMAND
+from ledger.judge import is_cold
 from ledger.requests import Request, fits_free, sees
 from ledger.state import State
 from ledger.table import Rows
@@ -84,7 +84,7 @@ def refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> 
     enough = fits_free(state, request, rows)
     if enough is not None:
         held &= enough
-    warming = request.owner == NO_DEMAND and not state.binds and state.now < state.warmup_until
+    warming = is_cold(state, request)
     policies = policies_at(state, request, rows[held]) if held.any() and not warming else []
     message = WARMING_UP if warming else in_the_way(policies, request.pod.namespace) if policies else ""
     elsewhere = np.flatnonzero(~held).tolist()

@@ -27,6 +27,21 @@ def test_everything_has_a_default(tmp_path):
     assert load(written(tmp_path, ""), {}) == config
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("mode: Guard", 3.0),
+        ("{mode: Guard, warmupSeconds: 1}", 1.0),
+        ("{mode: Guard, binds: false}", 10.0),
+        ("mode: Strict", 0.0),
+        ("{mode: Strict, binds: false}", 10.0),
+        ("mode: Observe", 0.0),
+    ],
+)
+def test_the_warm_up_is_as_long_as_pods_in_flight_can_harm(tmp_path, text, seconds):
+    assert load(written(tmp_path, text), {}).warmup == seconds
+
+
 def test_flags_override_the_file(tmp_path):
     path = written(tmp_path, "mode: Strict\ncapPercent: 20\nschedulerNames: [a, b]\n")
     config = load(path, {"mode": Mode.OBSERVE})

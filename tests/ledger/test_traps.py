@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ledger.decisions import BindDecision, Mode
 from qos.cluster.objects import DaemonSet, PlacementMode, Pod
 from tests.ledger.builders import (
@@ -175,6 +177,21 @@ def test_t09_without_bind_ordinary_pods_get_no_held_node_until_warm() -> None:
     made.expired(30.0)
     assert [p.uid for p in made.waiting()] == ["p"]
     assert made.filter(pod("p", 1), ["n0"], 30.0).nodes == ["n0"]
+
+
+@pytest.mark.parametrize("binds", [True, False])
+def test_t02_in_guard_ordinary_pods_get_no_held_node_until_pods_from_before_the_start_are_bound(
+    binds: bool,
+) -> None:
+    made = ledger(*nodes(2), demand("a", 2, 4), mode=Mode.GUARD, binds=binds, warmup_until=3.0)
+    made.set_node(node("n2", 2))
+    (held,) = made.held_nodes()
+    assert made.filter(pod("p", 1), [held], 2.0).nodes == []
+    assert made.filter(pod("p", 1), [held, "n2"], 2.0).nodes == ["n2"]
+    assert made.filter(pod("o", 4, app="a"), [held], 2.0).nodes == [held]
+    made.settle("o")
+    assert made.bind(pod("from before", 4), held, 2.0) == BindDecision(moved=1)
+    assert made.filter(pod("q", 1), [held], 3.0).nodes == [held]
 
 
 def test_t10_members_of_a_gang_filtered_before_any_bind_count_against_each_other() -> None:
