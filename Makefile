@@ -81,8 +81,8 @@ test-full: check programs vm runtimes ## Everything there is
 	  $(CLUSTER_TESTS) -m cluster || failed=1; \
 	  $(MACHINE_TESTS) -m "(runtime or kernel or full) and not cluster" || failed=1; exit $$failed
 
-bench: venv ## Measure the filter verb against a bare ASGI echo
-	@$(BIN)/python -P benchmarks/filter.py
+bench: venv ## Measure the extender: verbs, ingest, pauses, memory, a flood, with goals (10 minutes; BENCH=--quick: 4)
+	@$(BIN)/python -P -m benchmarks.extender $(BENCH)
 
 bench-hook: venv ## Measure what the hook adds to a container's start, under runc and crun (as root)
 	@.ci/packages runc=runc crun=crun busybox=busybox-static

@@ -1,0 +1,102 @@
+"""What a filter call costs over HTTP: the best and the middle of calls, as ratios to a bare ASGI echo.
+
+Both servers run in processes of their own on one uvicorn configuration, one keep-alive connection each; their
+rounds are interleaved, so that both see the same machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import time
+from typing import Any
+
+import orjson
+import uvloop
+
+from benchmarks import clusters
+from benchmarks.clusters import Size
+from benchmarks.serving import Connection, process, read, respond
+from extender.binder import Binder
+from extender.metrics import Metrics
+from extender.readiness import Readiness
+from extender.server import VerbsApp, listen, serve_until, server
+from ledger.ledger import Ledger
+
+PODS = 16
+_NOTHING = b'{"NodeNames":[],"FailedNodes":{},"Error":""}'
+
+
+async def echo(_: Any, receive: Any, send: Any) -> None:
+    """No work: read the body, answer an empty result."""
+    await read(receive)
+    await respond(send, _NOTHING)
+
+
+def bound_at_once(app: VerbsApp, account: Ledger) -> Any:
+    """Between two calls the pod is bound, as it is in a cluster: its charge does not last."""
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await app(scope, receive, send)
+        for number in range(PODS):
+            account.settle(f"uid-POD-{number}")
+
+    return answer
+
+
+def serve(kind: str, size: Size, ports: Any) -> None:
+    """Until the process is ended."""
+    app: Any = echo
+    if kind != "echo":
+        readiness = Readiness({}, time.monotonic)
+        readiness.open()
+        metrics = Metrics()
+        account = clusters.roomy(size)
+        binder = Binder(
+            None,  # type: ignore[arg-type]  # filter makes no calls
+            account,
+            metrics,
+            identity="bench",
+            deadline=1.0,
+            clock=time.monotonic,
+        )
+        app = bound_at_once(VerbsApp(account, binder, readiness, metrics, time.monotonic), account)
+    opened = listen("127.0.0.1:0")
+    ports.put([opened.getsockname()[1]])
+    uvloop.run(serve_until(asyncio.Event(), [(server(app), opened)], draining=lambda: None))
+
+
+def measure(size: Size, counts: tuple[int, ...], rounds: int, calls: int) -> dict[str, float]:
+    """For each count of names the ratio of the best calls, which noise disturbs least, and of the medians."""
+    found = {}
+    with process(serve, "echo", size) as bare_ports, process(serve, "filter", size) as ports:
+        kinds = {"echo": Connection(bare_ports[0]), "filter": Connection(ports[0])}
+        for count in counts:
+            seconds = _seconds(kinds, _bodies(size, count), rounds, calls)
+            for name, choose in (("", min), (", p50", statistics.median)):
+                ratio = float(choose(seconds["filter"])) / float(choose(seconds["echo"]))
+                found[f"filter by HTTP, {count} names{name} (x echo)"] = ratio
+    return found
+
+
+def _bodies(size: Size, count: int) -> list[bytes]:
+    shown = clusters.node_names(size.nodes)
+    random.Random(7).shuffle(shown)
+    pods = [clusters.new_pod(f"POD-{number}", 0.5) for number in range(PODS)]
+    return [orjson.dumps({"Pod": pod, "Nodes": None, "NodeNames": shown[:count]}) for pod in pods]
+
+
+def _seconds(
+    kinds: dict[str, Connection], bodies: list[bytes], rounds: int, calls: int
+) -> dict[str, list[float]]:
+    seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for to in kinds.values():
+        to.call("/filter", bodies[0])
+    for _ in range(rounds):
+        for kind, to in kinds.items():
+            for number in range(calls):
+                began = time.perf_counter()
+                to.call("/filter", bodies[number % len(bodies)])
+                seconds[kind].append(time.perf_counter() - began)
+    return seconds

@@ -1,0 +1,97 @@
+"""`make bench`: all of it runs, the longest pass is found, a goal is judged by what was measured."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.extender import GOALS, LARGE, SPECIAL, Goal, exponent, plan
+from benchmarks.fixed_work import took, unit_seconds
+from benchmarks.loop_time import LoopTime
+
+ROOT = Path(__file__).parents[2]
+AT_MOST = Goal("pause", LARGE, 10.0)
+AT_LEAST = Goal("rate", LARGE, 1.0, least=True)
+BY_ANOTHER = Goal("guard", LARGE, 1.5, ratio_to="strict")
+
+
+@pytest.mark.parametrize(
+    ("goal", "figures", "kept"),
+    [
+        (AT_MOST, {"pause": {LARGE: 10.0}}, True),
+        (AT_MOST, {"pause": {LARGE: 10.1}}, False),
+        (AT_MOST, {"pause": {SPECIAL: 1.0}}, False),
+        (AT_LEAST, {"rate": {LARGE: 1.0}}, True),
+        (AT_LEAST, {"rate": {LARGE: 0.9}}, False),
+        (BY_ANOTHER, {"guard": {LARGE: 3.0}, "strict": {LARGE: 2.0}}, True),
+        (BY_ANOTHER, {"guard": {LARGE: 3.1}, "strict": {LARGE: 2.0}}, False),
+        (BY_ANOTHER, {"guard": {LARGE: 3.0}}, False),
+    ],
+)
+def test_a_goal_is_met_by_what_was_measured_only(
+    goal: Goal, figures: dict[str, dict[str, float]], kept: bool
+) -> None:
+    assert goal.kept(figures) is kept
+
+
+def test_each_goal_is_measured_whatever_the_columns() -> None:
+    assert {goal.column for goal in GOALS} <= {column for _, column in plan([])}
+
+
+def test_growth_is_an_exponent() -> None:
+    assert exponent({"1000/50": 2.0, "15000/50": 30.0}, ["1000/50", "15000/50"]) == "1.0"
+    assert exponent({"1000/50": 2.0}, ["1000/50"]) == ""
+
+
+def burn(units: float) -> None:
+    until = time.thread_time() + units * unit_seconds()
+    while time.thread_time() < until:
+        pass
+
+
+def test_the_longest_pass_is_named_and_what_is_outside_left_out() -> None:
+    times = LoopTime("now")
+
+    async def short() -> None:
+        burn(2)
+
+    async def long() -> None:
+        burn(20)
+        with times.outside():
+            burn(200)
+
+    async def both() -> None:
+        asyncio.current_task().set_name("bench")
+        for name, work in (("short", short()), ("long one", long())):
+            await asyncio.create_task(work, name=name)
+        burn(300)
+
+    with times.watching():
+        asyncio.run(both())
+    longest = times.longest["now"]
+    assert longest.what == "long one"
+    assert longest.seconds == times.longest_of("long")
+    assert 10 < longest.seconds / unit_seconds() < 100
+    assert times.longest_of("bench") == 0.0
+
+
+def test_a_unit_costs_a_unit() -> None:
+    taken = took(lambda _: lambda: burn(5), runs=20)
+    assert 3 < taken.p50 < 9
+
+
+@pytest.mark.program
+def test_all_of_it_runs_on_small_clusters() -> None:
+    argv = [sys.executable, "-P", "-m", "benchmarks.extender", "--quick", "--scale", "0.01", "-o", "json"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    report = json.loads(done.stdout)
+    assert report["cut"] == []
+    assert [goal["figure"] for goal in report["goals"] if goal["value"] is None] == []
+    assert done.returncode == int(not all(goal["kept"] for goal in report["goals"]))
