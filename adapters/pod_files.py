@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 from ruamel.yaml.comments import CommentedMap
 
+from adapters import written_policies
 from adapters.documents import DocumentsError, Problem, line_of, path_of, read
-from adapters.kubernetes import custom
 from adapters.kubernetes.wire import DecodeError
 from qos import keys
 from qos.cluster.policy import Policy, Profile
@@ -128,9 +128,9 @@ def _read_rules(found: Objects, file: Path, document: CommentedMap) -> None:
     group = str(document.get("apiVersion", "")).partition("/")[0]
     match group, document.get("kind"):
         case keys.GROUP, "MinimalReservationPolicy":
-            found.policies.append((_decoded(custom.policy, place), place))
+            found.policies.append((_decoded(written_policies.policy, place), place))
         case keys.GROUP, "QoSProfile":
-            profile = _decoded(custom.profile, place)
+            profile = _decoded(written_policies.profile, place)
             if profile.name in found.profiles:
                 message = f"another QoSProfile here is called {profile.name}"
                 raise DocumentsError([place.problem("metadata.name", message)])

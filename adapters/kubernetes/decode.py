@@ -14,9 +14,8 @@ from typing import Final
 import msgspec
 
 from adapters.kubernetes import wire
-from adapters.kubernetes.custom import policy, profile
+from adapters.kubernetes.policies import policy, priority_class, profile
 from adapters.kubernetes.requests import request_of, vector_of
-from adapters.kubernetes.rules import priority_class
 from adapters.kubernetes.templates import daemon_set, workload
 from adapters.kubernetes.wire import (
     Annotations,

@@ -7,13 +7,14 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge
 
 from adapters.api import PODS, POLICIES, PRIORITY_CLASSES, PROFILES, ClusterAPI, Resource
-from adapters.kubernetes import rules
+from adapters.kubernetes import policies
 from adapters.kubernetes.reflector import Reflector
 from agent.state import Known
 from agent.sync.followed import Followed, Pods, Rules
@@ -120,15 +121,16 @@ def _rejected(what: Followed, reflector: Reflector) -> float:
 
 
 def _policy(raw: bytes) -> tuple[str, Policy]:
-    policy = rules.policy(raw)
+    # Without what changes all the time and means nothing to a node.
+    policy = replace(policies.policy(raw), status={}, resource_version="")
     return policy.key, policy
 
 
 def _profile(raw: bytes) -> tuple[str, Profile]:
-    profile = rules.profile(raw)
+    profile = policies.profile(raw)
     return profile.name, profile
 
 
 def _priority(raw: bytes) -> tuple[str, int]:
-    name, value, _ = rules.priority_class(raw)
+    name, value, _ = policies.priority_class(raw)
     return name, value

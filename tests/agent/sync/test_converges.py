@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.api import PODS, POLICIES, NotFound
-from adapters.kubernetes import rules
+from adapters.kubernetes import policies as api_policies
 from adapters.kubernetes.node_pods import node_pod
 from adapters.memory import MemoryAPI
 from agent.state import Known, KnownPod
@@ -64,7 +65,8 @@ def served(api: MemoryAPI) -> tuple[dict[str, KnownPod], dict[str, Any], set[str
             bad.add(obj["metadata"]["uid"])
             continue
         pods[here.pod.uid] = known_pod(here)
-    policies = [rules.policy(json.dumps(obj).encode()) for obj in api.objects(POLICIES)]
+    policies = [api_policies.policy(json.dumps(obj).encode()) for obj in api.objects(POLICIES)]
+    policies = [replace(policy, resource_version="") for policy in policies]
     return pods, {policy.key: policy for policy in policies}, bad
 
 

@@ -1,4 +1,4 @@
-"""The agent's own readers of policies and profiles: what the models make of them, without the models."""
+"""Policies, profiles and PriorityClasses from JSON: what the models say of them, without the models."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.kubernetes import custom, rules
+from adapters import written_policies
+from adapters.kubernetes import policies
 from adapters.kubernetes.wire import DecodeError
-from qos.cluster.policy import Policy
+from qos.api.policy import MinimalReservationPolicy
+from qos.api.profile import QoSProfile
+from qos.cluster.policy import ScaleTarget
+from qos.quantity import parse
 from tests.tables import documents
 
 CREATED = "2026-11-21T14:23:39Z"
@@ -30,27 +33,28 @@ def with_metadata(obj: dict[str, Any]) -> dict[str, Any]:
     return obj | {"metadata": served | {"resourceVersion": "17"} | obj.get("metadata", {})}
 
 
-def still(policy: Policy) -> Policy:
-    """Without what changes all the time."""
-    return replace(policy, status={}, resource_version="")
-
-
 @pytest.mark.parametrize(("given", "entry"), documents("policies", "accepted"))
 def test_good_policies(given: dict[str, Any], entry: dict[str, Any]) -> None:
-    raw = encode(with_metadata(given) | {"status": {"slots": {"desired": 1}}})
-    assert rules.policy(raw) == still(custom.policy(raw))
+    raw = encode(with_metadata(given))
+    assert policies.policy(raw) == written_policies.policy(raw)
 
 
 @pytest.mark.parametrize(("given", "entry"), documents("profiles", "accepted"))
 def test_good_profiles(given: dict[str, Any], entry: dict[str, Any]) -> None:
-    assert rules.profile(encode(given)) == custom.profile(encode(given))
+    model = QoSProfile.model_validate(given)
+    found = policies.profile(encode(given))
+    assert (found.name, found.class_name) == (model.metadata.name, model.spec.class_name)
+    assert (found.priority_class_name, found.overrides) == (
+        model.spec.priority_class_name or "",
+        model.spec.overrides(),
+    )
 
 
 @pytest.mark.parametrize(
     ("read", "bad"),
     [
-        *((rules.policy, one.values[0]) for one in documents("policies", "refused")),
-        *((rules.profile, one.values[0]) for one in documents("profiles", "refused")),
+        *((policies.policy, one.values[0]) for one in documents("policies", "refused")),
+        *((policies.profile, one.values[0]) for one in documents("profiles", "refused")),
     ],
 )
 def test_nonsense_is_refused_in_words_or_harmless(read: Any, bad: Any) -> None:
@@ -71,7 +75,7 @@ def test_nonsense_is_refused_in_words_or_harmless(read: Any, bad: Any) -> None:
 )
 def test_what_a_plan_could_not_bear_in_a_profile(change: dict[str, Any], words: str) -> None:
     with pytest.raises(DecodeError) as error:
-        rules.profile(encode({"metadata": {"name": "fast"}, "spec": {"class": "LS"} | change}))
+        policies.profile(encode({"metadata": {"name": "fast"}, "spec": {"class": "LS"} | change}))
     assert words in str(error.value)
 
 
@@ -84,13 +88,16 @@ def test_what_a_plan_could_not_bear_in_a_profile(change: dict[str, Any], words: 
             "spec.floor.resources.cpu: '-1': must be greater than zero",
         ),
         ({"floor": {"resources": {"cpu": "one"}}}, "spec.floor.resources.cpu: 'one'"),
-        ({"slots": {"surge": "many"}}, "spec.slots.surge: 'many'"),
+        ({"slots": {"count": 1, "surge": "many"}}, "spec.slots.surge: 'many'"),
+        ({"slots": {}}, "spec.slots: {'count': None, 'scaleTargetRef': None, 'surge': None}: exactly one"),
+        ({"slots": {"count": -1}}, "spec.slots.count: -1: Expected `int` >= 0"),
+        ({"placement": {"maxSlotsPerNode": 0}}, "spec.placement.maxSlotsPerNode: 0"),
         ({"nodeEnforcement": "Maybe"}, "spec.nodeEnforcement: 'Maybe'"),
     ],
 )
 def test_what_a_plan_could_not_bear_in_a_policy(change: dict[str, Any], words: str) -> None:
     with pytest.raises(DecodeError) as error:
-        rules.policy(encode({"metadata": {"name": "web", "namespace": "shop"}, "spec": SPEC | change}))
+        policies.policy(encode({"metadata": {"name": "web", "namespace": "shop"}, "spec": SPEC | change}))
     assert words in str(error.value)
 
 
@@ -104,7 +111,7 @@ SPEC = {
 def test_fields_of_a_newer_version_are_passed_over() -> None:
     named = {"metadata": {"name": "web", "namespace": "shop"}}
     newer = SPEC | {"newField": {"a": 1}, "floor": SPEC["floor"] | {"newToo": 1}}
-    assert rules.policy(encode(named | {"spec": newer})) == rules.policy(encode(named | {"spec": SPEC}))
+    assert policies.policy(encode(named | {"spec": newer})) == policies.policy(encode(named | {"spec": SPEC}))
 
 
 def maybe(**optional: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -168,20 +175,39 @@ _slots_and_placement = st.one_of(
 
 @given(_policies, _slots_and_placement, st.booleans())
 @settings(max_examples=100, deadline=None)
-def test_both_readers_of_policies_agree(spec: Any, more: tuple[Any, Any], served: bool) -> None:
+def test_a_policy_is_what_its_model_says(spec: Any, more: tuple[Any, Any], served: bool) -> None:
     whole = {"metadata": {"name": "web"}, "spec": spec | {"slots": more[0], "placement": more[1]}}
-    raw = encode(with_metadata(whole) if served else whole | {"metadata": {"name": "web", "namespace": "a"}})
-    assert rules.policy(raw) == still(custom.policy(raw))
+    given = with_metadata(whole) if served else whole | {"metadata": {"name": "web", "namespace": "a"}}
+    model, found = MinimalReservationPolicy.model_validate(given), policies.policy(encode(given))
+    slots, placement = model.spec.slots, model.spec.placement
+    assert found.key == f"{model.metadata.namespace}/web"
+    created = model.metadata.creation_timestamp
+    assert found.created == (created.timestamp() if created else 0.0)
+    assert found.floor == {name: parse(name, value) for name, value in model.spec.floor.resources.items()}
+    assert (found.count, found.suspend) == (slots.count, model.spec.suspend)
+    target = slots.scale_target_ref
+    assert found.scale_target == (target and ScaleTarget(target.api_version, target.kind, target.name))
+    assert found.surge.of(8) == {None: 0, 0: 0, 3: 3, "25%": 2, "100%": 8}[slots.surge]
+    assert found.inherit_from_workload == model.spec.inherits
+    assert (found.mode.value, found.enforcement.value) == (placement.mode, model.spec.node_enforcement)
+    assert found.max_slots_per_node == placement.max_slots_per_node
+    assert dict(found.where.node_selector) == (placement.node_selector or {})
+    assert [one.operator for one in found.where.tolerations] == [
+        one.operator for one in placement.tolerations or ()
+    ]
+    chosen = (model.spec.selector.match_labels or {}, model.spec.selector.match_expressions or ())
+    assert len(found.selector.requirements) == sum(map(len, chosen))
 
 
 def test_a_priority_class() -> None:
     obj = {"metadata": {"name": "high"}, "value": 7, "globalDefault": True}
-    assert rules.priority_class(encode(obj)) == ("high", 7, True)
+    assert policies.priority_class(encode(obj)) == ("high", 7, True)
 
 
-def test_neither_pydantic_nor_kubernetes_is_loaded_by_what_the_agent_imports() -> None:
-    asked = "import adapters.kubernetes.rules, adapters.kubernetes.node_pods, adapters.kubernetes.client, "
-    asked += "adapters.kubernetes.reflector, sys; print(*sorted({'pydantic', 'kubernetes', 'yaml', 'ruamel'}"
+def test_neither_pydantic_nor_kubernetes_is_loaded_by_what_reads_the_api_server() -> None:
+    modules = ("decode", "policies", "node_pods", "node_qos", "client", "reflector")
+    asked = f"import {', '.join(f'adapters.kubernetes.{name}' for name in modules)}, sys; "
+    asked += "print(*sorted({'pydantic', 'kubernetes', 'yaml', 'ruamel'}"
     asked += " & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-P", "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

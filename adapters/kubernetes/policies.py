@@ -1,7 +1,8 @@
-"""Policies, profiles and PriorityClasses for a node's agent, without pydantic, which takes 10 MB.
+"""Policies, profiles and PriorityClasses from JSON, without pydantic, which takes 10 MB and a while.
 
-The API server has checked these objects against the CRDs, which the models behind adapters.kubernetes.custom
-made; here types are checked, and what a plan could not bear. Fields of a newer version are passed over.
+The API server has checked these objects against the CRDs, which qos.api made (adapters.written_policies does
+so for files); here types are checked, and what neither a plan nor the ledger could bear. Fields of a newer
+version are passed over.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from qos.quantity import QuantityError, parse
 
 _Percent: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=100)]
 _Weight: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 _Amount: TypeAlias = str | int
 
@@ -48,9 +50,9 @@ class _Target(msgspec.Struct, rename="camel"):
 
 
 class _Slots(msgspec.Struct, rename="camel"):
-    count: int | None = None
+    count: _Number | None = None
     scale_target_ref: _Target | None = None
-    surge: str | int | None = None
+    surge: str | _Number | None = None
 
 
 class _Toleration(msgspec.Struct):
@@ -65,7 +67,7 @@ class _Placement(msgspec.Struct, rename="camel"):
     node_selector: dict[str, str] | None = None
     tolerations: list[_Toleration] | None = None
     inherit_from_workload: bool | None = None
-    max_slots_per_node: int | None = None
+    max_slots_per_node: _Positive | None = None
 
 
 class _PolicySpec(msgspec.Struct, rename="camel"):
@@ -82,6 +84,7 @@ class _PolicySpec(msgspec.Struct, rename="camel"):
 class _PolicyObject(msgspec.Struct):
     metadata: _Metadata
     spec: _PolicySpec
+    status: msgspec.Raw = wire.ABSENT
 
 
 class _DiskLimit(msgspec.Struct, rename="camel"):
@@ -126,13 +129,12 @@ _PRIORITY_CLASS: Final = msgspec.json.Decoder(PriorityClassObject)
 
 
 def policy(raw: bytes) -> Policy:
-    """As adapters.kubernetes.custom.policy, without status and resourceVersion, which change all the time.
-
-    DecodeError names object, field and value.
-    """
+    """A MinimalReservationPolicy; `status` as it was read. DecodeError names object, field and value."""
     obj = read(_POLICY, "MinimalReservationPolicy", raw)
     meta, spec = obj.metadata, obj.spec
     slots, placement = spec.slots, spec.placement
+    if (slots.count is None) == (slots.scale_target_ref is None):
+        raise _refused(meta, "spec.slots", msgspec.to_builtins(slots), "exactly one of count, scaleTargetRef")
     target = slots.scale_target_ref
     inherits = placement.inherit_from_workload
     return Policy(
@@ -141,7 +143,7 @@ def policy(raw: bytes) -> Policy:
         name=meta.name,
         uid=meta.uid,
         generation=meta.generation,
-        resource_version="",
+        resource_version=meta.resource_version,
         created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
         selector=_selector(meta, spec.selector),
         floor=_floor(meta, spec.floor),
@@ -156,11 +158,13 @@ def policy(raw: bytes) -> Policy:
         inherit_from_workload=target is not None if inherits is None else inherits,
         max_slots_per_node=placement.max_slots_per_node,
         enforcement=spec.node_enforcement,
+        # It is ours, and must not make the policy unreadable, whatever an older version wrote there.
+        status=msgspec.json.decode(wire.written(obj.status) or b"{}"),
     )
 
 
 def profile(raw: bytes) -> Profile:
-    """As adapters.kubernetes.custom.profile. DecodeError names object, field and value."""
+    """A QoSProfile. DecodeError names object, field and value."""
     obj = read(_PROFILE, "QoSProfile", raw)
     meta, spec = obj.metadata, obj.spec
     if spec.class_name not in CLASSES:
