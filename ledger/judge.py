@@ -6,6 +6,7 @@ The four steps of the design. Nothing is changed here; `commit` carries a verdic
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -149,24 +150,35 @@ def own_flags(state: State, request: Request, rows: Rows) -> Flags:
 def moved(
     search: Search, request: Request, rows: Rows, left: NDArray[np.int64], own: Flags
 ) -> Verdict | None:
-    """One row and the moves that make room there; `left` is what the pod may use of each row as it is.
+    """One row and the moves that make room there; see `plans`."""
+    return next((verdict for _, verdict in plans(search, request, rows, left, own)), None)
 
-    The newcomer takes a seat of the demand that owns it. Where `own` says so it takes a hold of that demand:
-    `left` contains it, so it is not there to be moved as well.
+
+def plans(
+    search: Search, request: Request, rows: Rows, left: NDArray[np.int64], own: Flags
+) -> Iterator[tuple[int, Verdict]]:
+    """Positions in `rows` where moves make room, each alone, as long as the search has effort left.
+
+    `left` is what the pod may use of each row as it is. The newcomer takes a seat of the demand that owns it.
+    Where `own` says so it takes a hold of that demand: `left` contains it, so it is not there to be moved as
+    well.
     """
     change = [-n for n in request.need]
-    worth = screen(search.board, rows, request.need, left, request.owner, own).tolist()
-    deficits = [_deficit(request.need, left[:, position].tolist()) for position in worth]
+    pending: list[int] = screen(search.board, rows, request.need, left, request.owner, own).tolist()
     for depth in DEPTHS:
-        for position, deficit in zip(worth, deficits, strict=True):
+        without = []
+        for position in pending:
             row, takes = int(rows[position]), bool(own[position])
             taken = [(request.owner, row)] if takes and request.owner in search.board else []
+            deficit = _deficit(request.need, left[:, position].tolist())
             plan = search.plan(row, deficit, change, depth, request.owner, taken)
             if plan is not None:
-                return Verdict(row=row, own=takes, moves=plan)
-            if search.effort <= 0:
-                return None
-    return None
+                yield position, Verdict(row=row, own=takes, moves=plan)
+            elif search.effort <= 0:
+                return
+            else:
+                without.append(position)
+        pending = without
 
 
 def _deficit(need: Amounts, left: Amounts) -> Amounts:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import compress
 
 import numpy as np
 
 from ledger.decisions import Mode
 from ledger.demands import NO_DEMAND
 from ledger.flights import Offer
-from ledger.judge import Verdict, board_for, commit, moved, own_flags
+from ledger.judge import Verdict, board_for, commit, moved, own_flags, plans
 from ledger.moves import Search
 from ledger.placement import settle
-from ledger.requests import Request, avail, request_of, sees, vector_of
+from ledger.requests import Request, avail, request_of, sees
 from ledger.state import State, exempt
+from ledger.table import Columns, Flags, Rows, Vector
 from qos.cluster.objects import Pod
 
 
@@ -29,7 +31,7 @@ def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now
     settle(state)
     flight = state.flights.drop(pod.uid)
     request = request_of(state, pod)
-    kept = [node for node, uids in victims.items() if _leads_to_bind(state, request, node, uids)]
+    kept = list(compress(victims, _lead_to_bind(state, request, victims)))
     if flight is not None:
         state.flights.put(flight)
     state.offers[pod.uid] = Offer({node: tuple(victims[node]) for node in kept})
@@ -57,42 +59,71 @@ def victims_gone(state: State, pod: Pod, names: Sequence[str]) -> Iterator[None]
             state.claims.suspend(uid, 1)
 
 
-def _leads_to_bind(state: State, request: Request, node: str, uids: Sequence[str]) -> bool:
-    row = state.table.index.get(node)
-    return row is not None and plan_after(state, request, row, uids) is not None
+def _lead_to_bind(state: State, request: Request, victims: Mapping[str, Sequence[str]]) -> list[bool]:
+    """Which candidates let the pod in, in their order.
+
+    Those where moves must help share one search: kube-scheduler waits 300 ms, and a candidate that is
+    dropped unseen only makes it choose another.
+    """
+    rows = state.demands.strict.reach(request.owner, state.table.rows_of(list(victims)))
+    left, own = _left_after(state, request, rows, list(victims.values()))
+    need = np.asarray(request.need, dtype=np.int64)[:, None]
+    fits = ((need <= left) | (need <= 0)).all(axis=0) & (rows >= 0)
+    short = np.flatnonzero(~fits & (rows >= 0))
+    if short.size:
+        pool = board_for(state, request)
+        if pool.shapes:
+            found = plans(Search(pool), request, rows[short], left[:, short], own[short])
+            fits[short[[position for position, _ in found]]] = True
+    return [bool(fit) for fit in fits]
 
 
 def plan_after(state: State, request: Request, row: int, uids: Sequence[str]) -> Verdict | None:
-    """How the pod gets onto the node once these pods are gone; None when it does not.
+    """How the pod gets onto the node once these pods are gone; None when it does not."""
+    rows = state.demands.strict.reach(request.owner, np.asarray([row], dtype=np.intp))
+    if rows[0] < 0:
+        return None
+    left, own = _left_after(state, request, rows, [uids])
+    there = zip(request.need, left[:, 0].tolist(), strict=True)
+    if all(amount <= beside for amount, beside in there if amount > 0):
+        return Verdict(row=row, own=bool(own[0]))
+    pool = board_for(state, request)
+    return moved(Search(pool), request, rows, left, own) if pool.shapes else None
+
+
+def _left_after(
+    state: State, request: Request, rows: Rows, victims: Sequence[Sequence[str]]
+) -> tuple[Columns, Flags]:
+    """What the pod may use of each row once the victims there are gone, and where it takes its own hold.
 
     A victim that fills a slot of a policy the pod must respect leaves a hold behind: that much is not won.
     An owner that has no hold of its policy there fills one of those itself.
     """
-    rows = state.demands.strict.reach(request.owner, np.asarray([row], dtype=np.intp))
-    if rows[0] < 0:
-        return None
     own = own_flags(state, request, rows)
-    left = avail(state, request, rows, own=request.owner != NO_DEMAND)[:, 0]
-    reborn: list[int] = []
-    for uid in set(uids):
-        claim = state.claims.by_uid.get(uid)
-        if claim is None or claim.row != row:
-            continue
-        names = [state.table.resources[dim] for dim in state.demands.dims]
-        left += np.asarray([claim.requests.get(name, 0) for name in names], dtype=np.int64)
-        if claim.owner != NO_DEMAND and sees(state, request, claim.owner):
-            reborn.append(claim.owner)
-    reborn = _slots_reborn(state, reborn)
-    if request.owner in reborn and not own[0]:
+    left = avail(state, request, rows, own=request.owner != NO_DEMAND)
+    names = [state.table.resources[dim] for dim in state.demands.dims]
+    for place, (row, uids) in enumerate(zip(rows.tolist(), victims, strict=True)):
+        reborn: list[int] = []
+        won = [0] * len(names)
+        for uid in set(uids):
+            claim = state.claims.by_uid.get(uid)
+            if row < 0 or claim is None or claim.row != row:
+                continue
+            won = [amount + claim.requests.get(name, 0) for amount, name in zip(won, names, strict=True)]
+            if claim.owner != NO_DEMAND and sees(state, request, claim.owner):
+                reborn.append(claim.owner)
+        left[:, place] += won
+        if reborn:
+            left[:, place] -= _held_again(state, request, reborn, own=bool(own[place]))
+    return left, own
+
+
+def _held_again(state: State, request: Request, owners: list[int], *, own: bool) -> Vector:
+    """What the slots of these demands' evicted owners amount to, without the one that the pod fills."""
+    reborn = _slots_reborn(state, owners)
+    if request.owner in reborn and not own:
         reborn.remove(request.owner)
-    for demand in reborn:
-        left -= np.asarray(vector_of(state, demand), dtype=np.int64)
-    if all(amount <= there for amount, there in zip(request.need, left.tolist(), strict=True) if amount > 0):
-        return Verdict(row=row, own=bool(own[0]))
-    pool = board_for(state, request)
-    if not pool.shapes:
-        return None
-    return moved(Search(pool), request, rows, left[:, None], own)
+    return np.asarray(state.demands.vectors[reborn][:, state.demands.dims].sum(axis=0))
 
 
 def _slots_reborn(state: State, owners: list[int]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 from ledger.decisions import Mode
@@ -160,3 +161,33 @@ def test_an_offer_ends_with_the_next_one() -> None:
     made.set_pod(nominated)
     assert made.preempt(nominated, {"n1": ["v1"]}, 0.0) == ["n1"]
     assert made.bind(nominated, "n0", 0.0).refusal
+
+
+def test_what_all_candidates_together_give_each_gives_alone() -> None:
+    """Of few candidates none is dropped: one search for all finds what one for each did."""
+    rng = random.Random(5)
+    kept = 0
+    for _ in range(60):
+        made = ledger(*nodes(6), demand("a", 4, 3, priority=100), demand("b", 3, 2, priority=20))
+        for name in names(6):
+            for number in range(rng.randint(0, 3)):
+                made.set_pod(pod(f"{name}-{number}", rng.choice((1, 2, 3)), node=name))
+        victims = {name: [f"{name}-{number}" for number in range(rng.randint(0, 3))] for name in names(6)}
+        who = pod("p", rng.randint(3, 8), priority=HIGH)
+        together = made.preempt(who, victims, 0.0)
+        alone = [name for name in victims if made.preempt(who, {name: victims[name]}, 0.0)]
+        assert together == alone
+        kept += len(together)
+    assert kept > 30
+
+
+def test_t23_candidates_beyond_what_may_be_searched_are_dropped() -> None:
+    """A dropped candidate only delays; one kept in vain would be evicted for."""
+    made = ledger(*nodes(200), demand("a", 200, 4, priority=100))
+    for name in names(200):
+        made.set_pod(pod(f"v-{name}", 4, node=name))
+    made.set_node(node("spare", 160))
+    victims = {name: [f"v-{name}"] for name in names(200)}
+    kept = made.preempt(pod("p", 8, priority=HIGH), victims, 0.0)
+    assert 0 < len(kept) < 200
+    assert all(made.preempt(pod("p", 8, priority=HIGH), {name: victims[name]}, 0.0) for name in kept)
