@@ -15,7 +15,7 @@ from kernel import facts as kernel_facts
 from kernel.membership import PLAIN, pod_uid, qos_class
 from qos.plan import observed
 from qos.plan.observed import Seen
-from qos.plan.place import NodeTree
+from qos.plan.placed_pod import NodeTree
 
 _ANY_UID: Final = "00000000-0000-0000-0000-000000000000"
 

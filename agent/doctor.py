@@ -11,7 +11,7 @@ from qos.cluster.node_report import PromiseState
 from qos.plan.node import HYBRID, V1, V2
 
 
-class Level(Enum):
+class Grade(Enum):
     """How good a finding is."""
 
     WORKS = "works"
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
     """One thing looked at: how it is, and what to do about it ("" nothing)."""
 
     subject: str
-    level: Level
+    grade: Grade
     text: str
     do: str = ""
 
@@ -69,7 +69,7 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
 def _all(facts: Facts) -> Iterator[Finding]:
     if not facts.root:
         yield Finding(
-            "rights", Level.BROKEN, "not root: kernel files cannot be tried", "run it as root on the node"
+            "rights", Grade.BROKEN, "not root: kernel files cannot be tried", "run it as root on the node"
         )
     yield _cgroups(facts)
     for state in sorted(facts.promises, key=lambda one: one.promise not in _FLOORS):
@@ -85,37 +85,37 @@ def _cgroups(facts: Facts) -> Finding:
     if not facts.cgroup:
         return Finding(
             "cgroups",
-            Level.BROKEN,
+            Grade.BROKEN,
             "no cgroup file system is mounted here",
             "mount the node's /sys/fs/cgroup into the container, writable",
         )
-    level = Level.WORKS if facts.cgroup == V2 else Level.LIMITED
+    grade = Grade.WORKS if facts.cgroup == V2 else Grade.LIMITED
     do = "" if facts.cgroup == V2 else "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)"
-    return Finding("cgroups", level, f"kernel {facts.kernel}, {_CGROUPS[facts.cgroup]}", do)
+    return Finding("cgroups", grade, f"kernel {facts.kernel}, {_CGROUPS[facts.cgroup]}", do)
 
 
 def _promise(state: PromiseState) -> Finding:
     subject = _FLOORS.get(state.promise, state.promise)
     if state.enforced:
-        return Finding(subject, Level.WORKS, f"{state.file} was written and read back")
-    level = Level.BROKEN if state.promise in _FLOORS else Level.LIMITED
-    return Finding(subject, level, state.message)
+        return Finding(subject, Grade.WORKS, f"{state.file} was written and read back")
+    grade = Grade.BROKEN if state.promise in _FLOORS else Grade.LIMITED
+    return Finding(subject, grade, state.message)
 
 
 def _pods(facts: Facts) -> Finding:
     if facts.kubepods:
-        return Finding("kubelet", Level.WORKS, f"its pods are in {facts.kubepods}")
+        return Finding("kubelet", Grade.WORKS, f"its pods are in {facts.kubepods}")
     return Finding(
-        "kubelet", Level.LIMITED, "there is no cgroup kubepods: no kubelet runs, or cgroupRoot is another"
+        "kubelet", Grade.LIMITED, "there is no cgroup kubepods: no kubelet runs, or cgroupRoot is another"
     )
 
 
 def _nri(facts: Facts) -> Finding:
     if not facts.nri:
-        return Finding("NRI", Level.WORKS, f"{facts.nri_socket} answers: containers are right from birth")
+        return Finding("NRI", Grade.WORKS, f"{facts.nri_socket} answers: containers are right from birth")
     return Finding(
         "NRI",
-        Level.LIMITED,
+        Grade.LIMITED,
         f"{facts.nri_socket}: {facts.nri}; containers get their settings from the OCI hook, or when they are "
         "seen",
         "enable NRI (containerd: [plugins.'io.containerd.nri.v1.nri'] disable = false; CRI-O: enable_nri = "
@@ -125,10 +125,10 @@ def _nri(facts: Facts) -> Finding:
 
 def _watching(facts: Facts) -> Finding:
     if not facts.watch:
-        return Finding("drift", Level.WORKS, "fanotify tells at once who writes a kernel file")
+        return Finding("drift", Grade.WORKS, "fanotify tells at once who writes a kernel file")
     return Finding(
         "drift",
-        Level.LIMITED,
+        Grade.LIMITED,
         f"fanotify: {facts.watch}; inotify tells that a file was written, not by whom",
         "give the agent CAP_SYS_ADMIN, or accept repairs without a name",
     )
@@ -136,18 +136,18 @@ def _watching(facts: Facts) -> Finding:
 
 def _pressure(facts: Facts) -> Finding:
     if facts.psi and facts.cgroup == V2:
-        return Finding("pressure", Level.WORKS, "PSI is on: who waits for what is measured")
+        return Finding("pressure", Grade.WORKS, "PSI is on: who waits for what is measured")
     if facts.psi:
         return Finding(
             "pressure",
-            Level.LIMITED,
+            Grade.LIMITED,
             "PSI is on for the node only, because cgroup v1 has none: deficits are judged by the waits of "
             "threads and by pages that were needed again",
             "boot with cgroup v2 for PSI of each pod",
         )
     return Finding(
         "pressure",
-        Level.LIMITED,
+        Grade.LIMITED,
         "this kernel has no PSI: deficits are judged by throttling and run delays",
         "boot with psi=1",
     )
@@ -155,7 +155,7 @@ def _pressure(facts: Facts) -> Finding:
 
 def _agent(facts: Facts) -> Finding:
     if not facts.agent:
-        return Finding("agent", Level.LIMITED, "no agent answers here", "start j10ce-agent on this node")
+        return Finding("agent", Grade.LIMITED, "no agent answers here", "start j10ce-agent on this node")
     if facts.agent_problem:
-        return Finding("agent", Level.BROKEN, f"{facts.agent}: {facts.agent_problem}", "see its log")
-    return Finding("agent", Level.WORKS, facts.agent)
+        return Finding("agent", Grade.BROKEN, f"{facts.agent}: {facts.agent_problem}", "see its log")
+    return Finding("agent", Grade.WORKS, facts.agent)

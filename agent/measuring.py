@@ -1,4 +1,4 @@
-"""The monitor and the account of deficits at work: what is watched, when it is read, what is kept of it."""
+"""The monitor and the tally of deficits at work: what is watched, when it is read, what is kept of it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry
 from agent.config import AgentConfig
 from agent.containers import Containers
 from agent.deficit import budget_file
-from agent.deficit.account import Account
 from agent.deficit.budget_file import Clocks
+from agent.deficit.tally import Tally
 from agent.monitor.metrics import MonitorCollector
 from agent.monitor.monitor import Monitor, Watched
 from agent.planner import PlannedPod
@@ -43,8 +43,8 @@ class Measuring:
         self._saved = clock()
         self._saving: asyncio.Future[None] | None = None
         self._monitor = Monitor(mounts, config.proc)
-        self._account = Account(*budget_file.load(self._file, self._clocks()))
-        MonitorCollector(self._monitor, self._account, registry, clock)
+        self._tally = Tally(*budget_file.load(self._file, self._clocks()))
+        MonitorCollector(self._monitor, self._tally, registry, clock)
 
     def watch(self, planned: Mapping[str, PlannedPod], containers: Containers) -> None:
         """From now on these pods: those with a floor of which a container runs."""
@@ -53,7 +53,7 @@ class Measuring:
     def tick(self) -> None:
         """Read, judge, and now and then save."""
         tick = self._monitor.tick(self._clock())
-        self._account.take(tick, self._monitor.watched)
+        self._tally.take(tick, self._monitor.watched)
         if self._clock() - self._saved > SAVE_SECONDS and (self._saving is None or self._saving.done()):
             self._saving = asyncio.ensure_future(self._save())
 
@@ -69,7 +69,7 @@ class Measuring:
         In a thread: a disk that is busy takes seconds, and the runtime waits for this loop.
         """
         self._saved = self._clock()
-        data = budget_file.encoded(self._account.kept, self._account.offset, self._clocks())
+        data = budget_file.encoded(self._tally.kept, self._tally.offset, self._clocks())
         try:
             await asyncio.to_thread(budget_file.write, self._file, data)
         except OSError as error:
@@ -81,7 +81,7 @@ class Measuring:
 
     def deficit_seconds(self, policy: str) -> float:
         """Of all pods of the policy here."""
-        return self._account.deficit_seconds(policy)
+        return self._tally.deficit_seconds(policy)
 
     def _clocks(self) -> Clocks:
         return Clocks(self._clock(), self._boot, self._wall())

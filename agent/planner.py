@@ -14,7 +14,7 @@ from qos.cluster.policy import Policy
 from qos.plan.assumed import Machine
 from qos.plan.container_plan import ContainerPlan
 from qos.plan.node_plan import PlannedNode
-from qos.plan.place import NodeTree, place_of
+from qos.plan.placed_pod import NodeTree, placed
 from qos.pods.decision import Decided, decide
 from qos.pods.expectation import states_class
 
@@ -82,7 +82,7 @@ class Planner:
             uid = one.pod.uid
             try:
                 decided = _decided(one, known, policies.get(one.pod.namespace, {}))
-                places[uid] = place_of(tree, self._size, decided, cgroups.get(uid, {}))
+                places[uid] = placed(tree, self._size, decided, cgroups.get(uid, {}))
             except Exception as error:  # one pod that nobody thought of must not cost all others their floors
                 self._tell(uid, error)
                 if (before := self._node.places.get(uid)) is not None:
@@ -125,7 +125,7 @@ class Planner:
         own = self._cgroups.of_pod(uid, originals)
         path = self._cgroups.path_of(uid)
         tree = replace(self._tree, groups={**self._tree.groups, **own}, pods={**self._tree.pods, uid: path})
-        return PlannedPod(decided, self._node.plan_beside(place_of(tree, self._size, decided, cgroups)))
+        return PlannedPod(decided, self._node.plan_beside(placed(tree, self._size, decided, cgroups)))
 
     def read_pod(self, path: str) -> Mapping[str, str]:
         """What a pod's cgroup has now, by file, whoever wrote it; {} where there is none."""

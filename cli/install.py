@@ -21,8 +21,8 @@ from cli.preflight import (
     ContextOption,
     ImageOption,
     KubeconfigOption,
-    Level,
     ModeOption,
+    Outcome,
     Overlay,
     OverlayOption,
     SchedulerImageOption,
@@ -113,7 +113,7 @@ def apply(kubectl: Kubectl, wanted: list[Object], *, force_conflicts: bool) -> N
 
 
 def _refuse_unfit(checks: list[Check]) -> None:
-    failed = [check for check in checks if check.level is Level.FAILED]
+    failed = [check for check in checks if check.outcome is Outcome.FAILED]
     for check in failed:
         typer.echo(f"error: {check.name}: {check.message}", err=True)
     if failed:

@@ -14,17 +14,17 @@ from rich.table import Table
 from adapters.output import Output, OutputOption
 from agent import host_cgroups, inspection
 from agent.config import NRI_SOCKET, AgentConfig, address
-from agent.doctor import Finding, Level, findings
+from agent.doctor import Finding, Grade, findings
 from hook.installation import status
 from hook.installation.places import Places
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
-_COLOURS: Final = {Level.WORKS: "green", Level.LIMITED: "yellow", Level.BROKEN: "red"}
+_COLOURS: Final = {Grade.WORKS: "green", Grade.LIMITED: "yellow", Grade.BROKEN: "red"}
 _OF_HOOK: Final = {
-    status.Level.GOOD: Level.WORKS,
-    status.Level.NOTE: Level.LIMITED,
-    status.Level.WRONG: Level.LIMITED,
+    status.Severity.GOOD: Grade.WORKS,
+    status.Severity.NOTE: Grade.LIMITED,
+    status.Severity.WRONG: Grade.LIMITED,
 }
 
 
@@ -58,10 +58,10 @@ def doctor(
     facts = inspection.look(AgentConfig(nri_socket=nri_socket, address=address(listen)))
     found = [*findings(facts), *_hook()]
     if output is Output.JSON:
-        typer.echo(json.dumps([one._asdict() | {"level": one.level.value} for one in found], indent=2))
+        typer.echo(json.dumps([_json(one) for one in found], indent=2))
     else:
         _show(found)
-    raise typer.Exit(int(any(one.level is Level.BROKEN for one in found)))
+    raise typer.Exit(int(any(one.grade is Grade.BROKEN for one in found)))
 
 
 def _enter() -> None:
@@ -75,15 +75,19 @@ def _enter() -> None:
 def _hook() -> list[Finding]:
     """The OCI hook's installation; without one NRI alone has containers right from birth."""
     return [
-        Finding(f"hook: {fact.name}", _OF_HOOK[fact.level], fact.text)
+        Finding(f"hook: {fact.name}", _OF_HOOK[fact.severity], fact.text)
         for fact in status.status(Places(Path("/")))
     ]
+
+
+def _json(one: Finding) -> dict[str, str]:
+    return {"subject": one.subject, "level": one.grade.value, "text": one.text, "do": one.do}
 
 
 def _show(found: list[Finding]) -> None:
     table = Table("what", "", "found", box=None)
     for one in found:
-        table.add_row(one.subject, f"[{_COLOURS[one.level]}]{one.level.value}[/]", escape(one.text))
+        table.add_row(one.subject, f"[{_COLOURS[one.grade]}]{one.grade.value}[/]", escape(one.text))
         if one.do:
             table.add_row("", "", f"[dim]-> {escape(one.do)}[/]")
     console = Console()

@@ -44,7 +44,7 @@ _LEASE_SECONDS: Final = 60.0
 _POD_SECURITY: Final = "pod-security.kubernetes.io/enforce"
 
 
-class Level(Enum):
+class Outcome(Enum):
     """How a check came out."""
 
     OK = "ok"
@@ -57,12 +57,12 @@ class Check:
     """One finding, and what to do about it."""
 
     name: str
-    level: Level
+    outcome: Outcome
     message: str
 
     def to_json(self) -> dict[str, str]:
         """For -o json."""
-        return {"name": self.name, "level": self.level.value, "message": self.message}
+        return {"name": self.name, "level": self.outcome.value, "message": self.message}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,13 @@ def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datet
 def _version(version: str) -> Check:
     match = re.match(r"v?(\d+)\.(\d+)", version)
     if match is None:
-        return Check("version", Level.WARNING, f"the API server's version {version!r} cannot be read")
+        return Check("version", Outcome.WARNING, f"the API server's version {version!r} cannot be read")
     found = int(match[1]), int(match[2])
     if found < OLDEST:
-        return Check("version", Level.FAILED, f"{version}: needs {_dotted(OLDEST)} or newer")
+        return Check("version", Outcome.FAILED, f"{version}: needs {_dotted(OLDEST)} or newer")
     if found != TESTED:
-        return Check("version", Level.WARNING, f"{version}: tested with {_dotted(TESTED)} only")
-    return Check("version", Level.OK, f"{version}, as tested")
+        return Check("version", Outcome.WARNING, f"{version}: tested with {_dotted(TESTED)} only")
+    return Check("version", Outcome.OK, f"{version}, as tested")
 
 
 def _dotted(version: tuple[int, int]) -> str:
@@ -133,8 +133,8 @@ def _dotted(version: tuple[int, int]) -> str:
 
 def _rights(missing: tuple[str, ...]) -> Check:
     if missing:
-        return Check("rights", Level.FAILED, f"you may not: {', '.join(missing)}")
-    return Check("rights", Level.OK, "you may create all that is needed")
+        return Check("rights", Outcome.FAILED, f"you may not: {', '.join(missing)}")
+    return Check("rights", Outcome.OK, "you may create all that is needed")
 
 
 def _definitions(found: Iterable[Object], wanted: Iterable[Object]) -> list[Check]:
@@ -145,14 +145,14 @@ def _definitions(found: Iterable[Object], wanted: Iterable[Object]) -> list[Chec
 def _definition(found: Object | None, wanted: Object) -> Check:
     name = f"crd {wanted['spec']['names']['plural']}"
     if found is None:
-        return Check(name, Level.OK, "will be created")
+        return Check(name, Outcome.OK, "will be created")
     versions = [version["name"] for version in wanted["spec"]["versions"]]
     stored = found.get("status", {}).get("storedVersions", [])
     unknown = sorted(set(stored) - set(versions))
     if unknown:
         return Check(
             name,
-            Level.FAILED,
+            Outcome.FAILED,
             (
                 f"objects are stored as {', '.join(unknown)}, which this version does not know: use a newer"
                 f" j10ce"
@@ -160,9 +160,9 @@ def _definition(found: Object | None, wanted: Object) -> Check:
         )
     if _schemas(found) != _schemas(wanted):
         return Check(
-            name, Level.WARNING, "is there with another schema, from another version; will be changed"
+            name, Outcome.WARNING, "is there with another schema, from another version; will be changed"
         )
-    return Check(name, Level.OK, "is there, the same")
+    return Check(name, Outcome.OK, "is there, the same")
 
 
 def _schemas(definition: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,11 +172,11 @@ def _schemas(definition: Mapping[str, Any]) -> dict[str, Any]:
 def _namespace(namespace: Object | None) -> Check:
     name = f"namespace {installation.NAMESPACE}"
     if namespace is None:
-        return Check(name, Level.OK, "will be created")
+        return Check(name, Outcome.OK, "will be created")
     if installation.is_ours(namespace):
-        return Check(name, Level.OK, "is there from an earlier installation")
+        return Check(name, Outcome.OK, "is there from an earlier installation")
     return Check(
-        name, Level.WARNING, "is there and not ours: install takes it as it is, and uninstall leaves it"
+        name, Outcome.WARNING, "is there and not ours: install takes it as it is, and uninstall leaves it"
     )
 
 
@@ -192,8 +192,8 @@ def _agent(facts: Facts, *, agent: bool) -> list[Check]:
                 f"namespace {installation.NAMESPACE} has {_POD_SECURITY}: {level}, which refuses host paths "
                 "and capabilities: label it privileged"
             )
-            return [Check("agent", Level.FAILED, message)]
-    return [Check("agent", Level.OK, "is there, will be kept" if facts.agent else "will run on every node")]
+            return [Check("agent", Outcome.FAILED, message)]
+    return [Check("agent", Outcome.OK, "is there, will be kept" if facts.agent else "will run on every node")]
 
 
 def running_extenders(leases: Iterable[Object], now: datetime) -> list[str]:
@@ -213,10 +213,10 @@ def _extenders(leases: Iterable[Object], now: datetime) -> Check:
     if running:
         return Check(
             "extender",
-            Level.WARNING,
+            Outcome.WARNING,
             f"already running: {', '.join(running)}; two that do not share a Lease both write status",
         )
-    return Check("extender", Level.OK, "none is running")
+    return Check("extender", Outcome.OK, "none is running")
 
 
 def _schedulers(pods: tuple[Object, ...], overlay: str, choices: installation.Choices) -> Check:
@@ -228,11 +228,11 @@ def _schedulers(pods: tuple[Object, ...], overlay: str, choices: installation.Ch
     if overlay == "default-scheduler":
         if pods:
             return Check(
-                "kube-scheduler", Level.OK, f"{seen}; each needs --config, see the overlay's README.md"
+                "kube-scheduler", Outcome.OK, f"{seen}; each needs --config, see the overlay's README.md"
             )
         return Check(
             "kube-scheduler",
-            Level.WARNING,
+            Outcome.WARNING,
             f"{seen} in kube-system: overlay default-scheduler needs control-plane hosts that you run; "
             "where you do not, use --overlay second-scheduler",
         )
@@ -240,19 +240,21 @@ def _schedulers(pods: tuple[Object, ...], overlay: str, choices: installation.Ch
     if not image:
         return Check(
             "kube-scheduler",
-            Level.FAILED,
+            Outcome.FAILED,
             f"{seen} in kube-system, so the image is not known: name it with --scheduler-image, "
             "of the API server's version",
         )
-    return Check("kube-scheduler", Level.OK, f"{seen}; a second one will run {image}")
+    return Check("kube-scheduler", Outcome.OK, f"{seen}; a second one will run {image}")
 
 
 def show(checks: Iterable[Check], changes: Iterable[installation.Change], console: Console) -> None:
     """The findings and the plan as tables."""
-    colours = {Level.OK: "green", Level.WARNING: "yellow", Level.FAILED: "red"}
+    colours = {Outcome.OK: "green", Outcome.WARNING: "yellow", Outcome.FAILED: "red"}
     table = Table("check", "result", Column("finding", overflow="fold"), box=None)
     for check in checks:
-        table.add_row(check.name, f"[{colours[check.level]}]{check.level.value}[/]", escape(check.message))
+        table.add_row(
+            check.name, f"[{colours[check.outcome]}]{check.outcome.value}[/]", escape(check.message)
+        )
     console.print(table)
     show_changes(changes, console)
 
@@ -342,7 +344,7 @@ def preflight(
         typer.echo(json.dumps(document, indent=2))
     else:
         show(checks, changes, Console())
-    if any(check.level is Level.FAILED for check in checks):
+    if any(check.outcome is Outcome.FAILED for check in checks):
         raise typer.Exit(1)
 
 
@@ -355,4 +357,4 @@ def _planned(
             kubectl, [*installation.definitions(), *wanted], force_conflicts=False
         ), checks
     except KubectlError as error:
-        return [], [*checks, Check("dry run", Level.FAILED, str(error))]
+        return [], [*checks, Check("dry run", Outcome.FAILED, str(error))]

@@ -21,7 +21,7 @@ from hook.installation import uninstall as removing
 from hook.installation.check import Attempt
 from hook.installation.install import Installed, Wishes
 from hook.installation.places import HOOKS_DIRS, Places
-from hook.installation.status import Level
+from hook.installation.status import Severity
 
 app = typer.Typer(no_args_is_help=True, help="The OCI hook of this node: floors before a container's start.")
 
@@ -44,7 +44,7 @@ RootOption = Annotated[
     Path, typer.Option("--root", help="Put everything below this folder instead of /, to try it out.")
 ]
 
-_COLOURS = {Level.GOOD: "green", Level.NOTE: "yellow", Level.WRONG: "red"}
+_COLOURS = {Severity.GOOD: "green", Severity.NOTE: "yellow", Severity.WRONG: "red"}
 
 
 @app.command()
@@ -119,14 +119,18 @@ def status(root: RootOption = Path("/"), output: OutputOption = Output.TABLE) ->
     facts = reporting.status(_places(root))
     if output is Output.JSON:
         _print_json(
-            {"facts": [{"name": fact.name, "level": fact.level.value, "text": fact.text} for fact in facts]}
+            {
+                "facts": [
+                    {"name": fact.name, "level": fact.severity.value, "text": fact.text} for fact in facts
+                ]
+            }
         )
     else:
         table = Table("what", "", "found", box=None)
         for fact in facts:
-            table.add_row(fact.name, f"[{_COLOURS[fact.level]}]{fact.level.value}[/]", fact.text)
+            table.add_row(fact.name, f"[{_COLOURS[fact.severity]}]{fact.severity.value}[/]", fact.text)
         Console().print(table)
-    raise typer.Exit(int(any(fact.level is Level.WRONG for fact in facts)))
+    raise typer.Exit(int(any(fact.severity is Severity.WRONG for fact in facts)))
 
 
 @app.command()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import sys
 import time
 from enum import StrEnum
@@ -27,6 +26,7 @@ from lab.node.node import DAEMONS, RealNode
 from lab.node.node import nodes as real_nodes
 from lab.node.settings import Programs as NodePrograms
 from lab.nodes import nodes as make_nodes
+from lab.processes import exit_on_sigterm
 from lab.progress import build_progress
 from lab.runtimes.commands import app as runtimes_app
 from lab.scheduler_config import with_extender
@@ -72,7 +72,7 @@ def up(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Start a control plane: seconds, once its programs are built (the first use: about 5 minutes)."""
-    _end_like_interrupt_on_sigterm()
+    exit_on_sigterm()
     node = _node_programs() if real_node else None
     started = _start(
         name, _programs(download=download), extender, scheduler_config, nodes, node, qps_limits=qps_limits
@@ -119,7 +119,7 @@ def demo_node(
     ] = False,
 ) -> None:
     """One floor on a real node, from the policy to the kernel, through what breaks it (about 40 s)."""
-    _end_like_interrupt_on_sigterm()
+    exit_on_sigterm()
     node, found, begun = _node_programs(), _programs(download=False), time.monotonic()
 
     def say(what: str) -> None:
@@ -272,8 +272,3 @@ def _print_started(cluster: Cluster, output: Output) -> None:
     sys.stderr.write(f"logs: {cluster.folder}; end it with: j10ce lab down --name {cluster.name}\n")
     sys.stderr.write(f'use it: eval "$(j10ce lab env --name {cluster.name})"\n')
     typer.echo("\n".join(exports(cluster)))
-
-
-def _end_like_interrupt_on_sigterm() -> None:
-    """SIGTERM takes the same way out as Ctrl-C: a half-started cluster is removed."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -1,4 +1,4 @@
-"""What the monitor and the account show on /metrics; made at a look, nothing at a tick.
+"""What the monitor and the tally show on /metrics; made at a look, nothing at a tick.
 
 Series of pods: only of those with a floor, and they end with the pod. All else: per policy and per node.
 """
@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from agent.deficit.account import Account
+from agent.deficit.tally import Tally
 from agent.monitor.monitor import Monitor
 from agent.monitor.shown import NODE, POD_LABELS, PODS, NodeSeen, Shown
 
@@ -28,11 +28,11 @@ class MonitorCollector(Collector):
     def __init__(
         self,
         monitor: Monitor,
-        account: Account,
+        tally: Tally,
         registry: CollectorRegistry,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._monitor, self._account, self._clock = monitor, account, clock
+        self._monitor, self._tally, self._clock = monitor, tally, clock
         registry.register(self)
 
     def collect(self) -> Iterator[Family]:
@@ -40,7 +40,7 @@ class MonitorCollector(Collector):
         yield from self._of_pods()
         yield from self._of_node()
         yield from self._of_policies()
-        yield self._of_accounts()
+        yield self._deficits_of_pods()
         yield self._of_budgets()
         yield self._own()
 
@@ -76,19 +76,19 @@ class MonitorCollector(Collector):
             "Of the wanted seconds those in which less than 98 % of the floor was received.",
             *(*_POLICY, "resource"),
         )
-        for policy, seconds in self._account.policies.items():
+        for policy, seconds in self._tally.policies.items():
             for resource, judged in seconds.items():
                 wanted.add_metric((*_split(policy), resource), judged.wanted)
                 missed.add_metric((*_split(policy), resource), judged.deficit)
         yield from (wanted, missed)
 
-    def _of_accounts(self) -> Family:
+    def _deficits_of_pods(self) -> Family:
         family = _counter(
             "pod_floor_deficit_seconds",
             "Seconds in which the pod wanted its floor and received less than 98 % of it.",
             *(*POD_LABELS, "resource"),
         )
-        pods = self._account.pods.values()
+        pods = self._tally.pods.values()
         named = {(one.watched.namespace, one.watched.name): one.seconds for one in pods}
         for pod, seconds in named.items():
             for resource, judged in seconds.items():
@@ -101,7 +101,7 @@ class MonitorCollector(Collector):
             "What is left of the policy's budget here: a deficit second in 1,000 wanted. Below 0: overspent.",
             *(*_POLICY, "window"),
         )
-        for policy, windows in self._account.budgets(self._clock()).items():
+        for policy, windows in self._tally.budgets(self._clock()).items():
             for window, spent in windows.items():
                 family.add_metric((*_split(policy), window), spent.remaining)
         return family

@@ -42,8 +42,8 @@ class Followed(Protocol):
         ...
 
 
-class Rules(Generic[T]):
-    """Policies, profiles or PriorityClasses, by key (namespace/name, or name)."""
+class Keyed(Generic[T]):
+    """Objects kept under their key (namespace/name, or name): policies, profiles, PriorityClasses."""
 
     def __init__(
         self, kept: dict[str, T], decode: Callable[[bytes], tuple[str, T]], changed: Changed

@@ -17,7 +17,7 @@ from adapters.api import PODS, POLICIES, PRIORITY_CLASSES, PROFILES, ClusterAPI,
 from adapters.kubernetes import policies
 from adapters.kubernetes.reflector import Reflector
 from agent.state import Known
-from agent.sync.followed import Followed, Pods, Rules
+from agent.sync.followed import Followed, Keyed, Pods
 from agent.sync.source import Changed
 from qos.cluster.policy import Policy, Profile
 
@@ -56,9 +56,9 @@ class KubernetesSource:
         )
         kept: tuple[tuple[Resource, Followed, str], ...] = (
             (PODS, Pods(node, known.pods, changed, runs), f"spec.nodeName={node}"),
-            (POLICIES, Rules(known.policies, _policy, changed), ""),
-            (PROFILES, Rules(known.profiles, _profile, changed), ""),
-            (PRIORITY_CLASSES, Rules(known.priorities, _priority, changed), ""),
+            (POLICIES, Keyed(known.policies, _policy, changed), ""),
+            (PROFILES, Keyed(known.profiles, _profile, changed), ""),
+            (PRIORITY_CLASSES, Keyed(known.priorities, _priority, changed), ""),
         )
         self._kinds = [
             (what, reflector(resource, what.set, what.remove, field_selector=selector))

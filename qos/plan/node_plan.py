@@ -16,7 +16,7 @@ from qos.plan.container_plan import ContainerPlan, container_plan
 from qos.plan.cpu_list import cpu_count
 from qos.plan.hierarchy import MOST_TIMES, load_of, with_unpromised
 from qos.plan.node import Level, Rival
-from qos.plan.place import NodeTree, Place, node_facts, parent_of
+from qos.plan.placed_pod import NodeTree, PlacedPod, node_facts, parent_of
 from qos.plan.protection import whole_pages
 from qos.plan.rivals import Beside, Children
 from qos.plan.siblings import Capacity, Member, Siblings
@@ -30,7 +30,7 @@ class PlannedNode:
     is ready when solve() has come to its end.
     """
 
-    def __init__(self, tree: NodeTree, machine: Machine, places: Mapping[str, Place]) -> None:
+    def __init__(self, tree: NodeTree, machine: Machine, places: Mapping[str, PlacedPod]) -> None:
         self.places = dict(places)
         self._tree, self._machine = tree, machine
         self._scale = UNIFIED if machine.unified else LEGACY
@@ -47,7 +47,7 @@ class PlannedNode:
         self._weights: dict[str, int] = {}
 
     @classmethod
-    def solved(cls, tree: NodeTree, machine: Machine, places: Mapping[str, Place]) -> PlannedNode:
+    def solved(cls, tree: NodeTree, machine: Machine, places: Mapping[str, PlacedPod]) -> PlannedNode:
         """A node that is ready to plan."""
         node = cls(tree, machine, places)
         for _ in node.solve():
@@ -70,7 +70,7 @@ class PlannedNode:
         level = self._beside(place, self._weights[place.level.path])
         return tuple(self._plans(place, level, together=True))
 
-    def plan_beside(self, place: Place) -> tuple[ContainerPlan, ...]:
+    def plan_beside(self, place: PlacedPod) -> tuple[ContainerPlan, ...]:
         """The plans of one pod's containers as it is there now, beside all others as they are planned."""
         uid, path = place.decided.pod.uid, place.level.path
         if place.parent not in self._levels:
@@ -80,7 +80,7 @@ class PlannedNode:
         level = self._beside(place, self._weights[path] if same else 0)
         return tuple(self._plans(place, level, together=same))
 
-    def _plans(self, place: Place, level: Level, *, together: bool) -> Iterator[ContainerPlan]:
+    def _plans(self, place: PlacedPod, level: Level, *, together: bool) -> Iterator[ContainerPlan]:
         above = self._levels[place.parent]
         for one in place.decided.pod.containers:
             levels = (*above, level, place.inside[one.name])
@@ -94,7 +94,7 @@ class PlannedNode:
         found = (one.value for one in made.plan.settings if (one.level, one.file) == (1, self._scale.file))
         return int(next(found, 0))
 
-    def _beside(self, place: Place, weight: int) -> Level:
+    def _beside(self, place: PlacedPod, weight: int) -> Level:
         rivals = Beside(self._siblings[place.parent], self._index.get(place.level.path))
         return replace(place.level, rivals=rivals, planned_weight=weight, loose=self._loose(place.parent))
 

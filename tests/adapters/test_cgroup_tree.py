@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapters.cgroup_tree import CgroupTree, pod_path
-from qos.plan.place import NodeTree
+from qos.plan.placed_pod import NodeTree
 from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED
 from tests.adapters.fake_machine import Fake
 

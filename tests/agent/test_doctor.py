@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.doctor import Facts, Finding, Level, findings
+from agent.doctor import Facts, Finding, Grade, findings
 from qos.cluster.node_report import PromiseState
 from qos.plan.node import HYBRID, V2
 
@@ -32,7 +32,7 @@ def of(facts: Facts) -> dict[str, Finding]:
 
 def test_a_good_node() -> None:
     found = findings(GOOD)
-    assert {one.level for one in found} == {Level.WORKS}
+    assert {one.grade for one in found} == {Grade.WORKS}
     assert not any(one.do for one in found)
     assert [one.subject for one in found][:3] == ["cgroups", "CPU floors", "memory floors"]
 
@@ -40,8 +40,8 @@ def test_a_good_node() -> None:
 def test_a_floor_that_is_not_kept_is_what_is_broken() -> None:
     state = PromiseState("memory_min_percent", enforced=False, message="cgroup v1 has no memory.min")
     found = of(replace(GOOD, cgroup=HYBRID, promises=(state,)))
-    assert found["memory floors"] == Finding("memory floors", Level.BROKEN, "cgroup v1 has no memory.min")
-    assert found["cgroups"].level is Level.LIMITED
+    assert found["memory floors"] == Finding("memory floors", Grade.BROKEN, "cgroup v1 has no memory.min")
+    assert found["cgroups"].grade is Grade.LIMITED
     assert "unified_cgroup_hierarchy" in found["cgroups"].do
 
 
@@ -51,14 +51,14 @@ def test_each_lack_says_what_to_do() -> None:
     )
     found = of(lacking)
     for subject, word in (("NRI", "enable_nri"), ("drift", "CAP_SYS_ADMIN"), ("pressure", "psi=1")):
-        assert found[subject].level is Level.LIMITED
+        assert found[subject].grade is Grade.LIMITED
         assert word in found[subject].do
     on_v1 = of(replace(GOOD, cgroup=HYBRID))["pressure"]  # the node's PSI is on, pods have none
-    assert on_v1.level is Level.LIMITED
+    assert on_v1.grade is Grade.LIMITED
     assert "threads" in on_v1.text
     assert found["agent"].do == "start j10ce-agent on this node"
-    assert of(replace(GOOD, root=False))["rights"].level is Level.BROKEN
-    assert of(replace(GOOD, cgroup="", promises=()))["cgroups"].level is Level.BROKEN
+    assert of(replace(GOOD, root=False))["rights"].grade is Grade.BROKEN
+    assert of(replace(GOOD, cgroup="", promises=()))["cgroups"].grade is Grade.BROKEN
     sick = of(replace(GOOD, agent_problem="the first pass over the pods is not done yet"))["agent"]
-    assert sick.level is Level.BROKEN
+    assert sick.grade is Grade.BROKEN
     assert "first pass" in sick.text

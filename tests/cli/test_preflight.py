@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cli import installation
-from cli.preflight import Check, Facts, Level, assess, running_extenders
+from cli.preflight import Check, Facts, Outcome, assess, running_extenders
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 WANTED = tuple(installation.definitions())
@@ -38,10 +38,10 @@ def test_an_agent_needs_a_namespace_that_admits_it(level: str) -> None:
         facts = replace(GOOD, namespace=namespace)
         return {check.name: check for check in assess(facts, "second-scheduler", chosen, NOW)}["agent"]
 
-    assert found(theirs).level is Level.FAILED
+    assert found(theirs).outcome is Outcome.FAILED
     assert f"enforce: {level}" in found(theirs).message
-    assert found(ours).level is Level.OK
-    assert found(None).level is Level.OK
+    assert found(ours).outcome is Outcome.OK
+    assert found(None).outcome is Outcome.OK
     assert "agent" not in findings(replace(GOOD, namespace=theirs))
 
 
@@ -52,28 +52,28 @@ def lease(age: float, holder: str = "host-a") -> installation.Object:
 
 
 def test_a_fresh_cluster_is_fit() -> None:
-    assert {check.level for check in findings(GOOD).values()} == {Level.OK}
+    assert {check.outcome for check in findings(GOOD).values()} == {Outcome.OK}
 
 
 @pytest.mark.parametrize(
-    ("version", "level"),
+    ("version", "outcome"),
     [
-        ("v1.36.3", Level.OK),
-        ("v1.36.0-eks-123", Level.OK),
-        ("v1.33.0", Level.WARNING),
-        ("v1.37.1+k3s1", Level.WARNING),
-        ("v1.32.9", Level.FAILED),
-        ("unknown", Level.WARNING),
+        ("v1.36.3", Outcome.OK),
+        ("v1.36.0-eks-123", Outcome.OK),
+        ("v1.33.0", Outcome.WARNING),
+        ("v1.37.1+k3s1", Outcome.WARNING),
+        ("v1.32.9", Outcome.FAILED),
+        ("unknown", Outcome.WARNING),
     ],
 )
-def test_versions(version: str, level: Level) -> None:
-    assert findings(replace(GOOD, version=version))["version"].level is level
+def test_versions(version: str, outcome: Outcome) -> None:
+    assert findings(replace(GOOD, version=version))["version"].outcome is outcome
 
 
 def test_without_rights_nothing_else_is_said() -> None:
     checks = findings(replace(GOOD, missing_rights=("create namespaces",)))
     assert set(checks) == {"version", "rights"}
-    assert checks["rights"].level is Level.FAILED
+    assert checks["rights"].outcome is Outcome.FAILED
     assert "create namespaces" in checks["rights"].message
 
 
@@ -83,18 +83,18 @@ def test_definitions_of_another_version() -> None:
     name = f"crd {there['spec']['names']['plural']}"
     assert findings(replace(GOOD, definitions=(there,)))[name].message == "is there, the same"
     there["spec"]["versions"][0]["schema"] = {}
-    assert findings(replace(GOOD, definitions=(there,)))[name].level is Level.WARNING
+    assert findings(replace(GOOD, definitions=(there,)))[name].outcome is Outcome.WARNING
     there["status"]["storedVersions"].append("v1beta1")
     check = findings(replace(GOOD, definitions=(there,)))[name]
-    assert check.level is Level.FAILED
+    assert check.outcome is Outcome.FAILED
     assert "v1beta1" in check.message
 
 
 def test_a_namespace_of_someone_else() -> None:
     namespace = {"metadata": {"name": "j10ce-system", "labels": {"team": "a"}}}
-    assert findings(replace(GOOD, namespace=namespace))["namespace j10ce-system"].level is Level.WARNING
+    assert findings(replace(GOOD, namespace=namespace))["namespace j10ce-system"].outcome is Outcome.WARNING
     namespace["metadata"]["labels"] = dict(installation.PART_OF)  # type: ignore[index]
-    assert findings(replace(GOOD, namespace=namespace))["namespace j10ce-system"].level is Level.OK
+    assert findings(replace(GOOD, namespace=namespace))["namespace j10ce-system"].outcome is Outcome.OK
 
 
 @pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/part-of": "theirs"}])
@@ -113,16 +113,16 @@ def test_a_namespace_of_someone_else_is_not_made_ours(labels: dict[str, str]) ->
 def test_an_extender_that_runs_already() -> None:
     assert running_extenders([lease(5)], NOW) == ["host-a (Lease kube-system/j10ce-extender)"]
     assert running_extenders([lease(600), lease(5, holder="")], NOW) == []
-    assert findings(replace(GOOD, leases=(lease(5),)))["extender"].level is Level.WARNING
+    assert findings(replace(GOOD, leases=(lease(5),)))["extender"].outcome is Outcome.WARNING
 
 
 def test_schedulers_and_overlays() -> None:
     hidden = replace(GOOD, schedulers=())
-    assert findings(hidden)["kube-scheduler"].level is Level.FAILED
+    assert findings(hidden)["kube-scheduler"].outcome is Outcome.FAILED
     assert "--scheduler-image" in findings(hidden)["kube-scheduler"].message
     assert (
-        findings(hidden, scheduler_image="example.com/kube-scheduler:v1.36.3")["kube-scheduler"].level
-        is Level.OK
+        findings(hidden, scheduler_image="example.com/kube-scheduler:v1.36.3")["kube-scheduler"].outcome
+        is Outcome.OK
     )
-    assert findings(hidden, "default-scheduler")["kube-scheduler"].level is Level.WARNING
-    assert findings(GOOD, "default-scheduler")["kube-scheduler"].level is Level.OK
+    assert findings(hidden, "default-scheduler")["kube-scheduler"].outcome is Outcome.WARNING
+    assert findings(GOOD, "default-scheduler")["kube-scheduler"].outcome is Outcome.OK

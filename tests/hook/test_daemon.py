@@ -16,7 +16,7 @@ from hook.installation.daemon import Configuration
 from hook.installation.errors import InstallationError
 from hook.installation.install import Wishes, install
 from hook.installation.places import Places
-from hook.installation.status import Level, status
+from hook.installation.status import Severity, status
 from hook.installation.uninstall import uninstall
 from lab import node_programs
 from tests.waiting import until
@@ -138,14 +138,14 @@ def test_what_cannot_be_seen_is_not_claimed(tmp_path: Path) -> None:
 @ROOT
 @pytest.mark.usefixtures("ours_alone")
 @pytest.mark.parametrize(
-    ("nri", "level", "said"),
+    ("nri", "severity", "said"),
     [
-        ("", Level.NOTE, "is not running"),
-        (NRI.format("true"), Level.NOTE, "NRI is off"),
-        (NRI.format("false"), Level.NOTE, "is not running"),
+        ("", Severity.NOTE, "is not running"),
+        (NRI.format("true"), Severity.NOTE, "NRI is off"),
+        (NRI.format("false"), Severity.NOTE, "is not running"),
     ],
 )
-def test_status_claims_nothing_of_nri(tmp_path: Path, nri: str, level: Level, said: str) -> None:
+def test_status_claims_nothing_of_nri(tmp_path: Path, nri: str, severity: Severity, said: str) -> None:
     places = Places(tmp_path / "node")
     install(places, Wishes())
     plugin = places.below(containerd.PLUGINS) / "10-hook-injector"
@@ -153,8 +153,8 @@ def test_status_claims_nothing_of_nri(tmp_path: Path, nri: str, level: Level, sa
     plugin.write_text("")
     (tmp_path / "own.toml").write_text(f"version = 2\n{nri}")
     with process_named_containerd(tmp_path, "-c", str(tmp_path / "own.toml")):
-        found = [(fact.level, fact.text) for fact in status(places) if fact.name == "containerd by NRI"]
-    assert found[0][0] is level
+        found = [(fact.severity, fact.text) for fact in status(places) if fact.name == "containerd by NRI"]
+    assert found[0][0] is severity
     assert said in found[0][1]
 
 
@@ -168,7 +168,7 @@ def test_status_says_that_one_off_path_knows_no_hook(tmp_path: Path, monkeypatch
     (tmp_path / "own.toml").write_text("version = 2\n")
     monkeypatch.setattr(runtimes, "find", lambda *_: [])
     with process_named_containerd(tmp_path, "-c", str(tmp_path / "own.toml")):
-        found = [(fact.level, fact.text) for fact in status(places) if fact.name == "containerd"]
-    assert [(level, "starts containers without the hook" in text) for level, text in found] == [
-        (Level.NOTE, True)
+        found = [(fact.severity, fact.text) for fact in status(places) if fact.name == "containerd"]
+    assert [(severity, "starts containers without the hook" in text) for severity, text in found] == [
+        (Severity.NOTE, True)
     ]

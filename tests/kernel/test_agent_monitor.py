@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Callable
 
-from agent.deficit.account import Account
 from agent.deficit.judge import NOTHING, Judged
+from agent.deficit.tally import Tally
 from agent.monitor.monitor import Monitor, Watched
 from kernel import facts
 from lab.contention.groups import Group, Tree
@@ -26,7 +26,7 @@ class Rig:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self.account = Account()
+        self.tally = Tally()
         self.monitor = Monitor(facts.mounts())
         self._watched: dict[str, Watched] = {}
 
@@ -42,15 +42,15 @@ class Rig:
         self.monitor.watch(self._watched)
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not enough():
-            assert time.monotonic() < deadline, {uid: one.seconds for uid, one in self.account.pods.items()}
-            self.account.take(self.monitor.tick(time.monotonic()), self.monitor.watched)
+            assert time.monotonic() < deadline, {uid: one.seconds for uid, one in self.tally.pods.items()}
+            self.tally.take(self.monitor.tick(time.monotonic()), self.monitor.watched)
             time.sleep(0.2)
         self.monitor.close()
         assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
         assert self.monitor.failures == 0
 
     def judged(self, pod: str, resource: str) -> Judged:
-        known = self.account.pods.get(pod)
+        known = self.tally.pods.get(pod)
         return known.seconds.get(resource, NOTHING) if known else NOTHING
 
 
@@ -67,7 +67,7 @@ def test_cpu(tree: Tree, load: Load, record_property: Record) -> None:
             and rig.judged("satisfied", CPU).wanted > 2
         )
     )
-    record_property("seconds", {uid: one.seconds for uid, one in rig.account.pods.items()})
+    record_property("seconds", {uid: one.seconds for uid, one in rig.tally.pods.items()})
     assert rig.judged("satisfied", CPU).deficit == 0
     assert rig.judged("idle", CPU) == NOTHING
     sample = rig.monitor.latest.pods["limited"]  # type: ignore[union-attr]
@@ -87,7 +87,7 @@ def test_memory(tree: Tree, load: Load, record_property: Record) -> None:
     rig.measure(
         lambda: rig.judged("squeezed", MEMORY).deficit > 2 and rig.judged("satisfied", MEMORY).wanted > 2
     )
-    record_property("seconds", {uid: one.seconds for uid, one in rig.account.pods.items()})
+    record_property("seconds", {uid: one.seconds for uid, one in rig.tally.pods.items()})
     assert rig.judged("satisfied", MEMORY).deficit == 0
     assert rig.judged("small", MEMORY) == NOTHING
     detail = rig.monitor.latest.pods["satisfied"].detail  # type: ignore[union-attr]
@@ -119,8 +119,8 @@ def test_the_cost_of_a_tick(tree: Tree, record_property: Record) -> None:
     costs = []
     for second in range(20):
         begun = time.process_time()
-        rig.account.take(rig.monitor.tick(second), rig.monitor.watched)
+        rig.tally.take(rig.monitor.tick(second), rig.monitor.watched)
         costs.append(1000 * (time.process_time() - begun))
-    assert len(rig.account.pods) == 50
+    assert len(rig.tally.pods) == 50
     record_property("milliseconds of 50 pods, least and median", (min(costs), sorted(costs)[10]))
     rig.monitor.close()

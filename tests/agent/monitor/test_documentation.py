@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from ruamel.yaml import YAML
 
 from agent.deficit import budget, judge
-from agent.deficit.account import Account
+from agent.deficit.tally import Tally
 from agent.monitor import delays, monitor, node
 from agent.monitor.metrics import MonitorCollector
 from agent.monitor.monitor import Monitor
@@ -31,7 +31,7 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Metrics as a fresh agent has them, by the name that /metrics shows."""
     registry = CollectorRegistry()
     empty = Monitor({"": "/"}, str(tmp_path_factory.mktemp("proc")))
-    MonitorCollector(empty, Account(), registry)
+    MonitorCollector(empty, Tally(), registry)
     found = {f"{one.name}_total" if one.type == "counter" else one.name: one for one in registry.collect()}
     empty.close()
     return found

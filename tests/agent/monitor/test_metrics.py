@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from agent.deficit.account import Account
+from agent.deficit.tally import Tally
 from agent.monitor.metrics import MonitorCollector
 from agent.monitor.monitor import Monitor, Tick, Watched
 from agent.monitor.samples import MemoryDetail, NodeSample, PodSample, Pressure
@@ -46,9 +46,9 @@ def monitor() -> Shown:
     return Shown()
 
 
-def exposition(monitor: Shown, account: Account) -> list[str]:
+def exposition(monitor: Shown, tally: Tally) -> list[str]:
     registry = CollectorRegistry()
-    MonitorCollector(monitor, account, registry, clock=lambda: 3.0)
+    MonitorCollector(monitor, tally, registry, clock=lambda: 3.0)
     return generate_latest(registry).decode().splitlines()
 
 
@@ -56,7 +56,7 @@ def series(lines: list[str]) -> list[str]:
     return [line for line in lines if not line.startswith("#")]
 
 
-def run(monitor: Shown, account: Account, pods: int) -> None:
+def run(monitor: Shown, tally: Tally, pods: int) -> None:
     monitor.pods = {
         f"u{number}": Watched("shop", f"web-{number}", f"shop/p{number % 3}", "/", FLOOR)
         for number in range(pods)
@@ -64,17 +64,17 @@ def run(monitor: Shown, account: Account, pods: int) -> None:
     for at in range(4):
         monitor.see(at)
         assert monitor.latest is not None
-        account.take(monitor.latest, monitor.watched)
+        tally.take(monitor.latest, monitor.watched)
 
 
 def test_before_the_first_tick(monitor: Shown) -> None:
-    assert series(exposition(monitor, Account())) == ["j10ce_agent_monitor_failures_total 3.0"]
+    assert series(exposition(monitor, Tally())) == ["j10ce_agent_monitor_failures_total 3.0"]
 
 
 def test_one_pod(monitor: Shown) -> None:
-    account = Account()
-    run(monitor, account, 1)
-    shown = series(exposition(monitor, account))
+    tally = Tally()
+    run(monitor, tally, 1)
+    shown = series(exposition(monitor, tally))
     pod = 'namespace="shop",pod="web-0"'
     policy = 'namespace="shop",policy="p0"'
     for line in (
@@ -95,30 +95,30 @@ def test_one_pod(monitor: Shown) -> None:
 
 
 def test_series_are_bounded_and_end_with_their_pods(monitor: Shown) -> None:
-    account = Account()
-    run(monitor, account, PODS)
-    names = Counter(re.split(r"[ {]", line)[0] for line in series(exposition(monitor, account)))
+    tally = Tally()
+    run(monitor, tally, PODS)
+    names = Counter(re.split(r"[ {]", line)[0] for line in series(exposition(monitor, tally)))
     of_pods = {name: count for name, count in names.items() if name.startswith("j10ce_agent_pod_")}
     assert sum(of_pods.values()) <= 16 * PODS
     assert sum(names.values()) - sum(of_pods.values()) < 50
     monitor.pods = {}
     monitor.see(4)
     assert monitor.latest is not None
-    account.take(monitor.latest, {})
-    left = series(exposition(monitor, account))
+    tally.take(monitor.latest, {})
+    left = series(exposition(monitor, tally))
     assert not [line for line in left if "pod=" in line]
     assert [line for line in left if line.startswith("j10ce_agent_floor_deficit_seconds_total")]
 
 
 def test_two_pods_of_one_name_are_shown_once(monitor: Shown) -> None:
-    account = Account()
+    tally = Tally()
     pod = Watched("shop", "db-0", "shop/p0", "/", FLOOR)
     monitor.pods = {"old": pod, "new": pod}
     for at in range(2):
         monitor.see(at)
         assert monitor.latest is not None
-        account.take(monitor.latest, monitor.watched)
-    names = Counter(line.rpartition(" ")[0] for line in series(exposition(monitor, account)))
+        tally.take(monitor.latest, monitor.watched)
+    names = Counter(line.rpartition(" ")[0] for line in series(exposition(monitor, tally)))
     assert set(names.values()) == {1}
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.deficit.account import Account
 from agent.deficit.judge import NOTHING
+from agent.deficit.tally import Tally
 from agent.monitor.monitor import Monitor, Watched
 from kernel import facts
 from lab.runtimes import cgroups
@@ -91,11 +91,11 @@ def throttled() -> dict[str, float]:
 
 
 @pytest.fixture(scope="module")
-def account(scratch: Scratch, throttled: dict[str, float]) -> Iterator[Account]:
+def tally(scratch: Scratch, throttled: dict[str, float]) -> Iterator[Tally]:
     """All of them measured until the starved and the throttled one have been judged a few times."""
     pods = Pods(scratch)
     monitor = Monitor(facts.mounts(), settle_seconds=1.5)
-    account = Account()
+    tally = Tally()
     try:
         for cpu in sorted(os.sched_getaffinity(0))[1:]:
             pods.occupy(cpu)
@@ -108,13 +108,13 @@ def account(scratch: Scratch, throttled: dict[str, float]) -> Iterator[Account]:
         pods.start("idle", IDLE, floor=900, cpu_shares=256)
         monitor.watch(pods.watched)
         deadline = time.monotonic() + 200
-        while not (_enough(account) and _throttled(monitor, "container-limited")):
-            assert time.monotonic() < deadline, {uid: one.seconds for uid, one in account.pods.items()}
-            account.take(monitor.tick(time.monotonic()), monitor.watched)
+        while not (_enough(tally) and _throttled(monitor, "container-limited")):
+            assert time.monotonic() < deadline, {uid: one.seconds for uid, one in tally.pods.items()}
+            tally.take(monitor.tick(time.monotonic()), monitor.watched)
             time.sleep(0.25)
         assert monitor.latest is not None
         throttled.update({uid: pod.throttled for uid, pod in monitor.latest.pods.items()})
-        yield account
+        yield tally
     finally:
         monitor.close()
         pods.end()
@@ -126,8 +126,8 @@ def _throttled(monitor: Monitor, pod: str) -> float:
     return monitor.latest.pods[pod].throttled
 
 
-def _enough(account: Account) -> bool:
-    seconds = {uid: pod.seconds.get(CPU, NOTHING) for uid, pod in account.pods.items()}
+def _enough(tally: Tally) -> bool:
+    seconds = {uid: pod.seconds.get(CPU, NOTHING) for uid, pod in tally.pods.items()}
     return (
         len(seconds) == 6
         and all(seconds[one].deficit > 2 for one in ("starved", "limited"))
@@ -135,36 +135,36 @@ def _enough(account: Account) -> bool:
     )
 
 
-def test_starved_by_a_neighbours_shares(account: Account) -> None:
-    judged = account.pods["starved"].seconds[CPU]
+def test_starved_by_a_neighbours_shares(tally: Tally) -> None:
+    judged = tally.pods["starved"].seconds[CPU]
     assert judged.deficit > 2
     assert judged.deficit == judged.wanted
-    assert account.policies["shop/starved"][CPU] == judged
+    assert tally.policies["shop/starved"][CPU] == judged
 
 
-def test_a_limit_below_the_floor(account: Account) -> None:
-    assert account.pods["limited"].seconds[CPU].deficit > 2
+def test_a_limit_below_the_floor(tally: Tally) -> None:
+    assert tally.pods["limited"].seconds[CPU].deficit > 2
 
 
 @pytest.mark.parametrize("pod", ABOVE)
-def test_whoever_has_its_floor_has_no_deficit(account: Account, pod: str) -> None:
-    judged = account.pods[pod].seconds[CPU]
+def test_whoever_has_its_floor_has_no_deficit(tally: Tally, pod: str) -> None:
+    judged = tally.pods[pod].seconds[CPU]
     assert judged.wanted > 2
     assert judged.deficit == 0
 
 
-def test_a_containers_limit_throttles_its_pod(account: Account, throttled: dict[str, float]) -> None:
-    assert account.pods["container-limited"].seconds[CPU].wanted > 2
+def test_a_containers_limit_throttles_its_pod(tally: Tally, throttled: dict[str, float]) -> None:
+    assert tally.pods["container-limited"].seconds[CPU].wanted > 2
     assert throttled["container-limited"] > 0
     assert throttled["satisfied"] == 0
 
 
-def test_idle(account: Account) -> None:
-    assert account.pods["idle"].seconds == {}
+def test_idle(tally: Tally) -> None:
+    assert tally.pods["idle"].seconds == {}
 
 
-def test_the_budget_of_a_starved_policy_is_overspent(account: Account) -> None:
-    budgets = account.budgets(time.monotonic())
+def test_the_budget_of_a_starved_policy_is_overspent(tally: Tally) -> None:
+    budgets = tally.budgets(time.monotonic())
     assert budgets["shop/starved"]["1h"].remaining < 0
     assert budgets["shop/satisfied"]["1h"].remaining == 1
     assert "shop/idle" not in budgets
@@ -227,7 +227,7 @@ def test_a_cgroup_that_was_removed_and_made_again(crowd: Crowd, monitor: Monitor
 
 
 def test_a_thousand_pods_that_come_and_go_leave_nothing_open(crowd: Crowd, monitor: Monitor) -> None:
-    before, account = open_files(), Account()
+    before, tally = open_files(), Tally()
     for second in range(20):
         names = [f"pod{second}-{number}" for number in range(50)]
         monitor.watch({name: crowd.make(name) for name in names})
@@ -236,21 +236,21 @@ def test_a_thousand_pods_that_come_and_go_leave_nothing_open(crowd: Crowd, monit
             monitor.watch({})
         for name in names:
             crowd.remove(name)
-        account.take(monitor.tick(second + 0.5), monitor.watched)
+        tally.take(monitor.tick(second + 0.5), monitor.watched)
         assert open_files() == before
-    assert account.pods == {}
+    assert tally.pods == {}
 
 
 def test_a_tick_of_250_pods(
     crowd: Crowd, monitor: Monitor, record_property: Callable[[str, object], None]
 ) -> None:
-    account = Account()
+    tally = Tally()
     monitor.watch({f"pod{number}": crowd.make(f"pod{number}") for number in range(250)})
     cost, ticks = Cost(), itertools.count()
     while len(monitor.tick(next(ticks)).pods) < 250:
         pass
     for _ in range(40):
         with cost.tried():
-            account.take(monitor.tick(next(ticks)), monitor.watched)
+            tally.take(monitor.tick(next(ticks)), monitor.watched)
     record_property("milliseconds of CPU a tick", cost.milliseconds)
     assert cost.units < 6, "2.3 are typical"

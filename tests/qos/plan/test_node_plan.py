@@ -16,7 +16,7 @@ from qos.plan.layout import Driver
 from qos.plan.node import V1, V2
 from qos.plan.node_plan import PlannedNode
 from qos.plan.observed import Seen
-from qos.plan.place import NodeTree, place_of
+from qos.plan.placed_pod import NodeTree, placed
 from qos.plan.planning import parts
 from qos.plan.settings import RAISE, SET
 from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED, Container, NodePod, at_once
@@ -100,7 +100,7 @@ class Node:
     def places(self):
         tree, running = self.tree(), self.running
         return {
-            uid: place_of(tree, self.machine, one, running.get(uid, {})) for uid, one in self.decided.items()
+            uid: placed(tree, self.machine, one, running.get(uid, {})) for uid, one in self.decided.items()
         }
 
     def path(self, uid: str) -> str:
@@ -326,9 +326,7 @@ def test_where_there_is_room_every_floor_is_kept(node):
 @given(nodes())
 def test_one_pod_alone_is_planned_as_with_all_where_nothing_changed(node):
     tree, machine = node.tree(), node.machine
-    places = {
-        uid: place_of(tree, machine, one, node.running.get(uid, {})) for uid, one in node.decided.items()
-    }
+    places = {uid: placed(tree, machine, one, node.running.get(uid, {})) for uid, one in node.decided.items()}
     together = PlannedNode.solved(tree, machine, places)
     for uid, place in places.items():
         assert together.plan_beside(place) == together.plan(uid)
@@ -343,7 +341,7 @@ def test_a_pod_that_was_not_planned_for_takes_no_floor_from_the_others(node, dat
     planned = PlannedNode.solved(node.tree(), node.machine, node.places())
     new = data.draw(pods(77))
     node.add_pod(new)
-    place = place_of(node.tree(), node.machine, new, node.running[new.pod.uid])
+    place = placed(node.tree(), node.machine, new, node.running[new.pod.uid])
     plans = {**before, **node.named({new.pod.uid: planned.plan_beside(place)})}
     running = running_now(data, node)
     received = cpu_time(kernel_tree(node, plans, running), node.cpus)

@@ -39,7 +39,7 @@ class NodeTree:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlacedPod:
     """A pod where it is. `level`: its cgroup; `inside`: those of its containers, by name, without the pod's
     other containers; `floors`: each one's part of the floor.
 
@@ -71,7 +71,7 @@ class Place:
         return Rival(weight, self.contest.idle, self.floor, least, low)
 
 
-def place_of(tree: NodeTree, machine: Machine, decided: Decided, running: Mapping[str, str]) -> Place:
+def placed(tree: NodeTree, machine: Machine, decided: Decided, running: Mapping[str, str]) -> PlacedPod:
     """Where a pod is, or will be; running: the cgroups of its containers that there are, by name."""
     level = _pod_level(tree, machine, decided)
     rivals = tuple(_strangers(tree, machine, level, frozenset(running.values())))
@@ -83,7 +83,7 @@ def place_of(tree: NodeTree, machine: Machine, decided: Decided, running: Mappin
     }
     floors = parts(decided.pod, decided.floor)
     contest, claims, protected = _wanted(tree, machine, decided, level, inside, floors)
-    return Place(decided, level, inside, floors, contest, claims, protected)
+    return PlacedPod(decided, level, inside, floors, contest, claims, protected)
 
 
 def node_facts(

@@ -1,4 +1,4 @@
-"""The account of floors on this node: seconds wanted and missed, of each pod and policy, tick by tick."""
+"""The tally of floors on this node: seconds wanted and missed, of each pod and policy, tick by tick."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Seconds = dict[str, Judged]
 
 
 @dataclass(slots=True)
-class PodAccount:
+class PodTally:
     """One pod's seconds, and the samples that the next ones are compared with."""
 
     watched: Watched
@@ -29,7 +29,7 @@ class PodAccount:
     memory: PodSample | None = None
 
 
-class Account:
+class Tally:
     """What floors were wanted and missed.
 
     budgets: as they were kept. offset: what makes a monotonic time one of the budgets' clock. `pods` by uid,
@@ -39,7 +39,7 @@ class Account:
     def __init__(self, budgets: Budgets | None = None, offset: float = 0.0) -> None:
         self.kept = budgets or Budgets()
         self.offset = offset
-        self.pods: dict[str, PodAccount] = {}
+        self.pods: dict[str, PodTally] = {}
         self.policies: dict[str, Seconds] = {}
 
     def take(self, tick: Tick, watched: Mapping[str, Watched]) -> None:
@@ -51,13 +51,13 @@ class Account:
             pod = watched.get(uid)
             if pod is None:
                 continue
-            account = self._account(uid, pod)
+            tally = self._tally(uid, pod)
             for resource, judged in (
-                (keys.CPU, _cpu(account, sample, tick.node.idle)),
-                (keys.MEMORY, _memory(account, sample)),
+                (keys.CPU, _cpu(tally, sample, tick.node.idle)),
+                (keys.MEMORY, _memory(tally, sample)),
             ):
                 if judged.wanted:
-                    account.seconds[resource] = _plus(account.seconds.get(resource, NOTHING), judged)
+                    tally.seconds[resource] = _plus(tally.seconds.get(resource, NOTHING), judged)
                     totals[pod.policy_key, resource] = _plus(totals[pod.policy_key, resource], judged)
         for (policy, resource), judged in totals.items():
             self._charge(policy, resource, judged, self.offset + tick.at)
@@ -72,15 +72,15 @@ class Account:
         """Of all its pods here and all resources, since the agent began."""
         return sum(one.deficit for one in self.policies.get(policy, {}).values())
 
-    def _account(self, uid: str, pod: Watched) -> PodAccount:
-        account = self.pods.get(uid)
-        if account is None:
-            account = self.pods[uid] = PodAccount(pod)
-        if account.watched.floor != pod.floor:
+    def _tally(self, uid: str, pod: Watched) -> PodTally:
+        tally = self.pods.get(uid)
+        if tally is None:
+            tally = self.pods[uid] = PodTally(pod)
+        if tally.watched.floor != pod.floor:
             # What passed until now was not promised this floor, and the plan for it has only just been made.
-            account.cpu = account.memory = None
-        account.watched = pod
-        return account
+            tally.cpu = tally.memory = None
+        tally.watched = pod
+        return tally
 
     def _charge(self, policy: str, resource: str, judged: Judged, now: float) -> None:
         seconds = self.policies.setdefault(policy, {})
@@ -99,23 +99,23 @@ def _plus(one: Judged, other: Judged) -> Judged:
     return Judged(one.wanted + other.wanted, one.deficit + other.deficit)
 
 
-def _cpu(account: PodAccount, sample: PodSample, idle: float) -> Judged:
+def _cpu(tally: PodTally, sample: PodSample, idle: float) -> Judged:
     """Judged between samples that are settled."""
     if not sample.settled:
         return NOTHING
-    before, account.cpu = account.cpu, sample
-    since, account.idle = account.idle, idle
+    before, tally.cpu = tally.cpu, sample
+    since, tally.idle = tally.idle, idle
     if before is None:
         return NOTHING
-    return judge.cpu(before, sample, account.watched.floor.get(keys.CPU, 0), idle - since)
+    return judge.cpu(before, sample, tally.watched.floor.get(keys.CPU, 0), idle - since)
 
 
-def _memory(account: PodAccount, sample: PodSample) -> Judged:
+def _memory(tally: PodTally, sample: PodSample) -> Judged:
     """Judged each tick with PSI, and without as often as details are read."""
-    before = account.memory
+    before = tally.memory
     if before is not None and sample.memory_stalled is None and sample.detail is before.detail:
         return NOTHING
-    account.memory = sample
+    tally.memory = sample
     if before is None:
         return NOTHING
-    return judge.memory(before, sample, account.watched.floor.get(keys.MEMORY, 0))
+    return judge.memory(before, sample, tally.watched.floor.get(keys.MEMORY, 0))
