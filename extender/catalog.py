@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from extender.owners import Owners, WorkloadKey
 from ledger.ledger import Ledger
 from qos.cluster.objects import Demand
 from qos.cluster.policy import Policy, Profile, Workload
@@ -14,9 +15,6 @@ from qos.cluster.resolve import PriorityClasses, Problem, resolve
 from qos.keys import HIGHEST_USER_PRIORITY
 
 log = logging.getLogger(__name__)
-
-WorkloadKey = tuple[str, str, str]
-"""namespace, kind, name."""
 
 
 class Catalog:
@@ -31,6 +29,7 @@ class Catalog:
         self,
         ledger: Ledger,
         changed: Callable[[], None],
+        owners: Owners,
         *,
         clock: Callable[[], float],
         grace: float,
@@ -38,6 +37,7 @@ class Catalog:
     ) -> None:
         self._ledger = ledger
         self._changed = changed
+        self._owners = owners
         self._clock = clock
         self._grace = grace
         self._highest_priority = highest_priority
@@ -137,7 +137,14 @@ class Catalog:
             self._reorder()
         for workload in _until(self._deleted_workloads, due):
             del self._workloads[workload]
+            self._owners.forget(workload)
             self._resolve(self._users.get(workload, ()))
+
+    def follow_owners(self) -> None:
+        """Resolve the policies of workloads whose pods have changed: they may request more or less."""
+        used = {workload for workload, users in self._users.items() if users}
+        for workload in self._owners.changed(used):
+            self._resolve(self._users[workload])
 
     def _resolve_users_of(self, profile: str) -> None:
         self._resolve([key for key, policy in self.policies.items() if policy.profile_name == profile])
@@ -169,7 +176,8 @@ class Catalog:
     def _resolve_one(self, policy: Policy) -> None:
         target = _target(policy)
         workload = self._workloads.get(target) if target is not None else None
-        now = resolve(policy, self._profiles, self._priorities, workload)
+        observed = self._owners.observed(target) if target is not None else {}
+        now = resolve(policy, self._profiles, self._priorities, workload, observed)
         self._postpone(policy, target)
         before = self.resolved.get(policy.key)
         if now == before:

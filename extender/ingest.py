@@ -29,6 +29,7 @@ from extender.events import EventWriter, Regarding
 from extender.guarding import Guarding
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports
+from extender.owners import Owners
 from extender.view import View, marks_of
 from ledger.ledger import Ledger
 
@@ -59,6 +60,7 @@ class Ingest:
         metrics: Metrics,
         *,
         reports: NodeReports,
+        owners: Owners,
         changed: Callable[[], None],
         gone: Callable[[str], None],
     ) -> None:
@@ -69,6 +71,7 @@ class Ingest:
         self._events = events
         self._metrics = metrics
         self._reports = reports
+        self._owners = owners
         self._changed = changed
         self._gone = gone
 
@@ -130,12 +133,14 @@ class Ingest:
         self._guarding.see(pod)
         self._view.set_pod(pod)
         if self._ledger.set_pod(pod):  # most events of a running pod tell nothing that is used here
+            self._owners.set_pod(pod)
             self._changed()
         return pod.uid
 
     def _remove_pod(self, uid: str) -> None:
         self._ledger.remove_pod(uid)
         self._view.remove_pod(uid)
+        self._owners.remove_pod(uid)
         self._guarding.forget(uid)
         self._changed()
 

@@ -26,6 +26,7 @@ from extender.ingest import Ingest
 from extender.installation import installed_at
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports
+from extender.owners import Owners
 from extender.readiness import Readiness
 from extender.scale_down import ScaleDownGuard
 from extender.status_writer import StatusWriter
@@ -78,9 +79,11 @@ class Program:
             warmup_until=clock() + config.warmup,
         )
         self.account = Account(self.ledger, clock)
+        self.owners = Owners()
         self.catalog = Catalog(
             self.ledger,
             self._changes.note,
+            self.owners,
             clock=clock,
             grace=config.reference_grace_seconds,
             highest_priority=config.max_policy_priority,
@@ -136,6 +139,7 @@ class Program:
             self.events,
             self.metrics,
             reports=self.reports,
+            owners=self.owners,
             changed=self._changes.note,
             gone=self.writer.forget,
         )
@@ -244,6 +248,7 @@ class Program:
 
     async def _expire(self) -> None:
         self.catalog.expire()
+        self.catalog.follow_owners()
         self.reports.expire(self._reported.last_answer)
 
     async def _learn_installation(self) -> None:

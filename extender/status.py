@@ -21,6 +21,7 @@ from qos.cluster.resolve import Problem
 
 MOST_HOLDS: Final = 20
 MOST_UNPLACED: Final = 16
+MOST_RESOURCES: Final = 32
 LONGEST_DETAIL: Final = 1024
 
 
@@ -59,6 +60,7 @@ def compute(facts: Facts, now: float) -> dict[str, Any]:
         "observedGeneration": facts.policy.generation,
         "selector": selector_text(facts.policy.selector),
         "slots": _slots(report),
+        "slot": _slot(facts.resolved),
         "unplaced": [_unplaced(one) for one in (report.unplaced if report else ())][:MOST_UNPLACED],
         "holds": _largest(report.holds if report else ()),
     }
@@ -178,6 +180,17 @@ def _slots(report: DemandReport | None) -> dict[str, int]:
         "held": report.held,
         "unplaced": report.missing,
     }
+
+
+def _slot(resolved: Demand | Problem) -> list[dict[str, str]]:
+    """One slot as it is held; what every slot has, one pod, is left out."""
+    if isinstance(resolved, Problem):
+        return []
+    amounts = sorted((name, amount) for name, amount in resolved.vector.items() if name != keys.PODS)
+    return [
+        {"resource": name, "quantity": quantity.render(name, amount)}
+        for name, amount in amounts[:MOST_RESOURCES]
+    ]
 
 
 def _unplaced(one: Unplaced) -> dict[str, Any]:

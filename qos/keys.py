@@ -80,6 +80,10 @@ SCENARIO_LABEL: Final = f"{GROUP}/scenario"
 SCENARIO_WORKLOAD_LABEL: Final = f"{GROUP}/scenario-workload"
 """On pods: the workload, as the scenario names it."""
 
+# Labels on pods, by the controllers of apps/v1: which pod template they were made from.
+TEMPLATE_LABEL: Final = "pod-template-hash"
+REVISION_LABEL: Final = "controller-revision-hash"
+
 # Annotation on nodes.
 SCALE_DOWN_DISABLED_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 """cluster-autoscaler's own key: keeps it from removing a node that only holds stand on (trap T22)."""

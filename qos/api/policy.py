@@ -296,6 +296,13 @@ class SlotsStatus(Reported):
     unplaced: int = Field(default=0, ge=0, description="Slots that no node has room for.")
 
 
+class SlotResourceStatus(Reported):
+    """One resource of a slot."""
+
+    resource: str = Field(max_length=317, description="The resource.")
+    quantity: str = Field(max_length=64, description="The amount in one slot.")
+
+
 class UnplacedStatus(Reported):
     """Slots that are not held, and what is missing."""
 
@@ -334,6 +341,15 @@ class MinimalReservationPolicyStatus(Reported):
         default=None, ge=0, description="The metadata.generation this was computed from."
     )
     slots: SlotsStatus | None = Field(default=None, description="The account of slots.")
+    slot: list[SlotResourceStatus] | None = Field(
+        default=None,
+        max_length=32,
+        description=(
+            "One slot as it is held: of each resource the largest of the floor, what the pod template "
+            "requests and what the workload's pods are seen to request, which admission may have raised."
+        ),
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
     unplaced: list[UnplacedStatus] | None = Field(
         default=None,
         max_length=16,

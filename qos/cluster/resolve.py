@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from qos import keys
 from qos.classes import CLASSES
@@ -13,6 +14,7 @@ from qos.cluster.policy import Policy, Profile, Workload
 from qos.cluster.selectors import matches
 from qos.keys import HIGHEST_USER_PRIORITY
 
+NOTHING: Final[Resources] = {}
 _VALUELESS = frozenset({"Exists", "DoesNotExist"})
 _VALUED = frozenset({"In", "NotIn"})
 
@@ -42,10 +44,12 @@ def resolve(
     profiles: Mapping[str, Profile],
     priority_classes: PriorityClasses,
     workload: Workload | None,
+    observed: Resources = NOTHING,
 ) -> Demand | Problem:
     """A policy's demand, or the problem that keeps it from having one.
 
-    `workload` is the policy's scale target, None when there is none or it does not exist.
+    `workload` is the policy's scale target, None when there is none or it does not exist; `observed` is what
+    its pods are seen to request, which can be more than its template says.
     """
     problem = (
         _selector_problem(policy.selector)
@@ -62,7 +66,7 @@ def resolve(
         key=policy.key,
         namespace=policy.namespace,
         selector=policy.selector,
-        vector=slot_vector(policy.floor, workload.requests if workload else {}),
+        vector=slot_vector(policy.floor, workload.requests if workload else {}, observed),
         desired=0 if policy.suspend else _desired(policy, workload),
         priority=priority,
         created=policy.created,
@@ -77,10 +81,11 @@ def _needs(policy: Policy, profile: Profile | None) -> frozenset[str] | None:
     return needs_of(policy, profile) if policy.enforcement is NodeEnforcement.STRICT else None
 
 
-def slot_vector(floor: Resources, requests: Resources) -> dict[str, int]:
-    """One slot: in every dimension the larger of floor and effective request, and one pod."""
-    names = floor.keys() | requests.keys()
-    vector = {name: max(floor.get(name, 0), requests.get(name, 0)) for name in sorted(names)}
+def slot_vector(floor: Resources, *requests: Resources) -> dict[str, int]:
+    """One slot: in every dimension the largest of the floor and these effective requests, and one pod."""
+    stated = (floor, *requests)
+    names = set[str]().union(*stated)
+    vector = {name: max(one.get(name, 0) for one in stated) for name in sorted(names)}
     return {name: amount for name, amount in vector.items() if amount > 0} | {keys.PODS: 1}
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from extender import status
 from extender.catalog import Catalog
+from extender.owners import Owners
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
+from qos.cluster.objects import OwnerReference, Pod
 from qos.cluster.policy import Profile, ScaleTarget, Workload
 from tests.ledger.builders import node
 from tests.qos.builders import policy
@@ -27,9 +31,10 @@ class Desk:
 
     def __init__(self, clock) -> None:
         self.clock = clock
+        self.owners = Owners()
         self.ledger = Ledger(Mode.GUARD, cap_percent=100)
         self.ledger.set_node(node("n0", 64, 64))
-        self.catalog = Catalog(self.ledger, lambda: None, clock=clock, grace=GRACE)
+        self.catalog = Catalog(self.ledger, lambda: None, self.owners, clock=clock, grace=GRACE)
         self.catalog.set_profile(PROFILE)
         self.catalog.set_priority_class("high", 1000, False)
         self.catalog.set_workload(WORKLOAD)
@@ -114,3 +119,48 @@ def test_a_policy_that_is_deleted_releases_at_once(desk):
     desk.delete("WorkloadNotFound")
     desk.catalog.remove_policy(KEY)
     assert (desk.held(), desk.problem()) == (0, "")
+
+
+def _injected(name: str, cpu: int, template: str = "7f", **more: Any) -> Pod:
+    """A pod of the Deployment, as admission left it."""
+    replica_set = OwnerReference("ReplicaSet", f"checkout-{template}", f"uid-{template}")
+    labels = {"app": "checkout", "pod-template-hash": template}
+    requests = {"cpu": cpu, "pods": 1}
+    return Pod(name, "shop", name, requests, labels=labels, controller=replica_set, node_name="n0", **more)
+
+
+def test_a_slot_is_as_large_as_what_admission_makes_of_the_pods(desk):
+    """A sidecar, a LimitRange, the overhead of a RuntimeClass: the template says nothing of them."""
+    assert desk.catalog.resolved[KEY].vector["cpu"] == 1000
+    desk.owners.set_pod(_injected("p", 1250))
+    desk.catalog.follow_owners()
+    assert desk.catalog.resolved[KEY].vector["cpu"] == 1250
+    assert status._slot(desk.catalog.resolved[KEY]) == [{"resource": "cpu", "quantity": "1250m"}]
+
+
+def test_a_policy_with_a_count_of_its_own_does_not_follow_its_pods(desk):
+    """Who may make pods must not make the slots of a policy larger: its author states the floor."""
+    counted = replace(desk.catalog.policies[KEY], count=3, scale_target=None, generation=2)
+    desk.catalog.set_policy(counted)
+    desk.owners.set_pod(_injected("p", 60_000))
+    desk.catalog.follow_owners()
+    assert desk.catalog.resolved[KEY].vector["cpu"] == 1000
+
+
+def test_pods_that_request_less_than_the_floor_make_no_slot_smaller(desk):
+    desk.owners.set_pod(_injected("p", 10))
+    desk.catalog.follow_owners()
+    assert desk.catalog.resolved[KEY].vector["cpu"] == 1000
+
+
+def test_what_was_learned_ends_with_the_workload(desk):
+    desk.owners.set_pod(_injected("p", 1250))
+    desk.catalog.follow_owners()
+    desk.owners.remove_pod("p")
+    desk.catalog.follow_owners()
+    assert desk.catalog.resolved[KEY].vector["cpu"] == 1250
+    desk.delete("WorkloadNotFound")
+    desk.clock.advance(GRACE)
+    desk.catalog.expire()
+    desk.make("WorkloadNotFound")
+    assert desk.catalog.resolved[KEY].vector["cpu"] == 1000

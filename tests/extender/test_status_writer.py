@@ -15,6 +15,7 @@ from extender.catalog import Catalog
 from extender.events import EventWriter
 from extender.guarding import Guarding
 from extender.node_reports import NodeReports
+from extender.owners import Owners
 from extender.status_writer import StatusWriter
 from extender.view import View
 from ledger.decisions import Mode
@@ -31,7 +32,7 @@ class Desk:
         self.api, self.clock, self.account = api, clock, Account()
         self.view = View()
         self.reports = NodeReports(self.account, clock=clock, changed=lambda: None)
-        self.catalog = Catalog(self.account, lambda: None, clock=clock, grace=0.0)
+        self.catalog = Catalog(self.account, lambda: None, Owners(), clock=clock, grace=0.0)
         self.guarding = Guarding(Mode.GUARD, binds=True, schedulers=["default-scheduler"], window=300)
         self.guarding.installed = 0.0
         self.events = EventWriter(api, metrics, identity="me", clock=clock, wall=clock)
