@@ -241,7 +241,7 @@ async def test_policies_reach_the_ledger_and_the_answer(running, make_node, make
     for name in ("n1", "n2"):
         api.put(NODES, make_node(name, cpu="4"))
     api.put(POLICIES, make_policy(count=4, cpu="2"))
-    async with running(api) as program, httpx.AsyncClient() as client:
+    async with running(api, warmup_seconds=0.0) as program, httpx.AsyncClient() as client:
         url = f"http://{program.config.verbs_address}/filter"
         body = {"Pod": POD | {"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}}
         refused = (await client.post(url, json=body | {"NodeNames": ["n1", "n2"]})).json()
