@@ -23,7 +23,7 @@ RESULTS := build/tests
 stage = status=0; $(2) --junit-xml=$(RESULTS)/$(1).xml || status=$$?; \
   echo $$status > $(RESULTS)/$(1).status; [ $$status = 0 ] || failed=1
 
-.PHONY: all help venv demo demo-node programs vm runtimes unit check test test-again test-kernel test-full bench bench-agent bench-hook generated format constraints clean
+.PHONY: all help venv demo demo-node programs vm runtimes unit check simulate test test-again test-kernel test-full bench bench-agent bench-hook generated format constraints clean
 
 all: venv help
 
@@ -72,6 +72,10 @@ test: check programs vm runtimes ## What CI runs: check, unit tests, tests of wh
 
 test-again: venv ## Run the one test that the variable TEST names, alone
 	@mkdir -p $(RESULTS); $(PYTEST) "$$TEST" --junit-xml=$(RESULTS)/again.xml
+
+SEEDS ?= 2000
+simulate: venv ## Play SEEDS histories of a faulty control plane in virtual time; a failure is shortened and printed
+	@$(BIN)/python -P -m simulation seeds $(SEEDS)
 
 test-kernel: vm ## Tests inside a machine with a real cgroup v2 kernel
 	@$(PYTEST) -m "kernel and not full" tests/kernel tests/lab/vm --durations=10

@@ -67,6 +67,7 @@ class Witness:
         for pod in self._occupancy.pods.values():
             self._count_owner(pod)
         self._room = {p.key: self._rooms(p, self._occupancy.places) for p in self._promises}
+        self._packing = Packing({})  # slots may have another size: where they lay says nothing
         self._repack()
 
     def nodes_changed(self, names: Iterable[str]) -> None:

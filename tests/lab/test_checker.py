@@ -411,3 +411,13 @@ def test_every_floor_broken_for_one_shape_is_seen(data: st.DataObject) -> None:
         broken += now < able
         able = now
     assert len(stream.verdict().violations) == broken
+
+
+def test_slots_that_grew_are_not_thought_to_lie_where_the_smaller_ones_did(held: Stream) -> None:
+    """The first in rank leaves 2 CPU on each node; slots of 3 CPU no longer fit there."""
+    held.policy("first", 2000, 2, created=0.0, max_slots_per_node=1)
+    held.later()
+    held.policy("checkout", 3000, 2)
+    held.later()
+    held.pod("batch", 1000, "n1")
+    assert not held.verdict().violations

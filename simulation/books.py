@@ -1,0 +1,178 @@
+"""Ledger, catalog and ingest, as one extender has them: built empty, and fed with what is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from adapters.api import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    POLICIES,
+    PRIORITY_CLASSES,
+    ClusterAPI,
+)
+from extender.catalog import Catalog
+from extender.config import ExtenderConfig
+from extender.events import EventWriter
+from extender.guarding import Guarding
+from extender.ingest import Ingest
+from extender.metrics import Metrics
+from extender.node_reports import NodeReports
+from extender.owners import Owners
+from extender.view import View
+from ledger.decisions import BindDecision, Mode
+from ledger.ledger import Ledger
+from qos.cluster.objects import Pod
+from simulation.history import World
+from simulation.store import EPOCH, Store
+
+WATCHED = (NODES, PODS, POLICIES, PRIORITY_CLASSES, DEPLOYMENTS, DAEMON_SETS)
+SCHEDULER = "default-scheduler"
+
+Clock = Callable[[], float]
+
+
+class Recorder(Metrics):
+    """Metrics that nobody reads, but for what must never happen: bugs that the edges survive."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bugs: list[str] = []
+
+    def observe(self, path: str, seconds: float, status: int) -> None:
+        """Nobody looks."""
+
+    def bind_outcome(self, outcome: str) -> None:
+        """A bind that crashed is a bug."""
+        if outcome == "crashed":
+            self.bugs.append("bind crashed")
+
+    def crashed(self, error: Exception) -> None:
+        """A verb met a bug."""
+        self.bugs.append(f"verb crashed: {error!r}")
+
+    def skipped(self, resource: str) -> None:
+        """An object was not taken."""
+        self.bugs.append(f"{resource} skipped")
+
+    def loop_error(self, loop: str) -> None:
+        """A loop met a bug."""
+        self.bugs.append(f"loop {loop} failed")
+
+
+RECORDER = Recorder()
+"""One for the process: a registry of metrics takes milliseconds to make."""
+
+
+class Told:
+    """Who hears of the ledger's decisions; here nobody."""
+
+    def claimed(self, uid: str, node: str) -> None:
+        """Bind has claimed a node for a pod."""
+
+    def released(self, uid: str) -> None:
+        """A claim was taken back."""
+
+
+class Telling(Ledger):
+    """The ledger, saying when it commits: nothing else shows the moment."""
+
+    told = Told()
+
+    def bind(self, pod: Pod, node: str, now: float) -> BindDecision:
+        """As Ledger.bind."""
+        decision = super().bind(pod, node, now)
+        if not decision.refusal:
+            self.told.claimed(pod.uid, node)
+        return decision
+
+    def release(self, uid: str) -> None:
+        """As Ledger.release."""
+        super().release(uid)
+        self.told.released(uid)
+
+
+@dataclass(slots=True)
+class Books:
+    """What an extender knows."""
+
+    ledger: Telling
+    catalog: Catalog
+    view: View
+    guarding: Guarding
+    reports: NodeReports
+    events: EventWriter
+    owners: Owners
+
+    def ingest(self, changed: Callable[[], None], gone: Callable[[str], None]) -> Ingest:
+        """What feeds them."""
+        return Ingest(
+            self.ledger,
+            self.catalog,
+            self.view,
+            self.guarding,
+            self.events,
+            RECORDER,
+            reports=self.reports,
+            owners=self.owners,
+            changed=changed,
+            gone=gone,
+        )
+
+
+def config_of(world: World) -> ExtenderConfig:
+    """The extender's configuration."""
+    return ExtenderConfig(
+        mode=Mode(world.mode),
+        binds=world.binds,
+        cap_percent=world.cap,
+        settle_seconds=world.settle,
+        warmup_seconds=world.warmup,
+        reference_grace_seconds=world.reference_grace,
+        identity="extender",
+    )
+
+
+def opened(
+    config: ExtenderConfig, api: ClusterAPI, clock: Clock, wall: Clock, changed: Callable[[], None]
+) -> Books:
+    """Empty books."""
+    ledger = Telling(
+        config.mode,
+        cap_percent=config.cap_percent,
+        binds=config.binds,
+        settle_seconds=config.settle_seconds,
+        warmup_until=clock() + config.warmup,
+    )
+    owners = Owners()
+    guarding = Guarding(
+        config.mode, binds=config.binds, schedulers=[SCHEDULER], window=config.guard_window_seconds
+    )
+    guarding.installed = 0.0
+    return Books(
+        ledger,
+        Catalog(ledger, changed, owners, clock=clock, grace=config.reference_grace_seconds),
+        View(),
+        guarding,
+        NodeReports(ledger, clock=clock, changed=changed),
+        EventWriter(api, RECORDER, identity=config.identity, clock=clock, wall=wall),
+        owners,
+    )
+
+
+def rebuilt(world: World, store: Store, api: ClusterAPI, now: float) -> Books:
+    """The books of an extender that starts now, with all that the API server has, its warm-up over."""
+
+    def nothing(*_: object) -> None:
+        return
+
+    books = opened(config_of(world), api, lambda: now - world.warmup - 1.0, lambda: EPOCH + now, nothing)
+    handlers = {one.resource.plural: one for one in books.ingest(nothing, nothing).handlers()}
+    for resource in WATCHED:
+        for entry in store.entries(resource):
+            handlers[resource.plural].set(entry.raw)
+    books.catalog.open()
+    return books

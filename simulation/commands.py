@@ -1,0 +1,90 @@
+"""`python -m simulation`: play seeds, replay and shorten histories, show what the simulation finds."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from simulation.generator import history
+from simulation.history import History, load
+from simulation.play import play
+from simulation.run import Result, run_seeds, watched
+from simulation.shrink import same_failure, shrunk
+
+app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+
+
+@app.callback()
+def simulation() -> None:
+    """The control plane in virtual time, driven by seeds."""
+
+
+@app.command()
+def seeds(
+    count: Annotated[int, typer.Argument(help="How many seeds.")] = 1000,
+    first: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    processes: Annotated[int, typer.Option(help="0: one a processor.")] = 0,
+    keep_going: Annotated[bool, typer.Option(help="Count all failures; shorten none.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Where to write the shortened history.")] = None,
+) -> None:
+    """Play seeds; the first failure is shortened, printed, and ends with 1."""
+    began, done, failures = time.monotonic(), 0, list[Result]()
+    changes = binds = 0
+    for result in watched(run_seeds(range(first, first + count), processes), _progress):
+        done, changes, binds = done + 1, changes + result.changes, binds + result.binds
+        if result.rule:
+            failures.append(result)
+            typer.echo(f"seed {result.seed}: {result.text}")
+            if not keep_going:
+                break
+    seconds = time.monotonic() - began
+    typer.echo(f"{done} seeds, {done / seconds:.1f} a second: {changes} changes, {binds} binds")
+    typer.echo(f"{len(failures)} failed")
+    if not failures:
+        return
+    if keep_going:
+        for rule, number in Counter(one.rule for one in failures).most_common():
+            typer.echo(f"{number:6}  {rule}")
+    else:
+        _show(_shortened(history(failures[0].seed)), save)
+    raise typer.Exit(1)
+
+
+@app.command()
+def replay(
+    what: Annotated[str, typer.Argument(help="A seed, or a saved history's file.")],
+    shorten: Annotated[bool, typer.Option(help="Make it as short as it still fails.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Where to write it.")] = None,
+) -> None:
+    """Play one history and tell its story; ends with 1 when something is broken."""
+    one = history(int(what)) if what.isdecimal() else load(Path(what))
+    _show(_shortened(one) if shorten else one, save)
+
+
+def _progress(done: int, seconds: float, failed: int) -> None:
+    typer.echo(f"{done} seeds, {done / seconds:.1f} a second, {failed} failed", err=True)
+
+
+def _shortened(one: History) -> History:
+    def tell(steps: int) -> None:
+        typer.echo(f"{steps} steps left", err=True)
+
+    return shrunk(one, same_failure(one), tell)
+
+
+def _show(one: History, save: Path | None) -> None:
+    outcome = play(one, story=True)
+    typer.echo(one.text())
+    for line in outcome.story:
+        typer.echo(line)
+    for broken in outcome.broken:
+        typer.echo(f"BROKEN {broken}")
+    if save is not None:
+        one.save(save)
+        typer.echo(f"saved as {save}")
+    if outcome.broken:
+        raise typer.Exit(1)

@@ -1,0 +1,225 @@
+"""One extender, put together from the real parts as extender.program does, on virtual time.
+
+Left out is what the simulation has none of: sockets, the Lease (it always leads), nodes' agents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from adapters.kubernetes.reflector import Reflector
+from adapters.loops import Changes, forever
+from extender import program
+from extender.binder import Binder
+from extender.expiry import Expiry
+from extender.ingest import Ingest
+from extender.readiness import Readiness
+from extender.server import VerbsApp
+from extender.status_writer import StatusWriter
+from extender.waking import Waker
+from simulation.api import Client
+from simulation.books import RECORDER, SCHEDULER, WATCHED, Told, config_of, opened
+from simulation.history import World
+from simulation.loop import Part, VirtualLoop
+from simulation.store import EPOCH
+
+WAKE_SECONDS = 0.25
+"""Rarer than in production, which looks ten times a second: a simulated second has to be cheap."""
+
+
+class Refused(Exception):  # noqa: N818 - what happened
+    """A call of the extender brought no answer, or one that kube-scheduler takes for an error."""
+
+
+class Extender:
+    """A process that can be killed and started again, with nothing of what it knew."""
+
+    def __init__(self, world: World, api: Client, loop: VirtualLoop) -> None:
+        self._world, self._api, self._loop = world, api, loop
+        self._config = config_of(world)
+        self.jump = 0.0
+        """By how much the wall clock is off."""
+        self.hung_until = 0.0
+        self.started = 0
+        """How often it was started."""
+        self.opened_at = 0.0
+        self.told = Told()
+        self.part = Part(loop)
+        self.part.alive = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether the verbs answer."""
+        return self.part.alive and not self.readiness.problem()
+
+    @property
+    def busy(self) -> bool:
+        """Whether Bindings are under way, in doubt, or not shown yet."""
+        return self.ledger.gauges()["claims_unseen"] > 0
+
+    @property
+    def api(self) -> Client:
+        """Its API server."""
+        return self._api
+
+    def behind(self, seconds: float) -> bool:
+        """Whether something that happened longer ago than so many seconds has not been shown to it."""
+        return self._api.behind([resource.plural for resource in WATCHED], seconds)
+
+    def wall(self) -> float:
+        """Its wall clock."""
+        return EPOCH + self._loop.time() + self.jump
+
+    def start(self) -> None:
+        """Begin with nothing, list and watch."""
+        self.part = self._api.part = Part(self._loop)
+        self._api.streams.clear()
+        self.started += 1
+        self.part.call(self._assemble)
+
+    def kill(self) -> None:
+        """The process ends; what it has sent and the server has not served is lost."""
+        self.part.kill()
+
+    def _assemble(self) -> None:
+        clock = self._loop.time
+        changes = self._changes = Changes(program.IDLE_SECONDS)
+        books = self.books = opened(self._config, self._api, clock, self.wall, changes.note)
+        self.ledger = books.ledger
+        self.ledger.told = self.told
+        self.writer = StatusWriter(
+            self._api,
+            books.ledger,
+            books.catalog,
+            books.view,
+            books.guarding,
+            books.events,
+            RECORDER,
+            reports=books.reports,
+            owner_wait=self._config.owner_wait_seconds,
+            clock=clock,
+            wall=self.wall,
+        )
+        self._serve_verbs()
+        self._run(books.ingest(changes.note, self.writer.forget))
+
+    def _serve_verbs(self) -> None:
+        clock = self._loop.time
+        self.binder = Binder(
+            self._api,
+            self.ledger,
+            RECORDER,
+            identity=self._config.identity,
+            deadline=self._config.bind_deadline_seconds,
+            clock=clock,
+        )
+        self.waker = Waker(self._api, self.ledger, RECORDER, clock=clock, wall=self.wall, timer=clock)
+
+    def _run(self, ingest: Ingest) -> None:
+        clock = self._loop.time
+        handlers = {one.resource.plural: one for one in ingest.handlers()}
+        reflectors = {
+            resource.plural: Reflector(
+                self._api,
+                resource,
+                handlers[resource.plural].set,
+                handlers[resource.plural].remove,
+                stale_after=self._config.stale_seconds,
+                clock=clock,
+                jitter=lambda: 0.5,
+            )
+            for resource in WATCHED
+        }
+        self.readiness = Readiness(reflectors, clock)
+        self.verbs = VerbsApp(self.ledger, self.binder, self.readiness, RECORDER, clock)
+        for name, reflector in reflectors.items():
+            self._loop_of(f"watch {name}", 1.0, reflector.run)
+        self._loop_of("wake", WAKE_SECONDS, self.waker.run_once)
+        self._loop_of("references", 1.0, self._expire)
+        expiry = Expiry(self._api, self.ledger, clock=clock)
+        self._loop_of("expiry", program.EXPIRY_SECONDS, expiry.run_once)
+        if self._world.status:
+            self._loop_of("status", program.STATUS_SECONDS, self._status)
+        self.part.start(self._open(), "start")
+
+    def _loop_of(self, name: str, seconds: float, once: Callable[[], Awaitable[object]]) -> None:
+        self.part.start(forever(name, seconds, once, RECORDER.loop_error), name)
+
+    async def _status(self) -> None:
+        await self._changes.wait()
+        if not self.readiness.problem() and await self.writer.run_once():
+            self._changes.note()
+
+    async def _expire(self) -> None:
+        self.books.catalog.expire()
+        self.books.catalog.follow_owners()
+
+    async def _open(self) -> None:
+        await self.readiness.wait_synced()
+        self.books.catalog.open()
+        self.readiness.open()
+        self.opened_at = self._loop.time()
+        ours = (pod for pod in self.books.view.unschedulable.values() if pod.scheduler_name == SCHEDULER)
+        self.waker.add(ours)
+
+    # --- as kube-scheduler calls it ---
+
+    async def call(self, verb: str, body: bytes, timeout: float) -> bytes:  # noqa: ASYNC109 - the scheduler's
+        """POST a verb. Refused for anything but 200 within `timeout` seconds."""
+        if not self.part.alive:
+            raise Refused("connection refused")
+        wait = self.hung_until - self._loop.time()
+        if wait > 0:
+            await asyncio.sleep(min(wait, timeout))
+            if wait > timeout:
+                return await self._late(verb, body, wait - timeout)
+        if verb != "bind":
+            return _checked(verb, *await self._answer(verb, body))
+        reply: asyncio.Future[tuple[int, bytes]] = self._loop.create_future()
+        self.part.start(self._serve(verb, body, reply))
+        await asyncio.wait([reply], timeout=timeout)
+        if not reply.done() or reply.cancelled():
+            raise Refused(f"{verb}: no answer")
+        return _checked(verb, *reply.result())
+
+    async def _late(self, verb: str, body: bytes, seconds: float) -> bytes:
+        """It hung longer than the scheduler waits; what was asked is answered to nobody."""
+        reply: asyncio.Future[tuple[int, bytes]] = self._loop.create_future()
+        part, started = self.part, self.started
+
+        def serve() -> None:
+            if part.alive and self.started == started:
+                part.start(self._serve(verb, body, reply))
+
+        self._loop.call_later(seconds, serve)
+        raise Refused(f"{verb}: no answer")
+
+    async def _serve(self, verb: str, body: bytes, reply: asyncio.Future[tuple[int, bytes]]) -> None:
+        try:
+            answer = await self._answer(verb, body)
+        except asyncio.CancelledError:
+            reply.cancel()
+            raise
+        if not reply.done():
+            reply.set_result(answer)
+
+    async def _answer(self, verb: str, body: bytes) -> tuple[int, bytes]:
+        """The ASGI application's status and body; only bind is ever suspended."""
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"body": body}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await self.verbs({"path": f"/{verb}", "method": "POST"}, receive, send)
+        return sent[0]["status"], sent[1]["body"]
+
+
+def _checked(verb: str, status: int, answer: bytes) -> bytes:
+    if status != 200:
+        raise Refused(f"{verb}: {status}")
+    return answer

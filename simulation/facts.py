@@ -1,0 +1,67 @@
+"""The facts of one moment, for the invariants: from the API server's objects and the public reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from adapters.api import DAEMON_SETS, NODES, PODS
+from adapters.kubernetes import decode
+from qos.cluster.objects import Demand, Node, Pod, Resources
+from qos.cluster.selectors import admits, matches
+from simulation import parsed
+from simulation.history import World
+from simulation.invariants import Facts
+from simulation.store import Store
+
+if TYPE_CHECKING:
+    from simulation.extender import Extender
+
+
+def facts_of(world: World, store: Store, extender: Extender) -> Facts:
+    """What is true now. The extender must be up to date."""
+    nodes = {node.name: node for node in (parsed.node(e.raw) for e in store.entries(NODES))}
+    pods: dict[str, list[Pod]] = {}
+    nominated: dict[str, list[Resources]] = {}
+    for entry in store.entries(PODS):
+        pod = parsed.pod(entry.raw)
+        if pod.node_name and not pod.terminal:
+            pods.setdefault(pod.node_name, []).append(pod)
+        elif pod.nominated_node_name and not pod.terminal:
+            nominated.setdefault(pod.nominated_node_name, []).append(pod.requests)
+    reports = extender.ledger.report()
+    demands = _ordered(extender.books.catalog.demands(), reports)
+    return Facts(
+        nodes=nodes,
+        pods=pods,
+        demands=demands,
+        reports=reports,
+        owners={p.uid: _owner(p, demands) for there in pods.values() for p in there},
+        nominated=nominated,
+        expected=_expected(store, nodes, pods),
+        cap=world.cap,
+    )
+
+
+def _ordered(demands: Mapping[str, Demand], reports: Mapping[str, object]) -> list[Demand]:
+    there = [demand for key, demand in demands.items() if key in reports]
+    return sorted(there, key=lambda d: (-d.priority, d.created, d.key))
+
+
+def _owner(pod: Pod, demands: list[Demand]) -> str:
+    fitting = (d.key for d in demands if d.namespace == pod.namespace and matches(d.selector, pod.labels))
+    return next(fitting, "")
+
+
+def _expected(
+    store: Store, nodes: Mapping[str, Node], pods: Mapping[str, list[Pod]]
+) -> dict[str, list[Resources]]:
+    """What DaemonSets have still to place, by node."""
+    missing: dict[str, list[Resources]] = {}
+    for entry in store.entries(DAEMON_SETS):
+        daemon = decode.daemon_set(entry.raw)
+        for name, node in nodes.items():
+            here = (pod.controller.uid for pod in pods.get(name, ()) if pod.controller is not None)
+            if admits(daemon.where, node) and daemon.uid not in here:
+                missing.setdefault(name, []).append(daemon.requests)
+    return missing

@@ -1,0 +1,245 @@
+"""Histories made from a seed: a world, a workload of some theme, and what disturbs it.
+
+Only here are random numbers drawn in a row; what is made is data, and playing it draws by name.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from simulation.history import History, Step, World
+from simulation.objects import PRIORITIES
+
+APPS = ("a", "b", "c")
+CLASSES = tuple(PRIORITIES)
+FAULTS = ("lost", "unanswered", "late", "error", "conflict", "forbidden", "slow")
+WATCHED = ("pods", "pods", "pods", "nodes", "minimalreservationpolicies", "priorityclasses", "daemonsets")
+
+What = tuple[str, tuple[Any, ...]]
+"""A step without its time."""
+
+THEMES: dict[str, dict[str, int]] = {
+    "quiet": {"workload": 10, "policies": 2, "churn": 1},
+    "flood": {"workload": 6, "flood": 4, "crash": 6, "policies": 1},
+    "preemption": {"workload": 4, "flood": 2, "important": 6, "crash": 1, "policies": 1, "churn": 1},
+    "churn": {"workload": 6, "churn": 6, "policies": 2, "crash": 2, "daemons": 1},
+    "tenants": {"workload": 5, "policies": 8, "crash": 2, "important": 1},
+    "bypass": {"workload": 5, "bypass": 4, "resize": 3, "crash": 2, "policies": 1},
+    "mixed": {
+        "workload": 8,
+        "flood": 2,
+        "crash": 3,
+        "important": 2,
+        "policies": 2,
+        "churn": 2,
+        "bypass": 1,
+        "resize": 1,
+        "daemons": 1,
+    },
+}
+DISTURBANCES: tuple[dict[str, int], ...] = (
+    {},
+    {"watches": 3},
+    {"faults": 4},
+    {"restarts": 2},
+    {"faults": 2, "watches": 2, "restarts": 1},
+)
+
+
+def history(seed: int, *, mode: str = "", binds: bool | None = None) -> History:
+    """The history of a seed; `mode` and `binds` where they are not to be drawn."""
+    return Maker(seed, mode, binds).make()
+
+
+class Maker:
+    """One history in the making."""
+
+    def __init__(self, seed: int, mode: str, binds: bool | None) -> None:
+        self._random = random = Random(seed)  # noqa: S311 - chance, not secrecy
+        self._theme = random.choice(sorted(THEMES))
+        self._weights = {**THEMES[self._theme], **random.choice(DISTURBANCES)}
+        self._nodes = [f"n{i}" for i in range(random.randint(3, 12))]
+        self._cpu = random.choice((2000, 4000, 4000, 8000))
+        self._pods: list[str] = []
+        self._numbers = 0
+        self._pace = random.choice((0.02, 0.1, 0.3))
+        drawn = random.choice(("Guard", "Strict"))
+        binding = random.random() < 0.75
+        self._world = World(
+            seed=seed,
+            mode=mode or drawn,
+            binds=binding if binds is None else binds,
+            cap=random.choice((100, 100, 60)),
+            latency=random.choice((0.01, 0.05, 0.3)),
+            lag=random.choice((0.002, 0.02, 0.1)),
+            spread=random.random() < 0.6,
+            status=random.random() < 0.15,
+            settle=10.0,
+        )
+
+    def make(self) -> History:
+        """World and steps."""
+        steps = [self._at(0.0, self._node(name)) for name in self._nodes]
+        for name in APPS[: self._random.randint(1, len(APPS))]:
+            steps.append(self._at(0.0, ("policy", (name, self._spec()))))
+            steps.append(self._at(0.3, self._app(name)))
+        kinds = list(self._weights)
+        weights = list(self._weights.values())
+        for kind in self._random.choices(kinds, weights, k=self._random.randint(40, 120)):
+            steps += [self._at(self._pause(), one) for one in getattr(self, f"_{kind}")()]
+        return History(self._world, tuple(steps), f"seed {self._world.seed}: {self._theme}")
+
+    def _at(self, seconds: float, what: What) -> Step:
+        return round(seconds, 3), *what
+
+    def _pause(self) -> float:
+        longer = self._random.random() < 0.05
+        return self._random.expovariate(1 / self._pace) + (self._random.uniform(0, 6) if longer else 0.0)
+
+    def _slot(self) -> int:
+        return self._random.choice((250, 500, 500, 1000, 1000, 1500, 2000))
+
+    def _memory(self) -> int:
+        return self._random.choice((64, 64, 256, 1024))
+
+    def _name(self) -> str:
+        self._numbers += 1
+        self._pods.append(f"p{self._numbers}")
+        return self._pods[-1]
+
+    # --- workload ---
+
+    def _node(self, name: str) -> What:
+        cpu = self._cpu * self._random.choice((1, 1, 1, 2)) // self._random.choice((1, 1, 1, 2))
+        return "node", (name, cpu, self._random.choice((2048, 8192)), self._random.choice((6, 20, 110)))
+
+    def _app(self, name: str) -> What:
+        random = self._random
+        priority = random.choice(tuple(PRIORITIES.values()))
+        return "app", (
+            name,
+            random.randint(0, 5),
+            self._slot(),
+            self._memory(),
+            priority,
+            random.random() < 0.3,
+        )
+
+    def _spec(self) -> dict[str, Any]:
+        random = self._random
+        spec: dict[str, Any] = {
+            "floor": {"resources": {"cpu": f"{self._slot()}m"}},
+            "slots": {"count": random.randint(1, 6)},
+        }
+        if random.random() < 0.3:
+            spec["floor"]["resources"]["memory"] = f"{self._memory()}Mi"
+        if random.random() < 0.5:
+            spec["priorityClassName"] = random.choice(CLASSES)
+        if random.random() < 0.1:
+            spec["suspend"] = True
+        placement: dict[str, Any] = {}
+        if random.random() < 0.15:
+            placement["mode"] = "Pinned"
+        if random.random() < 0.2:
+            placement["maxSlotsPerNode"] = random.randint(1, 2)
+        if placement:
+            spec["placement"] = placement
+        return spec
+
+    def _workload(self) -> list[What]:
+        random = self._random
+        draw = random.random()
+        if draw < 0.55 or not self._pods:
+            return [("pod", (self._name(), self._slot(), self._memory(), random.choice((0, 0, 0, 10))))]
+        if draw < 0.8:
+            return [("delete", (random.choice(self._pods), random.choice((0.0, 0.5, 3.0))))]
+        if draw < 0.9:
+            return [("finish", (random.choice(self._pods),))]
+        return [self._app(random.choice(APPS))]
+
+    def _flood(self) -> list[What]:
+        self._numbers += 1
+        count = self._random.randint(4, 14)
+        self._pods += [f"f{self._numbers}-{i}" for i in range(count)]
+        return [("flood", (f"f{self._numbers}", count, self._slot(), 64, 0))]
+
+    def _important(self) -> list[What]:
+        return [("pod", (self._name(), self._slot(), self._memory(), self._random.choice((10, 100, 100))))]
+
+    def _crash(self) -> list[What]:
+        random = self._random
+        return [("crash", (random.choice(APPS), random.randint(0, 4), random.choice((0.0, 0.0, 1.0))))]
+
+    def _policies(self) -> list[What]:
+        random = self._random
+        draw, name = random.random(), random.choice(APPS)
+        if draw < 0.7:
+            return [("policy", (name, self._spec()))]
+        if draw < 0.85:
+            return [("policy-gone", (name,))]
+        chosen = random.choice(CLASSES)
+        if draw < 0.9:
+            return [("priority-gone", (chosen,)), ("priority", (chosen, PRIORITIES[chosen]))]
+        return [("priority", (chosen, random.choice((0, 10, 50, 100))))]
+
+    def _churn(self) -> list[What]:
+        draw, name = self._random.random(), self._random.choice(self._nodes)
+        if draw < 0.25:
+            return [("node-gone", (name,))]
+        if draw < 0.5:
+            return [self._node(name)]
+        if draw < 0.75:
+            return [("node-ready", (name, self._random.random() < 0.6))]
+        return [("cordon", (name, self._random.random() < 0.4))]
+
+    def _bypass(self) -> list[What]:
+        if self._random.random() < 0.5:
+            return [("other", (self._name(), self._slot(), self._memory(), 0))]
+        return [("static", (self._name(), self._slot(), self._memory(), self._random.choice(self._nodes)))]
+
+    def _resize(self) -> list[What]:
+        return [("resize", (self._random.choice([*APPS, *self._pods]), self._slot()))]
+
+    def _daemons(self) -> list[What]:
+        if self._random.random() < 0.7:
+            return [("daemon", ("d", self._random.choice((100, 500, 100_000)), 16))]
+        return [("daemon-gone", ("d",))]
+
+    # --- disturbance ---
+
+    def _watches(self) -> list[What]:
+        random = self._random
+        who, plural = random.choice(("extender", "extender", "scheduler")), random.choice(WATCHED)
+        if who == "scheduler":
+            plural = "pods" if random.random() < 0.7 else "nodes"
+        draw = random.random()
+        if draw < 0.3:
+            return [("stall", (who, plural, round(random.uniform(0.1, 4.0), 2)))]
+        if draw < 0.5:
+            return [("lag", (who, plural, random.choice((0.0, 0.05, 0.5, 2.0))))]
+        return [(random.choice(("cut", "expire", "repeat")), (who, plural))]
+
+    def _faults(self) -> list[What]:
+        random = self._random
+        draw = random.random()
+        if draw < 0.1:
+            return [("hang", (round(random.uniform(0.05, 2.0), 2),))]
+        if draw < 0.2:
+            return [("slow", (random.choice(("extender", "scheduler")), random.choice((0.01, 0.5, 1.5))))]
+        who = random.choice(("extender", "extender", "scheduler"))
+        verb = random.choice(("bind", "bind", "bind", "patch", "get", "list"))
+        seconds = round(random.uniform(0.1, 5.0), 2)
+        kind = random.choice(FAULTS)
+        if kind == "late":
+            seconds = round(random.uniform(0.5, 50.0), 1)
+        return [("fault", (who, verb, kind, seconds))]
+
+    def _restarts(self) -> list[What]:
+        random = self._random
+        draw = random.random()
+        if draw < 0.6:
+            return [("restart-extender", (random.choice((0.0, 0.1, 1.0)),))]
+        if draw < 0.9:
+            return [("restart-scheduler", (random.choice((0.0, 0.2, 1.0)),))]
+        return [("jump", (random.choice((-3600.0, 60.0, 3600.0)),))]

@@ -1,0 +1,67 @@
+"""A history: the world it plays in and what happens, step by step; data to be saved, replayed, shortened."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Step: TypeAlias = tuple[float, str, tuple[Any, ...]]
+"""Seconds after the step before, what happens (a function of simulation.actions), and its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What stays as it is in one history. Times in seconds.
+
+    `mode`: Guard or Strict; `binds`: bind goes through the extender; `cap`: percent of allocatable that may
+    be held. `latency`: the longest usual way to the API server and back; `lag`: of every watch. `sample`: how
+    many fitting nodes kube-scheduler shows, 0 for all. `spread`: it scores by what is left, else at random.
+    `status`: the policies' status is written. `settle`, `warmup`, `reference_grace`: the extender's settings;
+    `grace`: the checker's.
+    """
+
+    seed: int
+    mode: str = "Strict"
+    binds: bool = True
+    cap: int = 100
+    latency: float = 0.01
+    lag: float = 0.005
+    sample: int = 0
+    spread: bool = True
+    status: bool = False
+    settle: float = 600.0
+    warmup: float = 2.0
+    grace: float = 1.0
+    reference_grace: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The world, and its steps in order."""
+
+    world: World
+    steps: tuple[Step, ...] = ()
+    about: str = field(default="", compare=False)
+
+    def text(self) -> str:
+        """As JSON, a step a line."""
+        steps = ",\n".join(f"  {json.dumps([seconds, name, *args])}" for seconds, name, args in self.steps)
+        head = json.dumps({"about": self.about, "world": asdict(self.world)}, indent=1)[:-2]
+        return f'{head},\n "steps": [\n{steps}\n]}}\n'
+
+    def save(self, path: Path) -> None:
+        """Write it."""
+        path.write_text(self.text(), encoding="utf-8")
+
+
+def load(path: Path) -> History:
+    """A saved history."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    steps = tuple((step[0], step[1], tuple(_frozen(arg) for arg in step[2:])) for step in data["steps"])
+    return History(World(**data["world"]), steps, data.get("about", ""))
+
+
+def _frozen(arg: Any) -> Any:
+    return tuple(_frozen(one) for one in arg) if isinstance(arg, list) else arg

@@ -1,0 +1,193 @@
+"""What must be true: one small pure function each, over plain facts. Each returns what is wrong, in words.
+
+The facts are the API server's objects and what the extender reports in public; the arithmetic is done here,
+apart from the ledger's. What a mode does not promise (docs/limits.md) is said where it is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ledger.decisions import DemandReport
+from qos.cluster.objects import Demand, Node, PlacementMode, Pod, Resources
+from qos.cluster.selectors import admits
+
+SLOT_SECONDS = 6.0
+"""So soon after there is room for it, a slot is held again."""
+MOST_PREEMPTIONS = 4
+"""A pod that preempted so often while nothing changed evicts in vain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One moment.
+
+    `pods`: those that count against their node (bound, not ended), by node. `nominated`: requests of
+    pending pods by the node they are nominated to; `expected`: those that DaemonSets still miss, by node.
+    `demands` in the ledger's order, `reports` by key. `cap`: percent.
+    """
+
+    nodes: Mapping[str, Node]
+    pods: Mapping[str, Sequence[Pod]]
+    demands: Sequence[Demand]
+    reports: Mapping[str, DemandReport]
+    owners: Mapping[str, str] = field(default_factory=dict)
+    nominated: Mapping[str, Sequence[Resources]] = field(default_factory=dict)
+    expected: Mapping[str, Sequence[Resources]] = field(default_factory=dict)
+    cap: int = 100
+
+    def free(self, node: str) -> dict[str, int]:
+        """Allocatable less what pods ask for."""
+        left = dict(self.nodes[node].allocatable)
+        for pod in self.pods.get(node, ()):
+            _take(left, pod.requests, 1)
+        return left
+
+    def held(self) -> dict[str, dict[str, int]]:
+        """What is held on each node, all demands together."""
+        total: dict[str, dict[str, int]] = {}
+        for demand in self.demands:
+            for node, count in self.reports[demand.key].holds:
+                _take(total.setdefault(node, {}), demand.vector, -count)
+        return total
+
+
+def _take(left: dict[str, int], amounts: Resources, times: int) -> None:
+    for name, amount in amounts.items():
+        left[name] = left.get(name, 0) - amount * times
+
+
+def holds_fit(facts: Facts) -> list[str]:
+    """What is held on a node is free there, in every dimension that is held."""
+    wrong = []
+    for name, held in facts.held().items():
+        free = facts.free(name) if name in facts.nodes else {}
+        over = {r: (amount, free.get(r, 0)) for r, amount in held.items() if amount > free.get(r, 0)}
+        wrong += [f"node {name}: {a} of {r} held, {b} free" for r, (a, b) in sorted(over.items())]
+    return wrong
+
+
+def accounts_add_up(facts: Facts) -> list[str]:
+    """Every slot is filled, held, or reported as unplaced; and the holds add up to what is held."""
+    wrong = []
+    for demand in facts.demands:
+        report = facts.reports[demand.key]
+        if report.desired != demand.desired:
+            wrong.append(f"{demand.key}: {report.desired} desired, the policy says {demand.desired}")
+        if report.filled + report.held + report.missing != report.desired:
+            wrong.append(f"{demand.key}: {report.desired} desired, but {report}")
+        if sum(count for _, count in report.holds) != report.held:
+            wrong.append(f"{demand.key}: {report.held} held, but on nodes {report.holds}")
+    return wrong
+
+
+def fillings(facts: Facts) -> list[str]:
+    """As many slots are filled as owners are bound, up to what is desired."""
+    wrong = []
+    for demand in facts.demands:
+        bound = sum(facts.owners.get(pod.uid) == demand.key for pods in facts.pods.values() for pod in pods)
+        if facts.reports[demand.key].pods != bound:
+            wrong.append(f"{demand.key}: {facts.reports[demand.key].pods} pods counted, {bound} are bound")
+    return wrong
+
+
+def placeable(facts: Facts) -> dict[str, str]:
+    """Demands of which a slot is unplaced although it fits beside all that is claimed, held and awaited.
+
+    By key, with the node. Only what needs no move is looked for: so whoever is named could be held at once.
+    """
+    found = {}
+    for demand in facts.demands:
+        if facts.reports[demand.key].missing > 0 and _under_cap(facts, demand):
+            node = next((n for n in sorted(facts.nodes) if _fits(facts, demand, n)), "")
+            if node:
+                found[demand.key] = node
+    return found
+
+
+def _fits(facts: Facts, demand: Demand, name: str) -> bool:
+    node = facts.nodes[name]
+    if not node.ready or not admits(demand.where, node):
+        return False
+    here = dict(facts.reports[demand.key].holds).get(name, 0)
+    filled = sum(facts.owners.get(pod.uid) == demand.key for pod in facts.pods.get(name, ()))
+    if demand.max_slots_per_node is not None and here + filled >= demand.max_slots_per_node:
+        return False
+    left = facts.free(name)
+    for amounts in (*facts.nominated.get(name, ()), *facts.expected.get(name, ())):
+        _take(left, amounts, 1)
+    for other in facts.demands:
+        _take(left, other.vector, dict(facts.reports[other.key].holds).get(name, 0))
+    return all(left.get(r, 0) >= amount for r, amount in demand.vector.items())
+
+
+def _under_cap(facts: Facts, demand: Demand) -> bool:
+    """Whether the installation-wide cap leaves one more slot to the demand, later ones aside."""
+    ready = [node.allocatable for node in facts.nodes.values() if node.ready]
+    before = facts.demands[: [d.key for d in facts.demands].index(demand.key) + 1]
+    for resource, amount in demand.vector.items():
+        budget = sum(have.get(resource, 0) for have in ready) * facts.cap // 100
+        used = sum(facts.reports[d.key].held * d.vector.get(resource, 0) for d in before)
+        if used + amount > budget:
+            return False
+    return True
+
+
+def same_totals(running: Mapping[str, float], again: Mapping[str, float]) -> list[str]:
+    """After quiet, a ledger that is rebuilt from the API server's objects has the same account of pods.
+
+    Left out: counters, and where and how many slots are held, which `no_fewer_slots` compares.
+    """
+    names = {name for name in (*running, *again) if not name.endswith("_total")}
+    names -= {name for name in names if name.startswith("held")} | {"holds", "unplaced", "waiting"}
+    return [
+        f"{name}: {running.get(name, 0):g}, rebuilt {again.get(name, 0):g}"
+        for name in sorted(names)
+        if running.get(name, 0) != again.get(name, 0)
+    ]
+
+
+def no_fewer_slots(
+    demands: Iterable[Demand], running: Mapping[str, DemandReport], again: Mapping[str, DemandReport]
+) -> list[str]:
+    """After quiet, as many slots of each demand are filled and held as a rebuilt ledger has.
+
+    In the demands' order: more for an earlier one may cost a later one. A Pinned hold stays where it is, so
+    it may be in the way.
+    """
+    wrong = []
+    for demand in demands:
+        if demand.mode is PlacementMode.PINNED:
+            break
+        mine, other = running[demand.key], again[demand.key]
+        if mine.filled + mine.held > other.filled + other.held:
+            break
+        if mine.filled + mine.held < other.filled + other.held:
+            wrong.append(
+                f"{demand.key}: {mine.filled} filled, {mine.held} held; rebuilt {other.filled}, {other.held}"
+            )
+            break
+    return wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Pods were evicted on a node for the one of this name; `times` since the last disturbance."""
+
+    name: str
+    priority: int
+    node: str
+    times: int
+
+
+def evictions_lead_to_binds(preemptions: Iterable[Preemption], bound: Mapping[str, bool]) -> list[str]:
+    """A pod whose victims died runs. `bound`: whether it does, by name, for pods that are still there.
+
+    The preemptions: those since the last disturbance whose room no pod of at least that priority took.
+    """
+    return [
+        f"pod {one.name} preempted on {one.node} and does not run"
+        for one in preemptions
+        if not bound.get(one.name, True)
+    ]

@@ -1,0 +1,109 @@
+"""The objects that play, as the API server has them: as small as they can be and still be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from qos import keys
+from qos.keys import HOSTNAME_LABEL
+from simulation.parsed import PIN_LABEL
+from simulation.store import Body
+
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+PRIORITIES: Mapping[str, int] = {"low": 0, "middle": 10, "high": 100}
+"""PriorityClasses of the world; `low` is the default."""
+MEMORY = "Mi"
+
+
+def node(name: str, cpu: int, memory: int, pods: int) -> Body:
+    """A node that is Ready. cpu in millicores, memory in Mi."""
+    return {
+        "metadata": {"name": name, "labels": {HOSTNAME_LABEL: name}},
+        "spec": {},
+        "status": {
+            "allocatable": {"cpu": f"{cpu}m", "memory": f"{memory}{MEMORY}", "pods": str(pods)},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def pod(name: str, cpu: int, memory: int, priority: int, labels: Mapping[str, str], **spec: Any) -> Body:
+    """A pod of one container. cpu in millicores, memory in Mi; `owner` is its controller."""
+    metadata: Body = {"name": name, "namespace": "default", "labels": dict(labels)}
+    if owner := spec.pop("owner", None):
+        metadata["ownerReferences"] = [owner]
+    requests = {"cpu": f"{cpu}m", "memory": f"{memory}{MEMORY}"}
+    return {
+        "metadata": metadata,
+        "spec": {
+            "containers": [{"name": "main", "resources": {"requests": requests}}],
+            "schedulerName": spec.pop("scheduler", "default-scheduler"),
+            "priority": priority,
+            **spec,
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+def resized(pod: Body, cpu: int) -> Body:
+    """The pod with another CPU request."""
+    container = pod["spec"]["containers"][0]
+    requests = {**container["resources"]["requests"], "cpu": f"{cpu}m"}
+    container = {**container, "resources": {"requests": requests}}
+    return {**pod, "spec": {**pod["spec"], "containers": [container]}}
+
+
+def priority_class(name: str, value: int) -> Body:
+    """A PriorityClass."""
+    return {"metadata": {"name": name}, "value": value, "globalDefault": name == "low"}
+
+
+def policy(name: str, spec: Mapping[str, Any]) -> Body:
+    """A MinimalReservationPolicy for the pods labelled app=name."""
+    selector = {"matchLabels": {"app": name}}
+    return {
+        "apiVersion": keys.API_VERSION,
+        "kind": "MinimalReservationPolicy",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": selector, **spec},
+    }
+
+
+def deployment(name: str, replicas: int, template: Body) -> Body:
+    """A Deployment of these pods."""
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "template": {"metadata": template["metadata"], "spec": template["spec"]},
+        },
+    }
+
+
+def daemon_set(name: str, cpu: int, memory: int) -> Body:
+    """A DaemonSet that tolerates everything."""
+    requests = {"cpu": f"{cpu}m", "memory": f"{memory}{MEMORY}"}
+    return {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "template": {
+                "metadata": {"labels": {"daemon": name}},
+                "spec": {
+                    "containers": [{"name": "main", "resources": {"requests": requests}}],
+                    "tolerations": [{"operator": "Exists"}],
+                },
+            }
+        },
+    }
+
+
+def pinned(daemon: Body, node: str, number: int) -> Body:
+    """A DaemonSet's pod for one node."""
+    meta = daemon["metadata"]
+    container = daemon["spec"]["template"]["spec"]["containers"][0]
+    body = pod(f"{meta['name']}-{node}-{number}", 0, 0, 0, {"daemon": meta["name"], PIN_LABEL: node})
+    owner = {"kind": "DaemonSet", "name": meta["name"], "uid": meta["uid"], "controller": True}
+    body["metadata"]["ownerReferences"] = [owner]
+    body["spec"]["containers"] = [container]
+    return body

@@ -1,0 +1,59 @@
+"""Many seeds, on all processors, and what they found."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from simulation.generator import history
+from simulation.play import play
+
+_CHUNK = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one seed; `rule` and `text` are of the first thing broken, "" when nothing was."""
+
+    seed: int
+    changes: int
+    binds: int
+    rule: str = ""
+    text: str = ""
+
+
+Tell = Callable[[int, float, int], None]
+"""Hears how many seeds are done, in how many seconds, and how many of them failed."""
+
+
+def run_seed(seed: int) -> Result:
+    """Play one seed."""
+    outcome = play(history(seed))
+    first = outcome.broken[0] if outcome.broken else None
+    found = (first.rule, str(first)) if first else ("", "")
+    return Result(seed, outcome.changes, outcome.binds, *found)
+
+
+def run_seeds(seeds: Iterable[int], processes: int = 0) -> Iterator[Result]:
+    """Play seeds, in any order. `processes`: 0 for one a processor, 1 for this one."""
+    processes = processes or os.cpu_count() or 1
+    if processes == 1:
+        yield from map(run_seed, seeds)
+        return
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        yield from pool.imap_unordered(run_seed, seeds, _CHUNK)
+
+
+def watched(results: Iterable[Result], tell: Tell, every: float = 5.0) -> Iterator[Result]:
+    """The same results; `tell` hears of progress every so many seconds."""
+    began = time.monotonic()
+    due, failed = began + every, 0
+    for done, result in enumerate(results, 1):
+        failed += bool(result.rule)
+        if time.monotonic() >= due:
+            due += every
+            tell(done, time.monotonic() - began, failed)
+        yield result

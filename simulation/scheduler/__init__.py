@@ -1,0 +1,1 @@
+"""kube-scheduler, played: what of its behaviour an extender meets. Source: kubernetes 1.36, pkg/scheduler."""

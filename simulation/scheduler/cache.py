@@ -1,0 +1,108 @@
+"""What kube-scheduler believes of nodes and pods: what its watch showed, and what it assumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from qos.cluster.objects import Node, Pod
+from simulation.parsed import PIN_LABEL
+
+FIT = "NodeResourcesFit"
+NEVER = "NodeResourcesFit, whatever is evicted"
+TAINT = "TaintToleration"
+EXTENDER = "Extender"
+EXTENDER_NEVER = "Extender, whatever is evicted"
+RESOLVABLE = frozenset({FIT, EXTENDER})
+"""Reasons that an eviction may change (framework code Unschedulable)."""
+
+
+@dataclass(slots=True)
+class Placed:
+    """A pod on a node, as seen or assumed; `raw` is empty while it is only assumed."""
+
+    pod: Pod
+    node: str
+    raw: bytes = b""
+
+
+class Cache:
+    """Nodes, the pods on them, and the pods nominated to them."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.placed: dict[str, Placed] = {}
+        self.on: dict[str, dict[str, Placed]] = {}
+        self.nominated: dict[str, tuple[str, Pod]] = {}
+        self._used: dict[str, dict[str, int]] = {}
+
+    def put(self, pod: Pod, node: str, raw: bytes = b"") -> None:
+        """A pod is on a node: seen there (`raw`), or assumed."""
+        self.drop(pod.uid)
+        placed = self.placed[pod.uid] = Placed(pod, node, raw)
+        self.on.setdefault(node, {})[pod.uid] = placed
+        self._count(node, pod, 1)
+
+    def drop(self, uid: str) -> Placed | None:
+        """The pod is not there any more."""
+        placed = self.placed.pop(uid, None)
+        if placed is not None:
+            del self.on[placed.node][uid]
+            self._count(placed.node, placed.pod, -1)
+        return placed
+
+    def assumed(self, uid: str) -> bool:
+        """Whether the pod is on a node only by our own account."""
+        placed = self.placed.get(uid)
+        return placed is not None and not placed.raw
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        """Keep a place for a pod; "" for none."""
+        if node:
+            self.nominated[pod.uid] = node, pod
+        else:
+            self.nominated.pop(pod.uid, None)
+
+    def _count(self, node: str, pod: Pod, sign: int) -> None:
+        used = self._used.setdefault(node, {})
+        for name, amount in pod.requests.items():
+            used[name] = used.get(name, 0) + sign * amount
+
+    def left(self, node: str) -> float:
+        """Share of the node's CPU that is not requested."""
+        have = self.nodes[node].allocatable.get("cpu", 0)
+        return (have - self._used.get(node, {}).get("cpu", 0)) / have if have else 0.0
+
+    def obstacle(self, pod: Pod, node: Node, *, without: Sequence[Pod] = ()) -> str:
+        """Why the in-tree filters refuse the node, "" when they do not; `without` these pods on it."""
+        if (pin := pod.labels.get(PIN_LABEL)) is not None and pin != node.name:
+            return TAINT
+        if not pin and (node.unschedulable or any(t.effect != "PreferNoSchedule" for t in node.taints)):
+            return TAINT
+        used = self._used.get(node.name, {})
+        if without or self.nominated:
+            used = self._expected(pod, node.name, used, without)
+        have = node.allocatable
+        for name, amount in pod.requests.items():
+            if amount > have.get(name, 0):
+                return NEVER
+        for name, amount in pod.requests.items():
+            if amount > have.get(name, 0) - used.get(name, 0):
+                return FIT
+        return ""
+
+    def _expected(self, pod: Pod, node: str, used: dict[str, int], without: Sequence[Pod]) -> dict[str, int]:
+        """What is used with nominated pods of at least the pod's priority, and without some."""
+        used = dict(used)
+        for other in without:
+            add(used, other.requests, -1)
+        for uid, (where, other) in self.nominated.items():
+            if where == node and uid != pod.uid and other.priority >= pod.priority:
+                add(used, other.requests, 1)
+        return used
+
+
+def add(total: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:
+    """Add amounts in place, or take them away."""
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + sign * amount

@@ -1,0 +1,411 @@
+"""The player itself: one scheduling cycle at a time, binds beside it; all is forgotten when it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import orjson
+
+from adapters.api import NODES, PODS, APIError, NotFound, Unreachable
+from adapters.kubernetes.reflector import Reflector
+from qos.cluster.objects import Pod
+from simulation import parsed
+from simulation.api import Client
+from simulation.books import SCHEDULER
+from simulation.chance import Chance
+from simulation.extender import Extender, Refused
+from simulation.history import World
+from simulation.loop import Part, VirtualLoop
+from simulation.scheduler.cache import EXTENDER, EXTENDER_NEVER, FIT, NEVER, Cache
+from simulation.scheduler.preemption import Victims, cheapest, dry_run, eligible
+from simulation.scheduler.queue import Queue, Queued
+from simulation.watcher import Watcher
+
+DECISION_SECONDS = 0.3
+BIND_SECONDS = 2.0
+"""httpTimeout of the two entries in scheduler-config."""
+CYCLE_SECONDS = 0.002
+
+
+class Scheduler:
+    """kube-scheduler with the extender's two entries; both are ignorable in Guard."""
+
+    def __init__(
+        self,
+        world: World,
+        api: Client,
+        extender: Extender,
+        watcher: Watcher,
+        loop: VirtualLoop,
+        chance: Chance,
+        evict: Callable[[str, str], None],
+    ) -> None:
+        self._world, self._api, self._extender = world, api, extender
+        self._watcher, self._loop, self._chance, self._evict = watcher, loop, chance, evict
+        self._ignorable = world.mode != "Strict"
+        self.part = Part(loop)
+        self.part.alive = False
+        self.cache = Cache()
+        self.queue = Queue(loop.time)
+        self._tries: dict[str, int] = {}
+        self._next = 0
+
+    # --- the process ---
+
+    def start(self) -> None:
+        """Begin with nothing but what the API server lists."""
+        self.part = self._api.part = Part(self._loop)
+        self._api.streams.clear()
+        self.cache, self.queue = Cache(), Queue(self._loop.time)
+        self._known: dict[str, bytes] = {}
+        self.part.call(self._run)
+
+    def kill(self) -> None:
+        """The process ends."""
+        self.part.kill()
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has nothing to do."""
+        return not (self.queue.active or self.queue.backoff or self.queue.in_flight)
+
+    def _run(self) -> None:
+        handlers = ((NODES, self._set_node, self._remove_node), (PODS, self._set_pod, self._remove_pod))
+        for resource, take, drop in handlers:
+            reflector = Reflector(self._api, resource, take, drop, clock=self._loop.time, jitter=lambda: 0.5)
+            self.part.start(reflector.run())
+        self.part.start(self._schedule())
+        self.part.start(self._flush())
+
+    async def _flush(self) -> None:
+        while True:
+            await asyncio.sleep(30)
+            self.queue.flush()
+
+    # --- what the watch shows ---
+
+    def _set_node(self, raw: bytes) -> str:
+        node = parsed.node(raw)
+        event = "node-update" if node.name in self.cache.nodes else "node-add"
+        if self.cache.nodes.get(node.name) != node:
+            self.cache.nodes[node.name] = node
+            self.queue.move(event)
+        return node.name
+
+    def _remove_node(self, name: str) -> None:
+        self.cache.nodes.pop(name, None)
+        self.queue.move("node-delete")
+
+    def _set_pod(self, raw: bytes) -> str:
+        pod = parsed.pod(raw)
+        before = self._known.get(pod.uid)
+        if before == raw:
+            return pod.uid
+        self._known[pod.uid] = raw
+        if pod.terminal:
+            self._gone(pod.uid)
+        elif pod.node_name:
+            self._assigned(pod, raw)
+        elif pod.scheduler_name == SCHEDULER:
+            self._pending(pod, raw, parsed.pod(before) if before else None)
+        return pod.uid
+
+    def _assigned(self, pod: Pod, raw: bytes) -> None:
+        before = self.cache.placed.get(pod.uid)
+        event = "pod-add"
+        if before is not None and before.raw:
+            less = any(pod.requests.get(name, 0) < amount for name, amount in before.pod.requests.items())
+            event = "scale-down" if less else "pod-update"
+        self.cache.put(pod, pod.node_name, raw)
+        self.cache.nominate(pod, "")
+        self.queue.remove(pod.uid)
+        self.queue.move(event)
+
+    def _pending(self, pod: Pod, raw: bytes, before: Pod | None) -> None:
+        if self.cache.assumed(pod.uid):
+            if pod.deleting and before is not None and not before.deleting:
+                self._forget(pod.uid)
+            return
+        if before is None:
+            self.queue.add(pod, raw)
+        else:
+            self.queue.update(pod, raw)
+        if before is None or pod.nominated_node_name != before.nominated_node_name:
+            self.cache.nominate(pod, pod.nominated_node_name)
+            if before is not None and before.nominated_node_name:
+                self.queue.move("pod-delete", least=pod.priority)
+
+    def _remove_pod(self, uid: str) -> None:
+        self._known.pop(uid, None)
+        self._gone(uid)
+
+    def _gone(self, uid: str) -> None:
+        queued = self.queue.find(uid)
+        self.queue.remove(uid)
+        nominated = self.cache.nominated.pop(uid, None)
+        if self.cache.drop(uid) is not None:
+            self.queue.move("pod-delete")
+        elif queued is not None and nominated is not None:
+            self.queue.move("pod-delete", least=queued.pod.priority)
+
+    def _forget(self, uid: str, *, but: str = "") -> None:
+        """An assumed pod is not there after all."""
+        if self.cache.assumed(uid):
+            self.cache.drop(uid)
+            self.queue.move("pod-delete", but=but)
+
+    # --- the cycle ---
+
+    async def _schedule(self) -> None:
+        while True:
+            queued = self.queue.pop()
+            if queued is None:
+                await self._wait()
+                continue
+            await asyncio.sleep(CYCLE_SECONDS)
+            await self._attempt(queued)
+
+    async def _wait(self) -> None:
+        self.queue.news.clear()
+        due = self.queue.next_time()
+        if due is None:
+            await self.queue.news.wait()
+            return
+        timer = self._loop.call_at(due, self.queue.news.set)
+        await self.queue.news.wait()
+        timer.cancel()
+
+    async def _attempt(self, queued: Queued) -> None:
+        pod = queued.pod
+        if pod.deleting or self.cache.assumed(pod.uid):
+            self.queue.done(pod.uid)
+            return
+        self._tries[pod.uid] = self._tries.get(pod.uid, 0) + 1
+        statuses: dict[str, str] = {}
+        rejectors: set[str] = set()
+        try:
+            feasible = await self._find(queued, statuses, rejectors)
+        except Refused:
+            self._failed(queued, frozenset(), "")
+            return
+        if feasible:
+            self._assume(queued, self._choose(pod, feasible))
+            return
+        nominated = await self._preempt(queued, statuses)
+        self._failed(queued, frozenset(rejectors), nominated)
+
+    async def _find(self, queued: Queued, statuses: dict[str, str], rejectors: set[str]) -> list[str]:
+        """The nodes that pass; `statuses` says of others why not. Refused: the extender gave no answer."""
+        pod = queued.pod
+        if pod.nominated_node_name in self.cache.nodes:
+            try:
+                alone = self._in_tree(pod, [pod.nominated_node_name], statuses, rejectors)
+                passed = await self._ask(queued, alone, statuses)
+            except Refused:
+                passed = []
+            if passed:
+                return passed
+        names = sorted(self.cache.nodes)
+        start = self._next % len(names) if names else 0
+        fitting = self._in_tree(pod, names[start:] + names[:start], statuses, rejectors)
+        passed = await self._ask(queued, fitting, statuses)
+        if len(passed) != len(fitting):
+            rejectors.add(EXTENDER)
+        return passed
+
+    def _in_tree(
+        self, pod: Pod, names: list[str], statuses: dict[str, str], rejectors: set[str]
+    ) -> list[str]:
+        """The in-tree filters, until enough nodes are found (T18)."""
+        found = []
+        most = self._world.sample or len(names)
+        for count, name in enumerate(names):
+            obstacle = self.cache.obstacle(pod, self.cache.nodes[name])
+            if obstacle:
+                statuses[name] = obstacle
+                rejectors.add(FIT if obstacle == NEVER else obstacle)
+                continue
+            statuses.pop(name, None)
+            found.append(name)
+            if len(found) == most:
+                self._next += count + 1
+                break
+        return found
+
+    async def _ask(self, queued: Queued, names: list[str], statuses: dict[str, str]) -> list[str]:
+        """The extender's filter."""
+        if not names:
+            return []
+        body = b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (queued.raw, orjson.dumps(names))
+        try:
+            answer = orjson.loads(await self._extender.call("filter", body, DECISION_SECONDS))
+            if answer["Error"]:
+                raise Refused(answer["Error"])
+        except Refused:
+            if not self._ignorable:
+                raise
+            self._watcher.unasked(queued.pod)
+            return names
+        self._watcher.answered(queued.pod, answer["NodeNames"], self._extender.started)
+        statuses.update(dict.fromkeys(answer["FailedNodes"] or (), EXTENDER))
+        statuses.update(dict.fromkeys(answer["FailedAndUnresolvableNodes"] or (), EXTENDER_NEVER))
+        passed: list[str] = answer["NodeNames"] or []
+        if set(passed) - set(names):
+            self._watcher.broken(f"filter answered {passed}, asked {names}")
+        return passed
+
+    def _choose(self, pod: Pod, names: list[str]) -> str:
+        """The best score; ties, and all where nothing is scored, at random."""
+        tries = self._tries[pod.uid]
+
+        def score(name: str) -> tuple[float, float]:
+            left = round(self.cache.left(name), 2) if self._world.spread else 0.0
+            return left, self._chance.share("score", pod.name, tries, name)
+
+        there = [name for name in names if name in self.cache.nodes]
+        return max(there or names, key=score)
+
+    # --- binding ---
+
+    def _assume(self, queued: Queued, node: str) -> None:
+        pod = queued.pod
+        self.queue.done(pod.uid)
+        self.cache.put(pod, node)
+        self.cache.nominate(pod, "")
+        self._watcher.assumed(pod, node)
+        self.part.start(self._bind(queued, node))
+
+    async def _bind(self, queued: Queued, node: str) -> None:
+        pod = queued.pod
+        name = "prebind", pod.name, self._tries[pod.uid]
+        if self._chance.happens(0.05, *name):
+            await asyncio.sleep(self._chance.between(0.0, 2.0, *name, "seconds"))
+        if self._world.binds and await self._bound_by_extender(pod, node):
+            return
+        if not (self._world.binds and not self._ignorable):
+            if self._world.binds:
+                self._watcher.unasked(pod)
+            try:
+                await self._api.bind(pod.namespace, pod.name, pod.uid, node, {})
+            except (APIError, Unreachable):
+                pass
+            else:
+                return
+        self._watcher.unassumed(pod)
+        self._forget(pod.uid)
+        self._failed(queued, frozenset(), "")
+
+    async def _bound_by_extender(self, pod: Pod, node: str) -> bool:
+        body = orjson.dumps(
+            {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node}
+        )
+        try:
+            return not orjson.loads(await self._extender.call("bind", body, BIND_SECONDS))["Error"]
+        except Refused:
+            return False
+
+    # --- failure ---
+
+    def _failed(self, queued: Queued, rejectors: frozenset[str], nominated: str | None) -> None:
+        """Back to the queue; condition and nomination are written. `nominated` None: as it was."""
+        pod = queued.pod
+        raw = self._known.get(pod.uid)
+        now = parsed.pod(raw) if raw is not None else None
+        if raw is None or now is None or now.node_name or now.terminal:
+            self.queue.done(pod.uid)
+            return
+        queued.pod, queued.raw = now, raw
+        if pod.uid not in self.queue.in_flight and self.queue.find(pod.uid) is not None:
+            return
+        self.queue.fail(queued, rejectors)
+        self.cache.nominate(now, now.nominated_node_name if nominated is None else nominated)
+        reason = "Unschedulable" if rejectors else "SchedulerError"
+        self._write(now, raw, reason, nominated)
+
+    def _write(self, pod: Pod, raw: bytes, reason: str, nominated: str | None) -> None:
+        status: dict[str, Any] = {}
+        if nominated is not None and nominated != pod.nominated_node_name:
+            status["nominatedNodeName"] = nominated or None
+        conditions = orjson.loads(raw)["status"].get("conditions", [])
+        if not any(c["type"] == "PodScheduled" and c["reason"] == reason for c in conditions):
+            at = self._watcher.stamp()
+            condition = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": reason,
+                "lastTransitionTime": at,
+            }
+            status["conditions"] = [c for c in conditions if c["type"] != "PodScheduled"] + [condition]
+        if status:
+            self.part.start(self._patch(pod, status))
+
+    async def _patch(self, pod: Pod, status: dict[str, Any]) -> None:
+        body = {"metadata": {"uid": pod.uid}, "status": status}
+        try:
+            await self._api.patch(PODS, pod.namespace, pod.name, body, subresource="status")
+        except (APIError, Unreachable):
+            return
+
+    # --- preemption ---
+
+    async def _preempt(self, queued: Queued, statuses: dict[str, str]) -> str | None:
+        """Evict, where that helps; the node nominated, "" to clear, None to leave the nomination as it is."""
+        raw = self._known.get(queued.pod.uid)
+        if raw is None:
+            return None
+        pod = parsed.pod(raw)
+        if not eligible(self.cache, pod, statuses):
+            return None
+        victims = dry_run(self.cache, pod, statuses)
+        if not victims:
+            return ""
+        try:
+            victims = await self._kept(raw, victims)
+        except Refused:
+            if not self._ignorable:
+                return None
+            self._watcher.unasked(pod)
+        node = cheapest(victims)
+        if not node:
+            return None
+        chosen = [one for one in victims[node] if not one.pod.deleting]
+        if chosen:
+            self._watcher.preempted(pod, node, [one.pod for one in chosen])
+            queued.gated = True
+            self.part.start(self._evictions(pod, node, [one.pod for one in chosen]))
+        return node
+
+    async def _kept(self, raw: bytes, victims: Victims) -> Victims:
+        """The extender's preempt."""
+        asked = {
+            node: {"Pods": [{"UID": one.pod.uid} for one in there], "NumPDBViolations": 0}
+            for node, there in victims.items()
+        }
+        body = b'{"Pod":%b,"NodeNameToVictims":null,"NodeNameToMetaVictims":%b}' % (raw, orjson.dumps(asked))
+        answer = orjson.loads(await self._extender.call("preempt", body, DECISION_SECONDS))
+        kept = answer["NodeNameToMetaVictims"] or {}
+        result: Victims = {}
+        for node, there in kept.items():
+            on = self.cache.on.get(node, {})
+            uids = [one["UID"] for one in there["Pods"]]
+            if not uids or any(uid not in on for uid in uids):
+                raise Refused("preempt names a pod that is not there")
+            result[node] = [on[uid] for uid in uids]
+        return result
+
+    async def _evictions(self, pod: Pod, node: str, victims: list[Pod]) -> None:
+        """Evict them; the preemptor is not tried before that. Lower nominations there are taken back."""
+        for uid, (where, other) in list(self.cache.nominated.items()):
+            if where == node and other.priority < pod.priority and uid != pod.uid:
+                await self._patch(other, {"nominatedNodeName": None})
+        for victim in victims:
+            try:
+                await self._api.delete(victim.name, partial(self._evict, victim.name, victim.uid))
+            except NotFound:
+                continue
+            except (APIError, Unreachable):
+                break
+        self.queue.ungate(pod.uid)

@@ -1,0 +1,310 @@
+"""Watches a history and says what was broken, when: the checker of floors, and the invariants.
+
+It sees everything at once, the API server's objects as well as decisions that are under way. What a mode does
+not promise is left out by name: see `blind` and `unasked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from adapters.api import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, POLICIES, PRIORITY_CLASSES, Resource
+from adapters.kubernetes import decode
+from lab.changes import Change, PriorityClass, Watched
+from lab.checker import Checker, Finding, Kind, Terms
+from qos.cluster.objects import Pod
+from qos.keys import HOSTNAME_LABEL
+from simulation import invariants, parsed
+from simulation.books import SCHEDULER, Told, rebuilt
+from simulation.facts import facts_of
+from simulation.history import World
+from simulation.invariants import Preemption
+from simulation.store import Body, Entry, Store
+
+if TYPE_CHECKING:
+    from simulation.extender import Extender
+
+UNASKED = "unasked"
+"""In place of the scheduler's name, for pods that went by because the extender gave no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An invariant that did not hold. `rule` names it."""
+
+    at: float
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.at:9.3f}  {self.rule}: {self.text}"
+
+
+class Watcher(Told):
+    """Told of everything by the players; `broken` lists what was wrong."""
+
+    def __init__(self, world: World, store: Store, clock: Callable[[], float]) -> None:
+        self._world, self._store, self._clock = world, store, clock
+        terms = Terms(grace=world.grace, cap_percent=world.cap, schedulers=frozenset({SCHEDULER}))
+        self._checker = Checker(terms)
+        self.extender: Extender | None = None
+        self.found: list[Broken] = []
+        self.trace: list[str] | None = None
+        self._judged = 0
+        self._blind_until = 0.0
+        self._shown: dict[str, Pod] = {}
+        self._placed: dict[str, str] = {}
+        self._claimed: set[str] = set()
+        self._unasked: set[str] = set()
+        self._foreign: dict[str, float] = {}
+        self._lacking: dict[str, float] = {}
+        self._preemptions: dict[str, Preemption] = {}
+        store.listeners.append(self._see)
+
+    def stamp(self) -> str:
+        """The time, as the API server writes it."""
+        return self._store.now()
+
+    def wrong(self, rule: str, text: str) -> None:
+        """Something must not be."""
+        self.found.append(Broken(self._clock(), rule, text))
+
+    def broken(self, text: str) -> None:
+        """An answer that kube-scheduler cannot use."""
+        self.wrong("protocol", text)
+
+    def say(self, text: str) -> None:
+        """A line of the story."""
+        if self.trace is not None:
+            self.trace.append(f"{self._clock():9.3f}  {text}")
+
+    def blind(self, seconds: float = 0.0) -> None:
+        """The extender cannot know what happens until some time from now: floors are not judged meanwhile."""
+        self._blind_until = max(self._blind_until, self._clock() + seconds + 2 * self._world.grace)
+
+    @property
+    def binds(self) -> int:
+        """How many binds were judged."""
+        return self._checker.verdict().binds
+
+    # --- what the players say ---
+
+    def answered(self, pod: Pod, names: list[str], _started: int) -> None:
+        """Filter answered."""
+        self.say(f"filter {pod.name} -> {' '.join(names) or 'nothing'}")
+        self._unasked.discard(pod.uid)
+
+    def unasked(self, pod: Pod) -> None:
+        """The extender gave no answer and is ignorable: the pod goes on without it."""
+        self.say(f"{pod.name} goes on without the extender")
+        self._unasked.add(pod.uid)
+
+    def assumed(self, pod: Pod, node: str) -> None:
+        """kube-scheduler has chosen. Where bind cannot refuse, this is where a pod is let in."""
+        self.say(f"kube-scheduler chooses {node} for {pod.name}")
+        if not self._refuses_at_bind:
+            self._place(pod.uid, node)
+
+    def unassumed(self, pod: Pod) -> None:
+        """kube-scheduler takes its choice back; the Binding may land all the same."""
+        self.say(f"kube-scheduler gives up binding {pod.name}")
+        if not self._refuses_at_bind:
+            self._unasked.add(pod.uid)
+        if pod.uid not in self._claimed:
+            self._lift(pod.uid)
+
+    def claimed(self, uid: str, node: str) -> None:
+        """The extender has decided to bind."""
+        self.say(f"extender claims {node} for {self._name(uid)}")
+        self._claimed.add(uid)
+        if self._refuses_at_bind:
+            self._place(uid, node)
+
+    def released(self, uid: str) -> None:
+        """The extender knows that a Binding did not happen."""
+        self.say(f"extender releases {self._name(uid)}")
+        self._claimed.discard(uid)
+        self._lift(uid)
+
+    def _name(self, uid: str) -> str:
+        return self._shown[uid].name if uid in self._shown else uid
+
+    def preempted(self, pod: Pod, node: str, victims: list[Pod]) -> None:
+        """kube-scheduler evicts."""
+        self.say(f"{pod.name} preempts {' '.join(one.name for one in victims)} on {node}")
+        before = self._preemptions.get(pod.name)
+        times = before.times + 1 if before else 1
+        self._preemptions[pod.name] = Preemption(pod.name, pod.priority, node, times)
+        if times > invariants.MOST_PREEMPTIONS:
+            self.wrong("evictions lead to binds", f"{pod.name} preempted {times} times")
+
+    def restarted(self) -> None:
+        """The extender is another one: what the first had decided and not sent is void."""
+        self.blind(self._world.warmup)
+        for uid in list(self._claimed):
+            self._lift(uid)
+        self._claimed.clear()
+
+    @property
+    def _refuses_at_bind(self) -> bool:
+        return self._world.binds and self._world.mode == "Strict"
+
+    def _place(self, uid: str, node: str) -> None:
+        pod = self._shown.get(uid)
+        if pod is None or pod.node_name or self._placed.get(uid) == node:
+            return
+        self._placed[uid] = node
+        if self.extender is not None and self.extender.behind(0.5 * self._world.grace):
+            self.blind()
+        self._feed(self._as_placed(pod))
+
+    def _lift(self, uid: str) -> None:
+        if self._placed.pop(uid, None) and uid in self._shown:
+            self._feed(self._as_placed(self._shown[uid]))
+
+    def _as_placed(self, pod: Pod) -> Pod:
+        node = pod.node_name or self._placed.get(pod.uid, "")
+        name = UNASKED if pod.uid in self._unasked else pod.scheduler_name
+        return (
+            pod
+            if (node, name) == (pod.node_name, pod.scheduler_name)
+            else replace(pod, node_name=node, scheduler_name=name)
+        )
+
+    # --- what the API server says ---
+
+    def _see(self, resource: Resource, entry: Entry, before: Body | None) -> None:
+        gone = entry.type == "DELETED"
+        if resource is PODS:
+            self._see_pod(parsed.pod(entry.raw), gone=gone)
+        elif resource is not POLICIES or before is None or before["spec"] is not entry.body["spec"] or gone:
+            thing = _decoded(resource, entry.raw)
+            if gone and resource is not NODES:
+                self.blind(self._world.reference_grace + 1.0)  # what policies refer to counts on for a while
+            if resource is NODES:
+                self._foreign[entry.body["metadata"]["name"]] = self._clock()
+                self.say(f"node {entry.type.lower()}: {entry.body['metadata']['name']}")
+            self._feed(thing, gone=gone)
+
+    def _see_pod(self, pod: Pod, *, gone: bool) -> None:
+        before = self._shown.get(pod.uid)
+        if gone:
+            self.say(f"{pod.name} is gone")
+            self._shown.pop(pod.uid, None)
+            self._claimed.discard(pod.uid)
+            self._feed(self._as_placed(pod), gone=True)
+            self._placed.pop(pod.uid, None)
+            self._unasked.discard(pod.uid)
+            return
+        self._shown[pod.uid] = pod
+        if before is None:
+            self.say(f"{pod.name} is created, {pod.requests.get('cpu', 0)}m, priority {pod.priority}")
+        if pod.node_name and (before is None or not before.node_name):
+            self.say(f"{pod.name} is bound to {pod.node_name}")
+            self._claimed.discard(pod.uid)
+            if self._placed.pop(pod.uid, pod.node_name) != pod.node_name:
+                self._foreign[pod.node_name] = self._clock()
+            self._hole_taken(pod)
+        if pod.node_name and (not pod.bound_by or (before and before.requests != pod.requests)):
+            self._foreign[pod.node_name] = self._clock()
+        if before is None or _takes(before) != _takes(pod):
+            self._feed(self._as_placed(pod))
+
+    def _hole_taken(self, pod: Pod) -> None:
+        """A pod is bound: its own preemption has led to that; it may have taken another's hole."""
+        self._preemptions = {
+            name: one
+            for name, one in self._preemptions.items()
+            if name != pod.name and not (one.node == pod.node_name and pod.priority >= one.priority)
+        }
+
+    def _feed(self, thing: Watched, *, gone: bool = False) -> None:
+        """Tell the checker, and judge what it finds."""
+        self._checker.feed(Change(self._store.version, self._clock(), thing, gone))
+        findings = self._checker.verdict().findings
+        for finding in findings[self._judged :]:
+            if finding.violation and not self._excused(finding, thing):
+                self.wrong(
+                    finding.kind.value, finding.message + (f" ({finding.policy})" if finding.policy else "")
+                )
+        self._judged = len(findings)
+
+    def _excused(self, finding: Finding, thing: Watched) -> bool:
+        """What the mode does not promise."""
+        if isinstance(thing, Pod) and thing.controller is not None:  # a DaemonSet's pod always passes
+            return True
+        if finding.kind is Kind.OVER_COMMITTED:
+            recent = self._clock() - self._foreign.get(finding.node, -1e9) <= self._world.grace
+            return not self._refuses_at_bind or recent or self._clock() < self._blind_until
+        return self._clock() < self._blind_until
+
+    # --- the invariants, between steps ---
+
+    def disturbed(self) -> None:
+        """Something happened from outside: earlier preemptions may have been in vain for that."""
+        self._preemptions.clear()
+
+    def look(self) -> None:
+        """What must be true of the ledger now."""
+        extender = self.extender
+        if extender is None or not extender.ready or extender.behind(0.0):
+            self._lacking.clear()
+            return
+        facts = facts_of(self._world, self._store, extender)
+        for problem in invariants.accounts_add_up(facts):
+            self.wrong("accounts add up", problem)
+        if extender.busy:
+            return
+        for problem in invariants.fillings(facts):
+            self.wrong("fillings", problem)
+        for problem in invariants.holds_fit(facts):
+            self.wrong("holds fit", problem)
+        self._look_for_lost_slots(invariants.placeable(facts))
+
+    def _look_for_lost_slots(self, placeable: dict[str, str]) -> None:
+        now = self._clock()
+        self._lacking = {key: self._lacking.get(key, now) for key in placeable}
+        for key, since in self._lacking.items():
+            if now - since > invariants.SLOT_SECONDS and now >= self._blind_until:
+                self.wrong("no slot lost", f"{key}: a slot fits on {placeable[key]} for {now - since:.1f} s")
+                self._lacking[key] = float("inf")
+
+    def look_after_quiet(self) -> None:
+        """What must be true once nothing has happened for long enough."""
+        extender = self.extender
+        assert extender is not None
+        if not extender.ready:
+            self.wrong("ready", f"the extender is not: {extender.readiness.problem()}")
+            return
+        ledger, now = extender.ledger, self._clock()
+        again = rebuilt(self._world, self._store, extender.api, now).ledger
+        for problem in invariants.same_totals(ledger.gauges(), again.gauges()):
+            self.wrong("as rebuilt", problem)
+        demands = facts_of(self._world, self._store, extender).demands
+        for problem in invariants.no_fewer_slots(demands, ledger.report(), again.report()):
+            self.wrong("as rebuilt", problem)
+        bound = {pod.name: bool(pod.node_name) for pod in self._shown.values()}
+        for problem in invariants.evictions_lead_to_binds(self._preemptions.values(), bound):
+            self.wrong("evictions lead to binds", problem)
+
+
+def _takes(pod: Pod) -> tuple[object, ...]:
+    return pod.node_name, pod.nominated_node_name, pod.terminal, pod.requests, pod.scheduler_name
+
+
+def _decoded(resource: Resource, raw: bytes) -> Watched:
+    if resource is NODES:
+        return parsed.node(raw)
+    if resource is POLICIES:
+        return decode.policy(raw)
+    if resource is PRIORITY_CLASSES:
+        return PriorityClass(*decode.priority_class(raw))
+    if resource is DAEMON_SETS:
+        return decode.daemon_set(raw)
+    assert resource is DEPLOYMENTS, resource.plural
+    return decode.workload(resource, raw)
+
+
+__all__ = ["HOSTNAME_LABEL", "Broken", "Watcher"]
