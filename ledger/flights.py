@@ -148,10 +148,11 @@ class Offer:
     """What a preemptor was answered last: the UIDs of its victims, by node.
 
     `node`: where the scheduler has nominated it since, "" while that is not known. Only there are victims to
-    be evicted; those of the other nodes live.
+    be evicted; those of the other nodes live. `since`: when it was answered so.
     """
 
     victims: dict[str, tuple[str, ...]]
+    since: float
     node: str = ""
 
 

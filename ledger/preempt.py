@@ -19,6 +19,9 @@ from ledger.state import State, exempt
 from ledger.table import Columns, Flags, Rows, Vector
 from qos.cluster.objects import Pod
 
+_EVICTION_SECONDS = 5.0
+"""A deletion shows within; one that takes longer may have failed, and another node may do better."""
+
 
 def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now: float) -> list[str]:
     """The nodes to keep, in the order given.
@@ -34,8 +37,24 @@ def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now
     kept = list(compress(victims, _lead_to_bind(state, request, victims)))
     if flight is not None:
         state.flights.put(flight)
-    state.offers[pod.uid] = Offer({node: tuple(victims[node]) for node in kept})
+    before = state.offers.get(pod.uid)
+    if before is not None and _under_way(before, pod, victims, kept, now):
+        return [pod.nominated_node_name]
+    state.offers[pod.uid] = Offer({node: tuple(victims[node]) for node in kept}, now)
     return kept
+
+
+def _under_way(
+    before: Offer, pod: Pod, victims: Mapping[str, Sequence[str]], kept: Sequence[str], now: float
+) -> bool:
+    """Whether the pod's victims are being evicted where it was nominated: then nobody else is to be evicted.
+
+    kube-scheduler tries a preemptor again once its informer shows the last victim's deletion. Its cache may
+    show it a moment later, and it would choose victims on another node.
+    """
+    node = pod.nominated_node_name
+    same = set(victims.get(node, ())) <= set(before.victims.get(node, ()))
+    return node in kept and same and now - before.since < _EVICTION_SECONDS
 
 
 @contextmanager

@@ -191,3 +191,29 @@ def test_t23_candidates_beyond_what_may_be_searched_are_dropped() -> None:
     kept = made.preempt(pod("p", 8, priority=HIGH), victims, 0.0)
     assert 0 < len(kept) < 200
     assert all(made.preempt(pod("p", 8, priority=HIGH), {name: victims[name]}, 0.0) for name in kept)
+
+
+def test_a_preemptor_whose_victims_are_under_way_gets_no_others() -> None:
+    """kube-scheduler asks again when its informer shows the victim's deletion and its cache does not."""
+    made = ledger(*nodes(2), pod("v0", 8, node="n0"), pod("v1", 8, node="n1"))
+    who, asked = pod("p", 8, priority=HIGH), {"n0": ["v0"], "n1": ["v1"]}
+    assert made.preempt(who, asked, 0.0) == ["n0", "n1"]
+    nominated = replace(who, nominated_node_name="n1")
+    made.set_pod(nominated)
+    assert made.preempt(nominated, asked, 0.1) == ["n1"]
+    made.remove_pod("v1")
+    assert made.preempt(nominated, asked, 0.2) == ["n1"], "our watch may be faster than its cache"
+    assert made.filter(nominated, ["n1"], 0.3).nodes == ["n1"]
+
+
+def test_a_preemptor_may_go_elsewhere_when_its_hole_was_taken_or_never_came() -> None:
+    made = ledger(*nodes(2), pod("v0", 8, node="n0"), pod("v1", 8, node="n1"))
+    who = pod("p", 8, priority=HIGH)
+    assert made.preempt(who, {"n0": ["v0"], "n1": ["v1"]}, 0.0) == ["n0", "n1"]
+    nominated = replace(who, nominated_node_name="n1")
+    made.remove_pod("v1")
+    made.set_pod(pod("thief", 8, node="n1"))
+    assert made.preempt(nominated, {"n0": ["v0"], "n1": ["thief"]}, 0.1) == ["n0", "n1"]
+    assert made.preempt(nominated, {"n0": ["v0"], "n1": ["thief"]}, 1.0) == ["n1"]
+    assert made.preempt(nominated, {"n0": ["v0"], "n1": ["thief"]}, 4.0) == ["n1"]
+    assert made.preempt(nominated, {"n0": ["v0"], "n1": ["thief"]}, 5.2) == ["n0", "n1"]
