@@ -27,6 +27,11 @@ class Place:
         """Count a pod no longer."""
         add(self.used, self.pods.pop(uid).requests, -1)
 
+    def ever_fits(self, requests: Resources) -> bool:
+        """Whether a pod could come to the node at all, were it empty."""
+        have = self.node.allocatable
+        return all(amount <= have.get(name, 0) for name, amount in requests.items() if amount > 0)
+
     def over_committed(self) -> dict[str, int]:
         """Dimensions in which more is bound than the node has, with the excess."""
         have = self.node.allocatable
@@ -112,7 +117,11 @@ class Occupancy:
 
     def _expected(self, place: Place) -> Iterable[DaemonSet]:
         there = {pod.controller.uid for pod in place.pods.values() if pod.controller}
-        return (d for d in self.daemon_sets.values() if d.uid not in there and admits(d.where, place.node))
+        return (
+            d
+            for d in self.daemon_sets.values()
+            if d.uid not in there and place.ever_fits(d.requests) and admits(d.where, place.node)
+        )
 
     def eligible(self, promise: Promise, name: str) -> bool:
         """Whether slots of a promise may lie on a node at all."""

@@ -40,6 +40,7 @@ from lab.scenario.steps import (
     Signal,
     Start,
     TaintNodes,
+    TenantApplies,
     Workload,
 )
 from lab.scenario.targets import Target
@@ -103,6 +104,17 @@ class Actions:
         scope = self.target.scope
         for wanted in policies:
             await self._create_all(POLICIES, scope.namespace, [objects.policy(wanted, scope)])
+
+    async def tenant_applies(self, applies: TenantApplies) -> None:
+        """Create policies as a tenant, who is refused as the step says, or not at all."""
+        for wanted in (p for p in self.scenario.policies if p.called in applies.policies):
+            body = objects.policy(wanted, self.target.scope)
+            told = await self.target.create_as_tenant(body, applies.refused or "")
+            if applies.refused is None and told:
+                raise StepError(f"the tenant may not create policy {wanted.called}: {told}")
+            if applies.refused is not None and applies.refused not in told:
+                told = f"the refusal says: {told}" if told else "it was accepted"
+                raise StepError(f"policy {wanted.called} of the tenant is not refused as expected; {told}")
 
     def ready(self) -> bool:
         """Whether all nodes that were created are Ready, and their taint of the beginning is gone."""

@@ -188,5 +188,5 @@ def _step_references(
         if nodes is not None:
             yield "nodes", nodes.group, groups
     yield from (
-        ("policy", name, policies) for name in [*(step.apply_policies or ()), *filter(None, [step.remember])]
+        ("policy", name, policies) for name in [*step.creates_policies, *filter(None, [step.remember])]
     )

@@ -149,7 +149,7 @@ class _Run:
 
     async def _set_up(self) -> None:
         policies = [p for p in self.scenario.policies if self._exists(p.called)]
-        later = {name for step in self.scenario.steps for name in step.apply_policies or ()}
+        later = {name for step in self.scenario.steps for name in step.creates_policies}
         self.progress.step(f"{sum(g.count for g in self.scenario.nodes)} nodes, {len(policies)} policies")
         await self._actions.set_up([p for p in policies if p.called not in later])
         await self._nodes_ready()

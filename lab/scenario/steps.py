@@ -156,6 +156,16 @@ class Bind(Model):
     """Nodes whose name begins so, in turn."""
 
 
+class TenantApplies(Model):
+    """A tenant creates policies: it may make any in the scenario's namespace, and has the verb use on no
+    PriorityClass and no QoSProfile.
+    """
+
+    policies: list[Name] = Field(min_length=1)
+    refused: str | None = None
+    """Text of the refusal that each must meet; unless given each must be accepted."""
+
+
 class Wait(Model):
     """Wait until all checks are true at the same moment; the scenario fails when they are not in time."""
 
@@ -166,7 +176,7 @@ class Wait(Model):
 _ACTIONS = (
     "create", "scale", "delete", "churn", "kill", "start", "add_nodes", "remove_nodes", "cordon", "uncordon",
     "taint", "patch", "fail", "bind", "wait", "pause", "expect", "remember", "apply_policies",
-    "delay_answers",
+    "delay_answers", "tenant_applies",
 )  # fmt: skip
 
 
@@ -205,12 +215,19 @@ class Step(Model):
     step.
     """
 
+    tenant_applies: TenantApplies | None = None
+
     @model_validator(mode="after")
     def _one_action(self) -> Step:
         given = [name for name in _ACTIONS if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"a step is exactly one action (given: {', '.join(given) or 'none'})")
         return self
+
+    @property
+    def creates_policies(self) -> list[str]:
+        """Names of the policies that come to be, or are refused, with this step."""
+        return [*(self.apply_policies or ()), *(self.tenant_applies.policies if self.tenant_applies else ())]
 
     @property
     def action(self) -> str:

@@ -21,7 +21,7 @@ from adapters.api import NODES, PRIORITY_CLASSES, PROFILES, NotFound, Resource
 from adapters.kubernetes import decode
 from adapters.kubernetes.client import KubernetesAPI, Timeouts
 from lab import cluster as lab_cluster
-from lab import extender_process, late_answers, scheduler_config
+from lab import extender_process, late_answers, scheduler_config, tenant
 from lab.binaries import Binaries
 from lab.cluster import Cluster
 from lab.extender_process import ExtenderProcess
@@ -63,6 +63,10 @@ class Target(Protocol):
         """From now on the API server's answers to the extender are so late."""
         ...
 
+    async def create_as_tenant(self, body: Mapping[str, Any], refusal: str) -> str:
+        """Create an object as a tenant: "", or why it was refused. refusal: text that is expected in it."""
+        ...
+
 
 @dataclass(slots=True)
 class LabTarget:
@@ -76,6 +80,7 @@ class LabTarget:
     strict: bool
     late: LateAnswers | None = None
     unguarded: list[tuple[float, float]] = field(default_factory=list)
+    _tenant_admitted: bool = False
 
     async def kill(self, component: str, sig: signal.Signals) -> None:
         """Send a signal to a component and wait until it is gone."""
@@ -104,6 +109,17 @@ class LabTarget:
                 "there is no extender whose answers could be late: enable it under cluster.extender"
             )
         self.late.delay(seconds)
+
+    async def create_as_tenant(self, body: Mapping[str, Any], refusal: str) -> str:
+        """Create an object as a tenant: "", or why it was refused. refusal: text that is expected in it."""
+        return await asyncio.to_thread(self._create_as_tenant, body, refusal)
+
+    def _create_as_tenant(self, body: Mapping[str, Any], refusal: str) -> str:
+        if not self._tenant_admitted:
+            tenant.install(self.cluster)
+            tenant.admit(self.cluster, self.scope.namespace)
+            self._tenant_admitted = True
+        return tenant.wait_for_answer(self.cluster, body, refusal) or tenant.create(self.cluster, body)
 
     def _process(self, component: str) -> ExtenderProcess:
         found = self.extender if component == "extender" else self.standby
@@ -216,6 +232,11 @@ class OwnTarget:
         """Refused likewise."""
         raise TargetError(f"cannot delay answers by {seconds:g} s in a cluster of yours")
 
+    async def create_as_tenant(self, body: Mapping[str, Any], refusal: str) -> str:
+        """Refused likewise: rights and rules of admission there are not ours to make."""
+        asked = f"whether a tenant's {body['metadata']['name']} is refused by {refusal!r}"
+        raise TargetError(f"cannot try {asked} in a cluster of yours")
+
 
 @asynccontextmanager
 async def own_target(scenario: Scenario, run: Run, kubeconfig: Path | None) -> AsyncIterator[OwnTarget]:
@@ -235,6 +256,7 @@ def refuse_own(scenario: Scenario, run: Run) -> None:
     asks_too_much = {
         "kills components": any(step.kill or step.start for step in scenario.steps),
         "delays the API server's answers": any(s.delay_answers is not None for s in scenario.steps),
+        "acts as a tenant": any(step.tenant_applies for step in scenario.steps),
     }
     for what, asked in asks_too_much.items():
         if asked:

@@ -350,6 +350,14 @@ def test_expected_daemon_set_pods_keep_their_room() -> None:
     assert stream.verdict().kept == {"default/checkout": 0}
 
 
+def test_a_daemon_set_pod_that_fits_nowhere_is_not_expected() -> None:
+    stream = Stream()
+    stream.node("n1", cpu=2000)
+    stream.put(DaemonSet("d1", "kube-system/typo", {"cpu": 1_000_000, "pods": 1}))
+    stream.policy("checkout", 2000, 1)
+    assert stream.verdict().kept == {"default/checkout": 1}
+
+
 def test_at_most_so_many_on_a_node() -> None:
     stream = Stream()
     stream.node("n1")
