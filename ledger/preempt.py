@@ -131,7 +131,7 @@ def _left_after(
             won = [amount + claim.requests.get(name, 0) for amount, name in zip(won, names, strict=True)]
             if claim.owner != NO_DEMAND and sees(state, request, claim.owner):
                 reborn.append(claim.owner)
-        left[:, place] += won
+        left[:, place] += np.asarray(won, dtype=np.int64)
         if reborn:
             left[:, place] -= _held_again(state, request, reborn, own=bool(own[place]))
     return left, own

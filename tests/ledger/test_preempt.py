@@ -193,6 +193,11 @@ def test_t23_candidates_beyond_what_may_be_searched_are_dropped() -> None:
     assert all(made.preempt(pod("p", 8, priority=HIGH), {name: victims[name]}, 0.0) for name in kept)
 
 
+def test_without_policies_every_candidate_is_kept() -> None:
+    made = ledger(*nodes(2), pod("v0", 8, node="n0"), pod("v1", 8, node="n1"))
+    assert made.preempt(pod("p", 8, priority=HIGH), {"n0": ["v0"], "n1": ["v1"]}, 0.0) == ["n0", "n1"]
+
+
 def test_a_preemptor_whose_victims_are_under_way_gets_no_others() -> None:
     """kube-scheduler asks again when its informer shows the victim's deletion and its cache does not."""
     made = ledger(*nodes(2), pod("v0", 8, node="n0"), pod("v1", 8, node="n1"))
