@@ -1,4 +1,4 @@
-"""What the agent is told: where things are on this node, and how often it looks."""
+"""The agent's configuration: where things are on this node, and how often it looks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 RUN: Final = Path("/run/j10ce")
-"""The hook's files, locks and what goes with a boot."""
+"""The folder of the hook's files, of locks and of all that a boot empties."""
 STATE: Final = Path("/var/lib/j10ce/agent")
 NRI_SOCKET: Final = Path("/var/run/nri/nri.sock")
 

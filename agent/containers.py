@@ -1,4 +1,4 @@
-"""The containers that run here, as runtime, pods' statuses and the cgroups themselves tell it."""
+"""The containers that run here, as the runtime, the pods' statuses and the cgroups themselves show them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Containers:
-    """By key, the present one of each. What the runtime tells is believed before what a status says.
+    """By key, the present one of each. What the runtime reports counts before what a status says.
 
     there: whether a cgroup of this path exists. tops: looks for kubelet's cgroups, which takes
     milliseconds: asked for only when a container is not found. `missing`: those that were not.
@@ -30,7 +30,7 @@ class Containers:
         self._tops: tuple[str, ...] = USUAL
         self.missing: frozenset[ContainerKey] = frozenset()
         self._said: set[str] = set()
-        """Pods of which the log has something already."""
+        """Pods that the log has mentioned already."""
         self._told: dict[ContainerKey, Running] = {}
         self._found: dict[ContainerKey, Running] = {}
         self._by_id: dict[str, ContainerKey] = {}
@@ -73,7 +73,7 @@ class Containers:
         return self._told.pop(key)
 
     def found(self, pods: Mapping[str, KnownPod]) -> None:
-        """Look for the containers that pods' statuses name and the runtime has not told of."""
+        """Look for the containers that pods' statuses name and the runtime has not reported."""
         named = {
             ContainerKey(uid, name): container_id
             for uid, known in pods.items()
@@ -93,7 +93,9 @@ class Containers:
         self._said.intersection_update(pods)
 
     def _is_told(self, key: ContainerKey, container_id: str) -> bool:
-        """Not where a status names another one and the told one is gone: the runtime tells nothing now."""
+        """Not where a status names another container and the reported one is gone: the runtime reports
+        nothing now.
+        """
         told = self._told.get(key)
         if told is None:
             return False

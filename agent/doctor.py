@@ -62,7 +62,7 @@ _FLOORS: Final = {"floor (cpu)": "CPU floors", "memory_min_percent": "memory flo
 
 
 def findings(facts: Facts) -> tuple[Finding, ...]:
-    """All of them, what matters most first."""
+    """All findings, the most important first."""
     return tuple(_all(facts))
 
 

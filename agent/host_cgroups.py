@@ -1,6 +1,6 @@
 """Seeing cgroups as the node does: from a container with a cgroup namespace of its own.
 
-There every path of /proc/PID/cgroup and of mountinfo is told from the container's own cgroup on
+There every path of /proc/PID/cgroup and of mountinfo begins at the container's own cgroup
 (cgroup_namespaces(7)). With hostPID process 1 is the node's, and its namespace can be entered: CAP_SYS_PTRACE
 shows it, CAP_SYS_ADMIN enters it.
 """

@@ -27,7 +27,7 @@ SAVE_SECONDS: Final = 60.0
 
 
 class Measuring:
-    """One tick a second, by whoever calls tick(); the budgets are saved once a minute."""
+    """Measures once a second, when tick() is called; the budgets are saved once a minute."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Measuring:
         MonitorCollector(self._monitor, self._tally, registry, clock)
 
     def watch(self, planned: Mapping[str, PlannedPod], containers: Containers) -> None:
-        """From now on these pods: those with a floor of which a container runs."""
+        """Watch these pods from now on: those with a floor of which a container runs."""
         self._monitor.watch(_watched(planned, containers))
 
     def tick(self) -> None:
@@ -80,7 +80,7 @@ class Measuring:
         return dict(self._monitor.levels)
 
     def deficit_seconds(self, policy: str) -> float:
-        """Of all pods of the policy here."""
+        """The deficit seconds of all pods of the policy here."""
         return self._tally.deficit_seconds(policy)
 
     def _clocks(self) -> Clocks:

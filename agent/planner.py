@@ -21,7 +21,7 @@ from qos.pods.expectation import states_class
 log = logging.getLogger(__name__)
 
 REREAD_SECONDS: Final = 300.0
-"""After so long all cgroups are read again, whoever may have written into them unseen."""
+"""Seconds after which all cgroups are read again, in case somebody wrote into them unseen."""
 
 OriginalValues: TypeAlias = Mapping[tuple[str, str], str]
 """(cgroup, file) -> what somebody else wrote there last; only of files that we have written."""

@@ -48,13 +48,13 @@ MISSED_SECONDS: Final = 1.0
 PROBE_SECONDS: Final = 900.0
 """A controller may be turned on or off while we run."""
 LISTING_SECONDS: Final = 2.0
-"""Between what the source tells first and a pass, unless it has told everything before."""
+"""Seconds between the first report of the source and a pass, unless it has reported everything before."""
 RESTART_SECONDS: Final = 1.0
 """Until a part goes on after a bug."""
 SYNCHRONIZE_SECONDS: Final = 30.0
-"""A runtime that has not told by then what it has is without NRI."""
+"""Seconds after which a runtime that has not reported its containers counts as one without NRI."""
 LATE: Final = 2.5
-"""A policy's settings count as verified for so many intervals of the full check."""
+"""The number of intervals of the full check for which a policy's settings count as verified."""
 
 
 class Agent:
@@ -172,11 +172,11 @@ class Agent:
         return self.reconciler.passes > self._complete_since
 
     def _listed(self) -> bool:
-        """Whether the runtime tells what it has, and has told all."""
+        """Whether the runtime reports its containers, and has reported all of them."""
         return self.plugin is not None and self.plugin.connected
 
     def _runs(self, uid: str) -> bool:
-        """Whether the runtime has a sandbox of this pod; it tells while it is connected."""
+        """Whether the runtime has a sandbox of this pod; it reports that while it is connected."""
         return self._listed() and self.events.runs(uid)
 
     def _plugin(self) -> NriPlugin | None:

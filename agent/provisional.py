@@ -1,4 +1,4 @@
-"""A pod made from what the runtime tells, for as long as the API server has not told of it. Pure."""
+"""A pod made from what the runtime reports, for as long as the API server has not reported it. Pure."""
 
 from __future__ import annotations
 

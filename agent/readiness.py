@@ -1,4 +1,4 @@
-"""Whether floors are kept: by when what keeps them last came to its end."""
+"""Whether floors are kept: judged by when each part that keeps them last finished its round."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 LASTING_SECONDS: Final = 30.0
-"""What is over sooner is not reported: a restart, one pass that failed."""
+"""Seconds; a problem that is over sooner is not reported: a restart, one pass that failed."""
 LATE_PASS_SECONDS: Final = 420.0
 """A pass is made every 300 s, whatever happens."""
 LATE_CHECKS: Final = 3.0
-"""A full check is late after so many intervals."""
+"""The number of intervals after which a full check is late."""
 
 
 class Passes(Protocol):

@@ -37,10 +37,10 @@ _NOTHING: Final = Plan(())
 class Reconciler:
     """Plans, applies, remembers. Everything on the loop; passes give the loop up every half millisecond.
 
-    complete: whether all pods have been told of, so that what is not known is not there: before that nothing
-    is taken back. listed: whether the runtime has told of all containers, so that one that is not known does
-    not run. `planned`: the newest plan of each pod by uid. `passes`: how many were completed; `seconds`: of
-    the last. `changes`: another number whenever plans or containers changed.
+    complete: whether all pods have been reported, so that what is not known does not exist: before that
+    nothing is taken back. listed: whether the runtime has reported all containers, so that one that is not
+    known does not run. `planned`: the newest plan of each pod by uid. `passes`: how many were completed;
+    `seconds`: of the last. `changes`: another number whenever plans or containers changed.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class Reconciler:
         self._planner.forget(uid)
 
     def _apply(self, key: ContainerKey, container: ContainerPlan, *, take_back: bool) -> Report | None:
-        """One that is no refusal but a bug of ours stops nobody else's."""
+        """An exception that is a bug of ours, no refusal, stops no other container's settings."""
         if key not in self._containers:
             return None
         try:
@@ -265,12 +265,12 @@ class Reconciler:
         return report
 
     def _stumbled(self, key: ContainerKey, error: Exception) -> None:
-        """Said once, until it goes well; a pod has no name of a container."""
+        """Log it once, until it goes well; for a whole pod there is no container's name."""
         if self._broken.get(key) != repr(error):
             log.error("not kept pod=%s container=%s why=%r", *key, error, exc_info=error)
         self._broken[key] = repr(error)
 
 
 def _pause(times: int, first: float = LONGEST_REST) -> float:
-    """Seconds before one more try, after so many that went wrong; 0: none did."""
+    """Seconds before one more try, after this many that went wrong; 0: none did."""
     return min(first * 2 ** min(times - 1, 10), LONGEST_PAUSE) if times else 0.0

@@ -15,7 +15,7 @@ from qos.quantity import render
 
 
 class Identity(NamedTuple):
-    """Who reports: the agent's version, and the kernel it runs on."""
+    """The reporter: the agent's version, and the kernel it runs on."""
 
     version: str
     kernel: str

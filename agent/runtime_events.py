@@ -1,4 +1,4 @@
-"""What the agent does when the runtime tells it something: NRI's handler."""
+"""What the agent does when the runtime reports something: NRI's handler."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Asked(NamedTuple):
 class RuntimeEvents:
     """agent.nri's Handler: containers get their settings before their first instruction, and keep them.
 
-    expect: is told of a cgroup that the runtime is about to write. read: what a pod's cgroup has now, by
+    expect: called with a cgroup that the runtime is about to write. read: what a pod's cgroup has now, by
     file. unified: the node has cgroup v2. `synchronized`: the runtime has told of all that it has.
     """
 

@@ -102,7 +102,7 @@ def install(
 
 
 def apply(kubectl: Kubectl, wanted: list[Object], *, force_conflicts: bool) -> None:
-    """Make it so: the CRDs, and when they are served, the rest."""
+    """Apply the CRDs and, once they are served, the rest."""
     definitions = installation.definitions()
     kubectl.apply(definitions, dry_run=False, force_conflicts=force_conflicts)
     kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", stdin=as_list(definitions))

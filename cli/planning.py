@@ -1,4 +1,4 @@
-"""From what people wrote to plans: which policy and profile a pod has, and what follows on a node."""
+"""Plans from what people wrote: which policy and profile a pod has, and what follows on a node."""
 
 from __future__ import annotations
 

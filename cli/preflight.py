@@ -197,7 +197,7 @@ def _agent(facts: Facts, *, agent: bool) -> list[Check]:
 
 
 def running_extenders(leases: Iterable[Object], now: datetime) -> list[str]:
-    """Who leads as an extender now: "holder (Lease namespace/name)"."""
+    """The extenders that lead now, each as "holder (Lease namespace/name)"."""
     found = []
     for lease in leases:
         spec = lease.get("spec", {})

@@ -97,7 +97,7 @@ def install(
 
 @app.command()
 def uninstall(root: RootOption = Path("/"), output: OutputOption = Output.TABLE) -> None:
-    """Take the hook off this node and leave it as it was; files of others stay.
+    """Take the hook off this node; files of others stay, and running containers keep what they were given.
 
     Exit code 1 when containerd's configuration still needs a file, or a hook does not end.
     """

@@ -41,7 +41,7 @@ _LONGEST_LINE = 500
 
 
 class Subject:
-    """Who a container is, as far as can be trusted.
+    """The identity of a container, as far as it can be trusted.
 
     container: its name in its pod, "" where the runtime does not say: it gets what is for any container.
     folder, key: where its settings are ("pods", uid), ("floors", name) or ("", "") when it has none.
@@ -74,7 +74,7 @@ class Verdict:
 
 
 def unplaced(state: State, config: Config) -> Subject:
-    """Who the container is while its cgroup is not known: exempt at most, where all annotations agree."""
+    """The container's identity while its cgroup is not known: exempt at most, where all annotations agree."""
     subject = Subject(state.annotations)
     namespace = _agreed(state.annotations, _CONTAINERD[1], _CRIO[1])
     uid = _agreed(state.annotations, _CONTAINERD[3], _CRIO[3])
@@ -83,7 +83,7 @@ def unplaced(state: State, config: Config) -> Subject:
 
 
 def identify(state: State, cgroup: str, config: Config) -> Subject:
-    """Who the container is; `cgroup`: the path of its own cgroup, which holds its id (Target.cgroup).
+    """The container's identity; `cgroup`: the path of its own cgroup, which holds its id (Target.cgroup).
 
     A subject with a problem has still what is trusted: its pod's uid and its class.
     """
@@ -115,7 +115,7 @@ def _of_pod(subject: Subject, uid: str, cgroup: str, annotations: "dict[str, str
 
 
 def _is_kubernetes(cgroup: str, annotations: "dict[str, str]") -> bool:
-    """Whether a container without a pod's uid in its path is a pod's all the same.
+    """Whether a container without a pod's uid in its path belongs to a pod nevertheless.
 
     podman's never is: what its annotations say, an image may have said.
     """

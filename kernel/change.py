@@ -60,7 +60,9 @@ class Change:
         self.direction = values.compare(self.file, self._have, self.want)
 
     def widened(self) -> "Change | None":
-        """For CPU lists of which none holds the other: first both, so that no child leaves its parent's."""
+        """For CPU lists neither of which contains the other: first their union, so that no child leaves its
+        parent's.
+        """
         if ALLOWED[self.file][1] != "cpus":
             return None
         both = values.joined(self.file, self._have, self.want)
@@ -72,7 +74,7 @@ class Change:
     def write(self) -> None:
         """Write, and read back: what the kernel changed without a word is a refusal with errno 0.
 
-        A raise that others went beyond meanwhile is none.
+        It is no refusal where others have raised the file further meanwhile.
         """
         if self.closes:
             self._weight = self.present_weight()

@@ -62,7 +62,7 @@ CLASSES: Final[Mapping[str, QosClass]] = {
 
 
 def promises_of(class_name: str, overrides: Overrides | None = None) -> Promises:
-    """The promises of a class, with what the overrides say otherwise. KeyError: no such class."""
+    """The promises of a class with the overrides applied. KeyError: no such class."""
     return replace(CLASSES[class_name].promises, **(overrides or {}))
 
 

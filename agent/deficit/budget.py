@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 ONE_IN: Final = 1000
-"""The objective: floors are received in all wanted seconds but one in so many, 99.9 % of them."""
+"""The objective: of this many wanted seconds at most one is missed, so 99.9 % are received."""
 
 
 class Window(NamedTuple):
@@ -27,7 +27,7 @@ WINDOWS: Final[Mapping[str, Window]] = {
     "28d": Window(28 * 24 * 3600, 6 * 3600),
 }
 MOST_POLICIES: Final = 200
-"""Policies with a budget; of more, those that were not used for the longest time are forgotten."""
+"""The most policies with a budget; beyond that, those unused for the longest time are forgotten."""
 
 
 class Spent(NamedTuple):
@@ -38,7 +38,7 @@ class Spent(NamedTuple):
 
     @property
     def remaining(self) -> float:
-        """What nobody wanted costs nothing."""
+        """Where nothing was wanted, nothing is spent."""
         return 1.0 - ONE_IN * self.deficit / self.wanted if self.wanted > 0 else 1.0
 
 
@@ -53,7 +53,7 @@ class Budget:
     buckets: dict[str, list[Bucket]] = field(default_factory=lambda: {name: [] for name in WINDOWS})
 
     def add(self, now: float, wanted: float, deficit: float) -> None:
-        """Seconds that ended now."""
+        """Add seconds that ended now."""
         for name, window in WINDOWS.items():
             kept, number = self.buckets[name], int(now // window.bucket)
             if kept and kept[-1][0] >= number:
@@ -72,7 +72,7 @@ class Budget:
         return found
 
     def last(self) -> float:
-        """When something was added last, to a bucket's length; the youngest is the largest."""
+        """When something was added last, within one bucket's length; larger is younger."""
         return max(
             (kept[-1][0] * WINDOWS[name].bucket for name, kept in self.buckets.items() if kept), default=0
         )
@@ -109,7 +109,7 @@ class Budgets:
 
 
 def _within(buckets: Iterable[Bucket], now: float, window: Window) -> list[Bucket]:
-    """Those that are not past, and none from after now."""
+    """The buckets that are still within the window, none of them from after now."""
     current = int(now // window.bucket)
     oldest = current - window.seconds // window.bucket
     return [one for one in buckets if oldest < one[0] <= current]

@@ -23,15 +23,17 @@ from typing import Final, NamedTuple
 from agent.monitor.samples import PodSample
 
 RECEIVED: Final = 0.98
-"""Of the floor: what counts as having received it. Kernels round, and clocks are read one after the other."""
+"""The part of the floor that counts as having received it. Kernels round, and clocks are read one after the
+other.
+"""
 WANTED: Final = 0.9
-"""Of the part of the floor that was missed: the part of the time that must have been waited."""
+"""The waiting, as a part of what the floor missed, that must have taken place."""
 LONGEST_SECONDS: Final = 10.0
 """A longer interval is not judged: nobody looked, and what happened within it averages out."""
 LONGEST_DETAIL_SECONDS: Final = 25.0
 """The same for what is read each ten seconds only."""
 STALLED: Final = 0.01
-"""Of the interval: what must be waited for memory to count. Less is the odd page fault."""
+"""The part of the interval that must be spent waiting for memory to count. Less is the odd page fault."""
 REFAULTS: Final = 10.0
 """Pages a second that were needed again after they had been taken; 10 are 40 KiB/s."""
 
@@ -47,7 +49,7 @@ NOTHING: Final = Judged()
 
 
 def cpu(before: PodSample, after: PodSample, millicores: int, idle: float) -> Judged:
-    """Of the CPU floor in millicores; NOTHING where it cannot be said.
+    """Judges a CPU floor in millicores; NOTHING where it cannot be judged.
 
     idle: seconds that the node's CPUs had nothing to do between both, summed over CPUs.
     """
@@ -68,7 +70,7 @@ def cpu(before: PodSample, after: PodSample, millicores: int, idle: float) -> Ju
 
 
 def memory(before: PodSample, after: PodSample, floor: int) -> Judged:
-    """Of the memory floor in bytes; NOTHING where it cannot be said.
+    """Judges a memory floor in bytes; NOTHING where it cannot be judged.
 
     What it held is the more of both ends. Without PSI both samples need details, and those of different
     times: what is judged is the time between these.
@@ -95,7 +97,7 @@ def _memory_wanted(before: PodSample, after: PodSample) -> tuple[float, float, b
 
 
 def _comparable(before: PodSample, after: PodSample, seconds: float, longest: float) -> bool:
-    """Of one cgroup, and neither at one time nor too far apart."""
+    """Whether two samples are of one cgroup, at different times, and not too far apart."""
     return before.made == after.made and 0 < seconds <= longest
 
 

@@ -30,7 +30,7 @@ class PodTally:
 
 
 class Tally:
-    """What floors were wanted and missed.
+    """The seconds in which floors were wanted, and missed.
 
     budgets: as they were kept. offset: what makes a monotonic time one of the budgets' clock. `pods` by uid,
     `policies` by namespace/name ("" for floors of no policy), for as long as their budget is known.
@@ -69,7 +69,7 @@ class Tally:
         return self.kept.spent(self.offset + now)
 
     def deficit_seconds(self, policy: str) -> float:
-        """Of all its pods here and all resources, since the agent began."""
+        """The policy's deficit seconds: of all its pods here and all resources, since the agent began."""
         return sum(one.deficit for one in self.policies.get(policy, {}).values())
 
     def _tally(self, uid: str, pod: Watched) -> PodTally:

@@ -23,7 +23,7 @@ class Claims:
         return len(self._of)
 
     def put(self, container_id: str, wanted: Mapping[Place, Wanted]) -> None:
-        """All that a container wants now, in place of what it wanted before."""
+        """Replace what a container wants."""
         for place in self._by.get(container_id, {}).keys() - wanted.keys():
             self._drop(place, container_id)
         for place, want in wanted.items():
@@ -51,7 +51,7 @@ class Claims:
         return tuple(self._of.get(place, ()))
 
     def is_shared(self, place: Place) -> bool:
-        """Whether others than our containers need it, too: it is raised, never simply set."""
+        """Whether others besides our containers need the place too: it is then raised, never simply set."""
         claims = self._of.get(place)
         return bool(claims) and next(reversed(claims.values())).mode == RAISE if claims else False
 

@@ -18,21 +18,22 @@ from agent.enforcement.writers import ENDED, OTHER, RUNTIME, UNSEEN, UNTOLD, WRI
 
 CHECK_SECONDS: Final = 60.0
 JITTER: Final = 0.2
-"""Of the interval, up or down: nodes that were started together do not check together."""
+"""The part of the interval by which it varies, up or down: nodes that started together do not check together.
+"""
 SETTLE_SECONDS: Final = 0.01
 """From a write to its repair: a runtime writes its files one after the other, and some in an order."""
 LEAST_PAUSE_SECONDS: Final = 1.0
-"""Between two full checks, however many writes go untold."""
+"""Between two full checks, however many writes go unreported."""
 SLICE_SECONDS: Final = 0.005
-"""A full check, or repairing, works for so long, then others have their turn."""
+"""Seconds for which a full check or a repair works before others have their turn."""
 EXPECTED_SECONDS: Final = 5.0
-"""For so long after an update was announced what nobody was seen to write is the runtime's."""
+"""Seconds after an announced update in which a write without a known writer is taken for the runtime's."""
 
 log = logging.getLogger(__name__)
 
 
 class Told(Protocol):
-    """Who counts."""
+    """Counts what the watch for drift finds and does."""
 
     def drifted(self, drift: Drift) -> None:
         """A file was changed by somebody else, and dealt with."""
@@ -41,7 +42,7 @@ class Told(Protocol):
         """Somebody keeps changing it back: it is left alone for a while."""
 
     def lost(self) -> None:
-        """Some writes were not told of; everything is checked."""
+        """Some writes went unreported; everything is checked."""
 
 
 class DriftWatch:
@@ -83,7 +84,7 @@ class DriftWatch:
 
     @property
     def kind(self) -> str:
-        """What tells of writes: watch.FANOTIFY or watch.INOTIFY."""
+        """How writes are noticed: watch.FANOTIFY or watch.INOTIFY."""
         return self._source.kind
 
     def fights(self) -> tuple[Fight, ...]:
@@ -147,7 +148,7 @@ class DriftWatch:
         self._waiting.setdefault(path, loop.time() + SETTLE_SECONDS)
 
     def _mend_due(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Who writes everything at once (systemctl daemon-reload) holds up nobody else here."""
+        """One program that writes everything (systemctl daemon-reload) must hold up nobody else here."""
         turn = loop.time()
         while self._waiting:
             path, due = next(iter(self._waiting.items()))

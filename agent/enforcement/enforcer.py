@@ -187,13 +187,13 @@ class Enforcer:
             self.writing.notes.index.forget(path)
 
     def _is_settled(self, path: str, unsettled: Collection[str]) -> bool:
-        """Whether all that want something of this cgroup have said so."""
+        """Whether every container that may want something of this cgroup has its plan."""
         waiting = {*unsettled, *self._refused.values()}
         uid = pod_uid(path)
         return uid not in waiting if uid else not waiting
 
     def _is_new(self, place: Place, want: Wanted, lower: bool) -> bool:
-        """A fight is the repairer's."""
+        """Fights are the repairer's business."""
         if place in self.fights:
             return False
         record = self.originals.record(place)

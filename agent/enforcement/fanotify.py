@@ -25,9 +25,9 @@ _METADATA: Final = struct.Struct("=IBBHQii")
 """event_len, vers, reserved, metadata_len, mask, fd, pid of linux/fanotify.h."""
 _VERSION: Final = 3
 _AT_ONCE: Final = 64
-"""Events a read: each is an open descriptor, and a process may have but 1024 of them."""
+"""The most events a read: each is an open descriptor, and a process may have but 1024 of them."""
 _MOST: Final = 256
-"""Events a call: then others have their turn."""
+"""The most events a call; then others have their turn."""
 _ENDED: Final = (errno.ENODEV, errno.ENOENT, errno.ESTALE, 518)
 """The file's cgroup was removed before its event was read; 518 is the kernel's own EOPENSTALE."""
 

@@ -11,7 +11,7 @@ from agent.enforcement.places import Place
 
 MOST_REPAIRS: Final = 5
 WINDOW: Final = 60.0
-"""So many repairs of one file within so many seconds are drift; one more is a fight."""
+"""The most repairs of one file, within this many seconds, that are drift; one more is a fight."""
 FIRST_PAUSE: Final = 60.0
 LONGEST_PAUSE: Final = 3600.0
 """Seconds for which the file is left as the other wants it: doubled each time, up to the longest."""
@@ -52,7 +52,7 @@ class Fights:
     _fights: dict[Place, Fight] = field(default_factory=dict)
 
     def going_on(self) -> tuple[Fight, ...]:
-        """The fights that are not over, the oldest first."""
+        """The fights that go on, the oldest first."""
         return tuple(self._fights.values())
 
     def __contains__(self, place: object) -> bool:
@@ -80,7 +80,7 @@ class Fights:
         self._fights = {place: fight for place, fight in self._fights.items() if place.path != path}
 
     def sweep(self, now: float) -> tuple[Fight, ...]:
-        """Forget what was long ago; the fights that are over, because nobody undid the last try."""
+        """Forget old repairs; answer the fights that are over, because nobody undid the last try."""
         self._repairs = {place: times for place, times in self._repairs.items() if times[-1] > now - WINDOW}
         over = tuple(fight for fight in self._fights.values() if self._is_over(fight, now))
         for fight in over:

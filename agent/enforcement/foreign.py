@@ -64,7 +64,8 @@ def _is_theirs(look: Look, written: str) -> bool:
 
 
 def _at_first(look: Look) -> str:
-    """What is there. But what is as we want it already may be ours: the hook's, NRI's, of a lost journal.
+    """The value that is there. But a value that is already as we want it may be ours: the hook's, NRI's, of a
+    lost journal.
 
     Then a new cgroup's value is right in files that nobody else writes. In the others it cannot be known,
     and taking it for theirs is at worst as wrong as leaving it.

@@ -17,7 +17,7 @@ _MOST: Final = 10_000
 
 
 class DriftMetrics:
-    """Counts; told by DriftWatch. clock: as time.monotonic()."""
+    """Counts what DriftWatch reports. clock: as time.monotonic()."""
 
     def __init__(self, registry: CollectorRegistry, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -54,7 +54,7 @@ class DriftMetrics:
         self._fights.inc()
 
     def lost(self) -> None:
-        """Some writes were not told of."""
+        """Some writes went unreported."""
         self._losses.inc()
 
     def repaired_last_hour(self) -> int:

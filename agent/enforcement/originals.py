@@ -45,7 +45,7 @@ class Record(NamedTuple):
 class Originals(Mapping[tuple[str, str], str]):
     """(cgroup's path, slot) -> what others want there; what is not known is left out.
 
-    Reads RUN/originals when made; a file that cannot be used is told of in the log and moved aside
+    Reads RUN/originals when made; a file that cannot be used is reported in the log and moved aside
     (originals.bad). One of a newer version stays as it is: then nothing is kept on the disk, and what is in
     the kernel may be ours, so `newer` is true and no first look counts. Raises nothing: what cannot be
     written is kept in memory and tried again with the next change.
@@ -110,7 +110,7 @@ class Originals(Mapping[tuple[str, str], str]):
             del self._seeds[next(iter(self._seeds))]
 
     def forget(self, places: Iterable[Place]) -> None:
-        """These are as others want them again."""
+        """These places are again as others want them."""
         gone = [place for place in dict.fromkeys(places) if place in self._records]
         for place in gone:
             self._remove(place)

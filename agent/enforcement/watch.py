@@ -1,4 +1,4 @@
-"""Being told when somebody writes a file that we keep: by fanotify where it is permitted, else by inotify."""
+"""Notices when somebody writes a file that we keep: by fanotify where it is permitted, else by inotify."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 Changed = Callable[[Spot, str], None]
 """(cgroup's path, file), one of writers.WRITERS, ENDED or UNSEEN."""
 Lost = Callable[[], None]
-"""Some writes were not told of: only a full check sees them."""
+"""Some writes went unreported: only a full check sees them."""
 
 
 class Watch(Protocol):
@@ -54,7 +54,7 @@ def watch(mounts: Mapping[str, str], index: FileIndex, proc: str = "/proc") -> W
 
 
 class FanotifyWatch:
-    """All files of the hierarchies, with the writer's pid. Raises OSError as Fanotify does."""
+    """Watches all files of the hierarchies, and sees the writer's pid. Raises OSError as Fanotify does."""
 
     kind = FANOTIFY
     tells_writers = True
@@ -90,7 +90,9 @@ class FanotifyWatch:
 
 
 class InotifyWatch:
-    """The folders of our files, without the writer: a write of ours is told like any other."""
+    """Watches the folders of our files, and does not see the writer: our own writes are reported like any
+    others.
+    """
 
     kind = INOTIFY
     tells_writers = False
@@ -103,7 +105,7 @@ class InotifyWatch:
         self._full = False
 
     def watched(self) -> frozenset[str]:
-        """The folders that it is told of."""
+        """The folders that are watched."""
         return frozenset(self._watches)
 
     async def run(self, changed: Changed, lost: Lost) -> None:

@@ -18,7 +18,7 @@ WRITERS: Final = (KUBELET, RUNTIME, SYSTEMD, AGENT, OTHER)
 ENDED: Final = ""
 """Its process had ended when we looked, or is of a pid namespace that we do not see."""
 UNTOLD: Final = "untold"
-"""Of this write we have not been told: it may be in the queue, or older than the agent."""
+"""No event has reported this write yet: it may be in the queue, or older than the agent."""
 UNSEEN: Final = "unseen"
 """inotify does not say who writes."""
 

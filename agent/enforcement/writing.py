@@ -72,7 +72,7 @@ class Writing:
         return self._under_lock(shared, running, entries, writers, deadline)
 
     def cgroup(self, path: str, wanted: Mapping[Place, Wanted], writers: Writers) -> Outcome:
-        """Settings of one cgroup, whoever's it is; also of the first process in it."""
+        """Settings of one cgroup, whichever container it belongs to; also of the first process in it."""
         return self._under_lock(True, _nobodys(path), _entries(wanted), writers, 0.0)
 
     def look(self, running: Running, entries: Iterable[Entry]) -> Looked:
@@ -132,7 +132,9 @@ class Writing:
         return self._ended(outcome, running)
 
     def _ended(self, outcome: Outcome, running: Running) -> Outcome:
-        """Gone is what is in no hierarchy; a pid that is another's by now is a refusal at first sight."""
+        """A cgroup is gone when no hierarchy has it; a pid that another process has by now looks like a
+        refusal at first.
+        """
         outcome.gone = bool(outcome.refusals) and not self.there(running.cgroup)
         return outcome
 

@@ -15,13 +15,15 @@ from agent.monitor.samples import PodSample
 SETTLE_SECONDS: Final = 5.0
 """A wait is counted when it ends, so the shares of a second mean little; of five seconds they do."""
 MOST_OF_A_POD: Final = 1000
-"""Threads that are looked at; what more there are only makes the count a lower bound."""
+"""The most threads that are looked at; with more of them the count is a lower bound."""
 MOST_AT_ONCE: Final = 600
-"""Threads a tick: some 4 ms. Pods beyond have their turn at a later tick."""
+"""The most threads a tick: some 4 ms. The remaining pods have their turn at a later tick."""
 PRICE_OF_A_POD: Final = 4
 """What listing a pod's threads costs, in threads."""
 QUIET: Final = 0.02
-"""A node on which something waited for a CPU for a smaller share has nobody who is kept from his."""
+"""Where less than this share of the time was spent waiting for a CPU on a node, no pod there is kept from its
+floor.
+"""
 
 
 class Step(Enum):
@@ -55,8 +57,8 @@ def waited(before: Counts, now: Counts, used: float, cpus: float, *, complete: b
 
     Between two readings, in which the pod used `used` seconds of CPU. One thread can use one CPU, so of the
     threads that ran or waited longest as many are asked as the floor has CPUs. While these waited, others of
-    the pod may have run: all that others used is taken off, for who queues behind himself is not kept from
-    anything. A new thread's count is taken whole, but not where the first reading was not
+    the pod may have run: all that others used is taken off, because threads that queue behind their own pod's
+    are not kept from anything. A new thread's count is taken whole, but not where the first reading was not
     `complete`. The last waits of a thread that has ended are lost.
     """
     grown = []

@@ -21,7 +21,9 @@ SELDOM_SECONDS: Final = 10.0
 MOST_OPENED: Final = 50
 """Pods whose meters are opened in one tick: some 15 ms; all others wait for the next."""
 RETRY_SECONDS: Final = 5.0
-"""A cgroup that could not be opened is tried again after so long; one that is merely not there each tick."""
+"""Seconds until a cgroup that could not be opened is tried again; one that is merely not there is tried each
+tick.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Monitor:
         return {uid: pod.watched for uid, pod in self._pods.items()}
 
     def watch(self, pods: Mapping[str, Watched]) -> None:
-        """From now on these pods, by uid, those with a floor; what is open of others is closed."""
+        """Watch the pods with a floor among these, by uid, from now on; what is open of others is closed."""
         for uid in [uid for uid in self._pods if uid not in pods or not pods[uid].measured]:
             self._close(self._pods.pop(uid))
         for uid, watched in pods.items():
@@ -180,7 +182,9 @@ class Monitor:
         return self._settle(uid, pod, sample, cpus, quiet=quiet)
 
     def _settle(self, uid: str, pod: _Pod, sample: PodSample, cpus: float, *, quiet: bool) -> PodSample:
-        """With how long it waited, where only its threads tell; as far as they may be asked in this tick."""
+        """The sample with how long the pod waited, where only its threads show it; as far as this tick's
+        limit allows.
+        """
 
         def read() -> Counts | None:
             if self._threads_left <= 0 or pod.opened is None:

@@ -34,7 +34,8 @@ class MemoryDetail:
 
 
 class PodSample(NamedTuple):
-    """A pod at monotonic time `at`. Counters run since its cgroup was made: `made` is another for another.
+    """A pod at monotonic time `at`. Counters run since its cgroup was made: `made` differs for each such
+    cgroup.
 
     `cpu`: CPU time used. `throttled`: by limits, summed over CPUs: its own, or together its containers',
     whichever is more. `cpu_stalled`, `memory_stalled`, `io_stalled`: time in which a thread waited for it

@@ -1,1 +1,3 @@
-"""NRI: the container runtime asks before it creates, and tells what it starts, changes and ends."""
+"""NRI: the container runtime asks before it creates a container, and reports what it starts, changes and
+ends.
+"""

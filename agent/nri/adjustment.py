@@ -1,4 +1,4 @@
-"""Which settings of a container NRI can say: those go into its spec, and outlive every update of it.
+"""The settings of a container that NRI can express: they go into its spec, and outlive every update of it.
 
 A runtime applies a container's whole spec again at each update (kubelet's resize, its CPU manager), so what
 is only in the kernel's file is gone then. What a spec cannot say, or what could keep a container from being
@@ -16,7 +16,7 @@ from agent.nri.records import Adjustment
 from qos.plan.settings import SET, Entry
 
 Say = Callable[[Adjustment, str], Adjustment | None]
-"""The adjustment with a value of the kernel's file in it; None: it cannot be said."""
+"""The adjustment with a value of the kernel's file in it; None: it cannot be expressed."""
 
 _UNIFIED: Final = frozenset(
     ("cpu.weight", "cpu.max", "memory.min", "memory.low", "memory.high", "memory.oom.group")
@@ -55,7 +55,7 @@ def _shares(adjustment: Adjustment, value: str) -> Adjustment | None:
 
 
 def _quota(adjustment: Adjustment, value: str) -> Adjustment | None:
-    """No quota can be refused by none; one above the parent's is, and then there is no container."""
+    """Lifting the quota is never refused; a quota above the parent's is, and then there is no container."""
     return replace(adjustment, cpu_quota=-1) if value == "-1" else None
 
 

@@ -1,4 +1,4 @@
-"""What the agent does when the container runtime asks or tells."""
+"""What the agent does when the container runtime asks or reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Handler(Protocol):
         ...
 
     async def pod_updated(self, pod: NriPod) -> None:
-        """The pod's resources were changed (in-place resize). Runtimes before NRI 0.10 do not tell."""
+        """The pod's resources were changed (in-place resize). Runtimes before NRI 0.10 do not report it."""
         ...
 
     async def pod_gone(self, pod: NriPod) -> None:

@@ -25,7 +25,7 @@ from agent.nri.session import Session
 log = logging.getLogger(__name__)
 
 NRI_VERSION: Final = "v0.12.5"
-"""What the runtime is told: the version that messages.proto was written after."""
+"""The version reported to the runtime: the one that messages.proto was written after."""
 _REGISTRATION_SECONDS: Final = 5.0
 _UPDATE_SECONDS: Final = 30.0
 _AT_ONCE: Final = 4
@@ -37,7 +37,7 @@ _LONGEST_PAUSE: Final = 2.0
 
 
 class NriPlugin:
-    """Asks to be asked by the runtime behind `socket`, for `handler`.
+    """Registers `handler` with the runtime behind `socket`.
 
     lock: a file that one instance on the node holds. budget: seconds for an answer, at most half of what the
     runtime would wait for. name, index: as which it registers; plugins are asked in the order of their index.

@@ -22,9 +22,13 @@ CALM_SECONDS: Final = 60.0
 HEARTBEAT_SECONDS: Final = 300.0
 """Between two writes when nothing changed at all: the last moment within it, or the next if none is."""
 ASSUMED_NODES: Final = 5000
-"""Where nobody says how many there are. With 20,000 a moment comes in 11 minutes; a report counts for 15."""
+"""The number of nodes that is assumed where none is known. With 20,000 a moment comes in 11 minutes; a report
+counts for 15.
+"""
 TOLERANCE: Final = 0.2
-"""Of the interval: nodes come and go, and a new lot each time would make gaps of two intervals."""
+"""The part of the interval by which it may change unheeded: nodes come and go, and a new lot each time would
+make gaps of two intervals.
+"""
 
 
 class Pacing:
@@ -39,7 +43,9 @@ class Pacing:
         self.resize(nodes, now)
 
     def resize(self, nodes: int, now: float) -> None:
-        """So many nodes there are. A very different interval draws the lot again: the old was too narrow."""
+        """Take note of the number of nodes. A very different interval draws the lot again: the old was too
+        narrow.
+        """
         interval = max(SHORTEST_SECONDS, nodes / RATE)
         if abs(interval - self.interval) > TOLERANCE * self.interval:
             self.interval = interval

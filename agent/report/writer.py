@@ -1,4 +1,4 @@
-"""Writes this node's NodeQoS: what is offered, when its pacing lets it, one write a moment."""
+"""Writes this node's NodeQoS: the latest report, when the pacing allows it, one write a moment."""
 
 from __future__ import annotations
 

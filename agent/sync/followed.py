@@ -1,4 +1,4 @@
-"""One kind of object kept in Known: what the API server tells, merged into what was known before."""
+"""One kind of object kept in Known: what the API server reports, merged into what was known before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OBJECT: Final = msgspec.json.Decoder(Object)
 
 
 class Followed(Protocol):
-    """What a Reflector tells, and the end of its first list.
+    """Receives what a Reflector reports, and the end of its first list.
 
     unread: how often an object could not be read and stayed as it was known before.
     """
@@ -38,7 +38,7 @@ class Followed(Protocol):
         ...
 
     def settle(self) -> None:
-        """All that there is was told: what is known from before and was not told is gone."""
+        """All objects were reported: those known from before that were not among them are gone."""
         ...
 
 

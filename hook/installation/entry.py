@@ -1,4 +1,4 @@
-"""The hook as runtimes are told of it: an entry of the OCI form, and the hooks.d 1.0.0 file around it.
+"""How runtimes learn of the hook: an entry of the OCI form, and the hooks.d 1.0.0 file around it.
 
 Sources: oci-hooks(5), https://github.com/opencontainers/runtime-spec/blob/main/config.md#posix-platform-hooks
 """

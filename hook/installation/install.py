@@ -31,7 +31,7 @@ class Wishes:
     containerd: bool | None = None
 
     def after(self, before: Record | None) -> Wishes:
-        """With what was chosen before and is not chosen anew, so that an upgrade forgets nothing."""
+        """These choices, completed from the last installation's, so that an upgrade forgets nothing."""
         if before is None:
             return self
         known = dict(before.chosen)

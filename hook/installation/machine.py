@@ -1,4 +1,4 @@
-"""What of the machine the installation depends on: who we are, who else installs, which hooks run."""
+"""What the installation depends on: who we are, who else installs, which hooks run."""
 
 from __future__ import annotations
 

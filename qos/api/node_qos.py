@@ -11,13 +11,13 @@ from qos.api.fields import Model, Reported
 from qos.api.upstream import Condition, ObjectMeta
 
 MOST_POLICIES: Final = 1000
-"""More than a node has pods."""
+"""An upper bound: no node runs as many pods."""
 
 PressureLevel = Literal["None", "Some", "High"]
 
 
 class NodeQoSSpec(Model):
-    """Nothing is asked of a node here: it reports."""
+    """Empty: a NodeQoS asks nothing of its node, it reports."""
 
 
 class PromiseStatus(Reported):
@@ -135,7 +135,9 @@ class NodeQoS(Model):
     api_version: Literal["j10ce.io/v1alpha1"] = "j10ce.io/v1alpha1"
     kind: Literal["NodeQoS"] = "NodeQoS"
     metadata: ObjectMeta = ObjectMeta()
-    spec: NodeQoSSpec | None = Field(default=None, description="Nothing is asked of a node here: it reports.")
+    spec: NodeQoSSpec | None = Field(
+        default=None, description="Empty: a NodeQoS asks nothing of its node, it reports."
+    )
     status: NodeQoSStatus | None = Field(
         default=None, description="What the node enforces and how it goes; written by its agent."
     )

@@ -195,7 +195,7 @@ class Placement(Model):
 
 
 class MinimalReservationPolicySpec(Model):
-    """What is asked for."""
+    """What the policy asks for."""
 
     model_config = ConfigDict(
         json_schema_extra=validations(
@@ -335,7 +335,7 @@ class HoldStatus(Reported):
 
 
 class MinimalReservationPolicyStatus(Reported):
-    """What is kept at present; written by the extender."""
+    """What is filled and held now; the extender writes it."""
 
     observed_generation: int | None = Field(
         default=None, ge=0, description="The metadata.generation this was computed from."
@@ -386,7 +386,7 @@ class MinimalReservationPolicy(Model):
     api_version: Literal["j10ce.io/v1alpha1"] = "j10ce.io/v1alpha1"
     kind: Literal["MinimalReservationPolicy"] = "MinimalReservationPolicy"
     metadata: ObjectMeta = ObjectMeta()
-    spec: MinimalReservationPolicySpec = Field(description="What is asked for.")
+    spec: MinimalReservationPolicySpec = Field(description="What the policy asks for.")
     status: MinimalReservationPolicyStatus | None = Field(
-        default=None, description="What is kept at present; written by the extender."
+        default=None, description="What is filled and held now; the extender writes it."
     )

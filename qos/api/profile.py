@@ -78,7 +78,7 @@ class DiskLimit(Model):
         return self
 
     def limit(self) -> IoLimit:
-        """As the domain has it."""
+        """The same limits as the domain's own type."""
         return IoLimit(
             read_bytes=parse("", self.read_bytes_per_second or 0),
             write_bytes=parse("", self.write_bytes_per_second or 0),
@@ -88,7 +88,7 @@ class DiskLimit(Model):
 
 
 class PromisedOtherwise(Model):
-    """What is promised otherwise than the class has it; what is unset stays as the class has it."""
+    """Promises that differ from the class's; a field that is unset keeps what the class promises."""
 
     cpu_idle: bool | None = Field(
         default=None,
@@ -201,7 +201,7 @@ class PromisedOtherwise(Model):
     )
 
     def overrides(self) -> Overrides:
-        """What is set, as the domain has it."""
+        """The fields that are set, as the domain's overrides."""
         given = {name: getattr(self, name) for name in type(self).model_fields}
         return cast(
             "Overrides",
@@ -222,7 +222,7 @@ _DOMAIN: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def _classes(where: Callable[[QosClass], bool]) -> list[str]:
-    """The classes for which this is so; in an f-string it reads as a CEL list."""
+    """The classes for which a condition holds; an f-string renders them as a CEL list."""
     return [name for name, row in CLASSES.items() if where(row)]
 
 
@@ -295,7 +295,7 @@ class QoSProfileSpec(Model):
         return self
 
     def overrides(self) -> Overrides:
-        """What the profile promises otherwise than its class."""
+        """The promises in which the profile differs from its class."""
         return self.promises.overrides() if self.promises else {}
 
 

@@ -17,14 +17,14 @@ CLASS_WITHOUT_PROFILE: Final = "LS"
 CPU_FLOOR: Final = "floor (cpu)"
 
 _OF_MEMORY_FLOOR: Final = frozenset({"memory_min_percent", "memory_low_percent"})
-"""Percentages of the memory floor: of none they are nothing."""
+"""Promises that are percentages of the memory floor: without such a floor they ask nothing of a node."""
 
 
 def needs(promises: Promises, floor: Resources) -> frozenset[str]:
     """The promises that a node has to enforce, as qos.plan.controller.Keeps names them.
 
-    Those that differ from making none, and the floor's own dimensions; what a floor holds beside CPU and
-    memory is kept by kubelet and device plugins alone.
+    These are the promises that are made at all, and the floor's own dimensions; what a floor holds beside CPU
+    and memory is kept by kubelet and device plugins alone.
     """
     none = Promises()
     made = {one.name for one in fields(promises) if getattr(promises, one.name) != getattr(none, one.name)}

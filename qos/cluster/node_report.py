@@ -78,7 +78,7 @@ class NodeCondition(NamedTuple):
 
 
 def conditions(report: NodeReport) -> Iterator[NodeCondition]:
-    """What the report comes to, in the order in which people shall read it."""
+    """The conditions that follow from the report, in reading order."""
     if report.not_ready:
         yield NodeCondition(keys.READY, "False", "AgentNotReady", report.not_ready)
     else:
@@ -99,6 +99,8 @@ def conditions(report: NodeReport) -> Iterator[NodeCondition]:
 
 
 def settled(report: NodeReport) -> NodeReport:
-    """The report without what changes all the time: two that are equal then say the same of floors."""
+    """The report without the figures that always change: two reports that are then equal say the same about
+    floors.
+    """
     calm = tuple(replace(one, deficit_seconds=0.0) for one in report.policies)
     return replace(report, pressure={}, repaired=0, policies=calm)

@@ -30,7 +30,7 @@ class Surge:
     percent: bool = False
 
     def of(self, replicas: int) -> int:
-        """The number of extra slots for so many replicas."""
+        """The number of extra slots for this number of replicas."""
         return -(-replicas * self.value // 100) if self.percent else self.value
 
 
@@ -63,7 +63,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A QoSProfile: its class, what it promises otherwise, the PriorityClass of policies that name none."""
+    """A QoSProfile: its class, its overrides, and the PriorityClass of policies that name none."""
 
     name: str
     class_name: str

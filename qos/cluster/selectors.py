@@ -93,8 +93,8 @@ def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
 
 
 def admits(where: NodePredicate, node: Node) -> bool:
-    """True when a pod so constrained may run on the node: node selector, required affinity, hard taints,
-    cordon.
+    """True when a pod with these constraints may run on the node: node selector, required affinity, hard
+    taints, cordon.
 
     Readiness is not judged here. A cordon is the taint node.kubernetes.io/unschedulable, which may be
     tolerated.

@@ -63,7 +63,7 @@ class Machine:
 
     @property
     def default_weight(self) -> int:
-        """What a cgroup has that nobody gave a weight."""
+        """The weight of a cgroup to which nobody gave one."""
         return layout.DEFAULT_WEIGHT if self.unified else layout.DEFAULT_SHARES
 
 

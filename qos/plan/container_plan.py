@@ -1,4 +1,4 @@
-"""One container's plan with its part of the floor, and with all of that which is not kept. Pure."""
+"""One container's plan: its part of the floor, its settings, and what cannot be kept. Pure."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ class ContainerPlan:
 def container_plan(
     decided: Decided, container: Container, facts: NodeFacts, floors: Mapping[str, Resources]
 ) -> ContainerPlan:
-    """What a container of the pod gets; floors: each container's part of the pod's (qos.plan.planning.parts).
-
-    Nothing, where the pod is exempt.
+    """The plan of a container of the pod; empty where the pod is exempt. floors: each container's part of the
+    pod's floor (qos.plan.planning.parts).
     """
     part = floors[container.name]
     if decided.exempt:
@@ -70,7 +69,7 @@ def _overcommitted(floor: Resources, part: Resources, facts: NodeFacts) -> Short
 
 
 def _unkept(part: Resources, expected: Expectation, facts: NodeFacts) -> Iterator[Shortfall]:
-    """All of the floor that a class without floors does not keep."""
+    """Shortfalls of the whole floor, for a class that keeps no floors."""
     why = f"class {expected.class_name}, from {expected.class_source}, has no floor"
     for resource in (CPU, MEMORY):
         if part.get(resource):

@@ -57,14 +57,15 @@ class File(NamedTuple):
     unified_since: str = ""
 
     def kernel(self, version: str) -> str:
-        """Since which kernel this version of cgroup has it."""
+        """The kernel since which this version of cgroup has the file."""
         return (version == V2 and self.unified_since) or self.since
 
 
 class Keeps(NamedTuple):
     """Which files keep a promise (a field of Promises, or a floor) on v2 and on v1, the preferred one first.
 
-    `otherwise`: what is done on a kernel that has none of them; it must not be more than what really is.
+    `otherwise`: what is done on a kernel that has none of them; it must not claim more than what is really
+    done.
     """
 
     promise: str

@@ -20,7 +20,9 @@ from qos.plan.weights import IDLE_LOAD, Scale
 from qos.quantity import render
 
 MOST_TIMES: Final = 49
-"""What has a floor weighs at most so many times what has none beside it: the parent needs a 49th more."""
+"""Siblings with a floor together weigh at most this many times those without one: the parent needs a 49th
+more.
+"""
 _NAMED: Final = 4
 
 
@@ -36,7 +38,7 @@ class Weighing(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """For people."""
+        """The level's need and what it competes with, in words for people."""
         against = f"{_against(self.level)} at {self.parent}"
         if not self.need:
             why = "the weight of the class" if self.number else "no part of the floor"
@@ -129,7 +131,7 @@ def _with_siblings(level: Level, need: int, scale: Scale) -> int:
 
 
 def with_unpromised(floors: int, largest_floor: int, unpromised: int, scale: Scale) -> int:
-    """What the floors need where so much load has none beside them. floors: their sum, in millicores."""
+    """What the floors need beside this much load without a floor. floors: their sum, in millicores."""
     if not floors or not unpromised:
         return floors
     most = scale.load(scale.high) * floors // largest_floor * 9 // 10  # a tenth is left for rounding
@@ -165,7 +167,9 @@ def _weight(number: int, level: Level, shared: Siblings, need: int, demand: CpuD
 
 
 def _siblings(rivals: Sequence[Rival], shared: Siblings, padding: int) -> Siblings:
-    """The siblings; with a padding, floors are a 1/padding larger, for what has none inside of them."""
+    """The siblings; with a padding, their floors are larger by 1/padding, for what inside of them has no
+    floor.
+    """
     promised = [rival for rival in rivals if rival.cpu_floor and not rival.idle]
     unpromised = [rival for rival in rivals if rival.idle or not rival.cpu_floor]
     members = tuple(

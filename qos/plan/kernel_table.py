@@ -79,7 +79,7 @@ def _class_rows(name: str, row: QosClass) -> Iterator[tuple[str, ...]]:
 
 
 def made(promises: Promises) -> dict[str, str]:
-    """The promises that differ from none, with their values for people."""
+    """The promises that are made, with their values in words for people."""
     none = Promises()
     values = {field.name: getattr(promises, field.name) for field in fields(promises)}
     return {name: _value(value) for name, value in values.items() if value != getattr(none, name)}

@@ -27,7 +27,7 @@ PODMAN_CGROUPFS: Final = "/libpod_parent"
 
 DEFAULT_SHARES: Final = 1024
 DEFAULT_WEIGHT: Final = 100
-"""What a cgroup has that nobody gave a weight (cpu.shares of v1, cpu.weight of v2)."""
+"""The weight of a cgroup to which nobody gave one (cpu.shares of v1, cpu.weight of v2)."""
 LEAST_SHARES: Final = 2
 MOST_SHARES: Final = 262_144
 MOST_WEIGHT: Final = 10_000

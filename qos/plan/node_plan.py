@@ -55,7 +55,7 @@ class PlannedNode:
         return node
 
     def solve(self) -> Iterator[None]:
-        """Find what each pod weighs, a cgroup a step; nothing can be planned before the last one."""
+        """Find what each pod weighs, one cgroup a step; nothing can be planned before the last step."""
         by_depth = sorted(self._inside, key=lambda path: (path.count("/") if path != "/" else 0, path))
         for path in reversed(by_depth[1:]):
             self._sum_up(path)
@@ -105,7 +105,7 @@ class PlannedNode:
         return observed.level(Level(path, 0), seen.values, (), self._machine.memory)
 
     def _children_of(self, path: str) -> list[str]:
-        """The cgroups in this one that there are, and those that there will be."""
+        """The children of this cgroup: those that exist, and those that will."""
         seen = self._tree.groups.get(path)
         names = seen.children if seen else ()
         found = dict.fromkeys(f"{path.rstrip('/')}/{name}" for name in names)

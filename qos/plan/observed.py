@@ -42,7 +42,7 @@ WANTED_BESIDE: Final = ("cpu.weight", "cpu.shares", "cpu.idle", "memory.min", "m
 
 _DEFAULT_PERIOD: Final = 100_000
 _UNLIMITED: Final = 2**62
-"""cgroup v1 says so with the largest number of pages that fits."""
+"""cgroup v1 shows "unlimited" as the largest number of pages that fits."""
 
 
 def level(expected: Level, values: Values | None, beside: Iterable[Values] | None, memory: int) -> Level:
@@ -84,7 +84,7 @@ def among_threads(level: Level, loose: int, cpus: int, unified: bool) -> Level:
 
 
 def loose_rivals(loose: int, cpus: int, unified: bool) -> tuple[Rival, ...]:
-    """So many threads in a cgroup itself as rivals of its children: at most as many as there are CPUs."""
+    """The threads in a cgroup itself, as rivals of its children: at most as many as there are CPUs."""
     return (Rival(DEFAULT_WEIGHT if unified else DEFAULT_SHARES),) * min(loose, cpus)
 
 
@@ -99,7 +99,7 @@ def rival(values: Values, memory: int) -> Rival:
 
 
 def _weight(values: Values) -> int:
-    """Of an idle cgroup v2 the kernel says 0."""
+    """The kernel shows 0 for the weight of an idle cgroup on v2."""
     if "cpu.weight" in values:
         return _integer(values, "cpu.weight")
     if "cpu.shares" in values:

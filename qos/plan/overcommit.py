@@ -1,4 +1,4 @@
-"""CPU floors that are more, together, than there is: one that is kept then takes another's. Pure."""
+"""CPU floors whose sum is more than there is: keeping one takes from another. Pure."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class PlacedPod:
         return self.decided.kept.get(CPU, 0)
 
     def rival(self, weight: int) -> Rival:
-        """What it is to those beside it, with this weight."""
+        """The rival that it is to its siblings, with this weight."""
         least, low = self.claims
         return Rival(weight, self.contest.idle, self.floor, least, low)
 

@@ -16,7 +16,7 @@ from qos.plan.weights import LEGACY, Scale
 from qos.pods.containers import Container
 
 MARGIN = 49
-"""The parts weigh at least so many times what is lost to rounding and to those without a part."""
+"""The parts weigh at least this many times what is lost to rounding and to those without a part."""
 
 
 class PodWeights(NamedTuple):

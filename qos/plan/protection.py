@@ -126,7 +126,7 @@ def _shortfall(
 
 
 def _part(left: int, own: int, beside: int, page: int) -> int:
-    """What the kernel gives one of those who claim the same, in whole pages."""
+    """What the kernel gives each of several that claim the same amount, in whole pages."""
     return left if own + beside <= left else left * own // max(own + beside, 1) // page * page
 
 

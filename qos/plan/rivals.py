@@ -22,11 +22,11 @@ class Children:
         self._largest: dict[object, tuple[int, int]] = {}
 
     def beside(self, index: int | None) -> Beside:
-        """All but one; None: all of them."""
+        """All children but one; None: all of them."""
         return Beside(self, index)
 
     def total(self, measure: Callable[..., int], arguments: tuple[object, ...]) -> int:
-        """The measure of all of them; it must depend on nothing else."""
+        """The measure, summed over all children. It must depend on the child and these arguments alone."""
         key = (measure, arguments)
         if key not in self._totals:
             self._totals[key] = sum(measure(rival, *arguments) for rival in self.rivals)

@@ -26,15 +26,17 @@ class Capacity(NamedTuple):
         return self.numerator // self.denominator
 
     def holds(self, millicores: int) -> bool:
-        """True if it is at least so much."""
+        """True if it is at least this much."""
         return millicores * self.denominator <= self.numerator
 
     def shared(self, load: int, others: int) -> Capacity:
-        """The part of one among others."""
+        """What a load receives of it beside other loads."""
         return Capacity(self.numerator * load, self.denominator * (load + others))
 
     def eased(self, per_mille: int) -> Capacity:
-        """One of which the same floors are such a part; at least one per mille."""
+        """A capacity of which the floors are the same part as they are of this one, times per_mille / 1000.
+        per_mille: at least 1.
+        """
         return Capacity(self.numerator * 1000, self.denominator * per_mille)
 
     def limited(self, quota: int | None) -> Capacity:
@@ -73,9 +75,9 @@ class Siblings:
         return self.unpromised + sum(member.load for member in self.fixed)
 
     def bound(self, now: int) -> int | None:
-        """The largest load of one more, that weighs `now`, with which all keep what floor they have now.
-
-        None: no floor bounds it. Who is below its floor now bounds nothing: its own plan will raise it.
+        """The largest load with which one more sibling, which weighs `now`, lets all others keep the floor
+        that they have now. None: no floor bounds it. A sibling that is below its floor now bounds nothing:
+        its own plan will raise it.
         """
         load, (numerator, denominator) = self.load, self.capacity
         most = None
@@ -86,11 +88,10 @@ class Siblings:
         return None if most is None else most - load
 
     def together(self, times: int) -> list[int]:
-        """What each member must weigh in the least solution in which all have their floors, the fixed, too.
-
-        Where there is none: in that in which all have the same part of their floors, the largest with which
-        those without a floor keep one part in `times` + 1. Of the fixed, who has less than half of its floor
-        now is beyond help and bounds nothing.
+        """What each member must weigh. In the least solution all of them have their floors, the fixed ones
+        too. Where there is none, all have the same part of their floors: the largest part with which those
+        without a floor keep one part in `times` + 1. A fixed one that has less than half of its floor now is
+        beyond help and bounds nothing.
         """
         fixed = [one for one in self.fixed if self._leaves((one,), self.load, self.capacity.eased(500))]
         loads = self._solution(self.members, fixed, self.capacity)
@@ -117,7 +118,7 @@ class Siblings:
         return None if loads is None else loads[0]
 
     def fair(self, own: Member) -> int:
-        """What one more must weigh where all have the same part of their floors, the largest there is."""
+        """What one more must weigh so that all have the same part of their floors, the largest possible."""
         members, found = (own, *self.members), own.load
         low, high = 0, 1000  # per mille of the floors
         while low < high:
@@ -155,11 +156,11 @@ class Siblings:
 
     @staticmethod
     def _leaves(fixed: Sequence[Member], total: int, capacity: Capacity) -> bool:
-        """Whether those that are fixed have their floors where all weigh so much together."""
+        """Whether the fixed ones have their floors when all weigh this much together."""
         return all(one.floor * total * capacity.denominator <= one.load * capacity.numerator for one in fixed)
 
     def _raised(self, members: Sequence[Member], total: int, capacity: Capacity) -> list[int] | None:
-        """What each must weigh when all weigh so much together; None: more than the kernel lets one weigh."""
+        """The weight of each when all weigh this much together; None: more than the kernel lets one weigh."""
         if not capacity.numerator:
             return None
         loads: list[int] = []
@@ -176,8 +177,8 @@ class Siblings:
         return loads
 
     def _enough(self, members: Sequence[Member], total: int, rounding: int, capacity: Capacity) -> int | None:
-        """A total, not below this one, at which the floors are kept though each weight is rounded up by so
-        much; None: they are too much. Without rounding it is the least that could do.
+        """A total, not below this one, at which the floors are kept although each weight is rounded up by
+        this much; None: the floors are too large. Without rounding it is the least total that suffices.
         """
         numerator, denominator = capacity
         unmoved = self._unmoved

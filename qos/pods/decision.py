@@ -15,7 +15,7 @@ from qos.pods.containers import NodePod
 from qos.pods.expectation import Expectation, expectation, states_class
 
 EXEMPT_NAMESPACES: Final = ("kube-system", "j10ce-system")
-"""Whose pods get no class by default: the node's own, and our agent's."""
+"""Namespaces whose pods get no class by default: the node's own, and our agent's."""
 
 
 @dataclass(frozen=True, slots=True)

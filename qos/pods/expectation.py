@@ -21,10 +21,10 @@ from qos.pods.peers.reading import Misread, Note, Reader, Said
 from qos.promises import Overrides, Promises, Unsupported
 
 _READERS: Final[Mapping[str, Reader]] = {**katalyst.ANNOTATIONS, **koordinator.ANNOTATIONS}
-"""By annotation, the one that wins last."""
+"""The reader of each annotation; later ones win."""
 
 ANNOTATIONS: Final = frozenset({*_READERS, keys.KATALYST_LEVEL})
-"""All that is read; whoever keeps pods may leave out others."""
+"""All annotations that are read; whoever stores pods may leave out the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _decided(pod: NodePod, profile: Profile | None, stated: list[_Class], floor:
 
 
 class _Collected:
-    """What has been read so far, the sources that win last."""
+    """What has been read so far; later sources win over earlier ones."""
 
     def __init__(self, pod: NodePod, class_name: str) -> None:
         self._pod = pod

@@ -61,8 +61,8 @@ def settings(case: Case) -> Iterator[Finding]:
 
 
 class Contest(NamedTuple):
-    """How a pod meets what is beside it: its weight where no floor needs more (`base`, in the file's own
-    scale), whether it is an idle one, and what must reach it, in millicores; 0: it has no floor.
+    """How a pod competes with what is beside it: its weight where no floor needs more (`base`, in the file's
+    own scale), whether it is an idle one, and what must reach it, in millicores; 0: it has no floor.
     """
 
     base: int
@@ -71,7 +71,9 @@ class Contest(NamedTuple):
 
 
 def contest(case: Case) -> Contest:
-    """Of the case's pod, which has a cgroup of its own; whichever container the case is of."""
+    """The contest of the case's pod, which has a cgroup of its own; it is the same for each of its
+    containers.
+    """
     idle = case.promises.cpu_idle and bool(case.first(_IDLE))
     scale = _scale(case)
     number, level = case.outermost()
@@ -182,7 +184,7 @@ def _no_quota(case: Case) -> Iterator[Finding]:
 
 
 def _burst(case: Case) -> Iterator[Finding]:
-    """What is saved up, on the container and its pod: either's quota would throttle the other."""
+    """The burst, on the container and on its pod: the quota of either would throttle the other."""
     file = case.first(_BURST)
     percent = min(case.promises.cpu_burst_percent, 100)  # the kernel refuses more than the quota
     quotas = [(number, level, level.cpu_quota) for number, level in case.owned() if level.cpu_quota]

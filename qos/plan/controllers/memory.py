@@ -56,7 +56,7 @@ def settings(case: Case) -> Iterator[Finding]:
 
 
 def claims(case: Case) -> tuple[int | None, int | None]:
-    """What is planned for the case's pod as memory.min and memory.low, in bytes; None: nothing is.
+    """memory.min and memory.low as planned for the case's pod, in bytes; None: not planned.
 
     The pod has a cgroup of its own, and the last of the case's levels is in it.
     """
@@ -92,7 +92,7 @@ def _demand(case: Case, file: str) -> MemoryDemand:
 
 
 def _percentages(promises: Promises, file: str) -> tuple[int, int]:
-    """Of the floor, of the request; memory.low is never below memory.min."""
+    """Percentages: of the floor, and of the request. memory.low is never below memory.min."""
     least = (promises.memory_min_percent, promises.memory_request_min_percent)
     if file == MIN:
         return least
@@ -105,7 +105,7 @@ def _percent(percent: int, amount: int) -> int:
 
 
 def _shortfall(case: Case, demand: MemoryDemand) -> Iterator[Finding]:
-    """What reaches the container; nothing does where the kernel protects no memory."""
+    """The shortfall of what reaches the container; all of it where the kernel protects no memory."""
     if not demand.amount:
         return
     if case.first(_MIN) or case.first(_LOW):
@@ -146,8 +146,8 @@ def _throttling(case: Case, protected: int) -> Iterator[Finding]:
     """memory.high; on v1 the soft limit, above which a container gives way first when the node is short.
 
     On v1 that is also what is left to do for the floors of others: a container of an idle class gets its
-    request as soft limit. One with a floor gets none: the kernel takes first from who exceeds a soft limit,
-    and never so from who has none.
+    request as soft limit. A container with a floor gets none: the kernel reclaims first from groups above
+    their soft limit, and a group without one is never among them.
     """
     percent = case.promises.memory_high_percent
     high = _high(case, percent, protected) if percent else None

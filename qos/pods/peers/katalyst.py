@@ -131,4 +131,4 @@ ANNOTATIONS: Final[Mapping[str, Reader]] = {
     keys.KATALYST_CPU_ANNOTATION: _cpu,
     keys.KATALYST_NETWORK_ANNOTATION: _network,
 }
-"""What reads which annotation."""
+"""The reader of each annotation."""

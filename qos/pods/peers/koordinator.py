@@ -165,4 +165,4 @@ ANNOTATIONS: Final[Mapping[str, Reader]] = {
     keys.KOORDINATOR_OOM_ANNOTATION: _oom,
     keys.KOORDINATOR_OOM_SPEC_ANNOTATION: _oom_spec,
 }
-"""What reads which annotation."""
+"""The reader of each annotation."""

@@ -58,7 +58,7 @@ class Note(NamedTuple):
 
 
 Reader: TypeAlias = Callable[[Note], Said]
-"""What understands one annotation. ValueError: it does not, and the annotation has no effect."""
+"""Reads one annotation. ValueError: it cannot be understood, and has no effect."""
 
 
 class Fields:
