@@ -23,7 +23,8 @@ class Holds:
     `visible[i]` sums the holds whose priority is at least `levels[i]`: what a pod of a priority up to that
     level must leave alone; `clear[i]` flags the nodes without any. `given` counts holds given to owners in
     flight; `standing` has the demands with holds on a row; `wanting` those that may miss holds that they did
-    not miss when holds were last placed. All of it follows each change: nothing is summed anew.
+    not miss when holds were last placed, `fuller` those that may have too many by now, and on which rows. All
+    of it follows each change: nothing is summed anew.
     """
 
     def __init__(self, table: Table, demands: Demands) -> None:
@@ -36,6 +37,7 @@ class Holds:
         self.given: Counts = np.zeros((count, rows), dtype=np.int32)
         self.standing: dict[int, set[int]] = {}
         self.wanting: set[int] = set()
+        self.fuller: dict[int, set[int]] = {}
         self.held_total: list[int] = [0] * count
         self.filled_total: list[int] = [0] * count
         self.levels: list[int] = []
@@ -102,6 +104,8 @@ class Holds:
         if count < 0:
             self.wanting.add(demand)
             self._table.grown.add(row)
+        else:
+            self.fuller.setdefault(demand, set()).add(row)
         priority = self._demands[demand].priority
         amounts = self._demands.vectors[demand] * count
         for place, level in enumerate(self.levels):
@@ -117,6 +121,7 @@ class Holds:
         self.held_total[demand] += int(counts.sum())
         for row in rows.tolist():
             self._stand(demand, row)
+        self.fuller.setdefault(demand, set()).update(rows[counts > 0].tolist())
         lifted = rows[counts < 0].tolist()
         if lifted:
             self.wanting.add(demand)
@@ -155,6 +160,8 @@ class Holds:
         self.filled_total[demand] += count
         if count < 0:
             self.wanting.add(demand)
+        else:
+            self.fuller.setdefault(demand, set()).add(row)
 
     def missing(self, demand: int) -> int:
         """Slots neither filled nor held; negative when too many are held."""
@@ -180,6 +187,13 @@ class Holds:
         """Numbers of the demands with holds on a node, in demand order."""
         return sorted(self.standing.get(row, ()), key=self._demands.position.__getitem__)
 
+    def pairs(self) -> tuple[Rows, Rows, NDArray[np.int64]]:
+        """All holds that no owner in flight was given: demands, rows, counts."""
+        found = [(demand, row) for row, there in self.standing.items() for demand in there]
+        demands, rows = np.asarray(found, dtype=np.intp).reshape(-1, 2).T
+        counts = self.count[demands, rows] - self.given[demands, rows]
+        return demands, rows, np.maximum(counts, 0).astype(np.int64)
+
     def of(self, demand: int) -> Iterator[tuple[int, int]]:
         """(row, holds) of a demand, where there are any."""
         counts = self.count[demand]
@@ -196,6 +210,7 @@ class Holds:
         self.filled_total[demand] = 0
         self.given[demand] = 0
         self.wanting.discard(demand)
+        self.fuller.pop(demand, None)
         for row in rows:
             self._stand(demand, row)
 

@@ -10,6 +10,7 @@ from ledger.claims import ClaimState
 from ledger.decisions import BindDecision, DemandReport, Filtered, Mode
 from ledger.demands import NO_DEMAND, losers
 from ledger.filter import filter_nodes, prioritize_nodes
+from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
 from ledger.state import State
 from ledger.waiting import Waiting
@@ -147,6 +148,11 @@ class Ledger:
         """Demand key -> key of the demand it loses pods to."""
         *_, lost = ({}, *self.gather_overlaps())
         return lost
+
+    def tend(self) -> bool:
+        """Place missing holds, as many as a few milliseconds allow; True when more is left to be tried."""
+        settle(self._state, thorough=True)
+        return bool(self._state.dirty or self._state.turns or self._state.overdue)
 
     def gather_overlaps(self) -> Iterator[Mapping[str, str]]:
         """The same in steps of a millisecond or so: what is known of it after each; the last is all of it."""

@@ -227,15 +227,23 @@ class Board:
 
     def pairs(self, rows: Rows) -> tuple[Rows, Rows, NDArray[np.int64]]:
         """Each demand with movable holds on one of the rows: demands, positions in `rows`, counts."""
-        found: list[tuple[int, int]] = []
-        for position, row in enumerate(rows.tolist()):
-            there = self.holds.standing.get(row)
-            if there is not None:
-                found += [(demand, position) for demand in there if demand in self._shapes]
-        demands, positions = np.asarray(found, dtype=np.intp).reshape(-1, 2).T
-        there_rows = rows[positions]
-        counts = self.holds.count[demands, there_rows] - self.holds.given[demands, there_rows]
-        return demands, positions, np.maximum(counts, 0).astype(np.int64)
+        if rows.size > 1:
+            position = np.full(self.room.shape[1], -1, dtype=np.intp)
+            position[rows] = np.arange(rows.size)
+            demands, there, counts = self._pairs
+            some = position[there] >= 0
+            return demands[some], position[there[some]], counts[some]
+        found = [(demand, count) for row in rows.tolist() for demand, count in self.standing(row)]
+        demands, counts = np.asarray(found, dtype=np.int64).reshape(-1, 2).T
+        return demands, np.zeros(len(found), dtype=np.intp), counts
+
+    @cached_property
+    def _pairs(self) -> tuple[Rows, Rows, NDArray[np.int64]]:
+        demands, rows, counts = self.holds.pairs()
+        movable = np.zeros(len(self.demands.records), dtype=np.bool_)
+        movable[list(self.shapes)] = True
+        some = movable[demands] & (counts > 0)
+        return demands[some], rows[some], counts[some]
 
     def leavable(self, pairs: tuple[Rows, Rows, NDArray[np.int64]], size: int) -> Columns:
         """What the movable holds of each of `size` positions amount to."""

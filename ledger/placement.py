@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ledger.judge import commit, moved
 from ledger.moves import Search, slots_that_fit
 from ledger.requests import Request, board, room, scale, vector_of
-from ledger.retries import cap_slots, due_again, note_failure
+from ledger.retries import Patience, cap_slots, note_failure, take_turns
 from ledger.risk import at_risk, rows_at_risk
 from ledger.state import State
 from ledger.table import Columns, Rows
@@ -30,7 +30,7 @@ def settle(state: State, *, thorough: bool = False) -> None:
     """Make the holds right after changes; with `thorough` also search moves for slots that failed before."""
     if state.daemons.lapse(state.now):
         state.changed(grown=True)
-    if state.dirty or (thorough and state.overdue):
+    if state.dirty or (thorough and (state.overdue or state.turns)):
         _settle(state, thorough)
     if thorough and state.flights.by_uid:
         _leave_risky_nodes(state)
@@ -41,17 +41,15 @@ def _settle(state: State, thorough: bool) -> None:
     if state.regraded:
         _leave_lost_nodes(state)
         state.regraded = False
-    _leave_full_nodes(state)
     _lift_excess(state)
     _keep_cap(state)
     _leave_short_nodes(state)
     grown = bool(state.table.grown and (state.failed or state.capped))
-    everything = state.grown or (thorough and (state.overdue or grown))
-    if everything or grown or state.holds.wanting:
-        _place(state, everything, thorough)
+    if state.grown or grown or state.holds.wanting or state.turns or (thorough and state.overdue):
+        _place(state, thorough)
     else:
         state.table.grown.clear()
-    state.dirty = bool(state.table.touched or state.holds.wanting)
+    state.dirty = bool(state.table.touched or state.holds.wanting or not all(state.turns.values()))
 
 
 def _lift(state: State, demand: int, row: int, count: int) -> None:
@@ -83,20 +81,25 @@ def _leave_lost_nodes(state: State) -> None:
             _lift_many(state, demand, lost, state.holds.count[demand].take(lost).astype(np.int64))
 
 
-def _leave_full_nodes(state: State) -> None:
+def _leave_full_nodes(state: State, demand: int, rows: Rows) -> None:
     """maxSlotsPerNode counts filled and held slots: owners may have come to a node with holds."""
-    for demand in state.demands.order:
-        limit = state.demands[demand].max_slots_per_node
-        if limit is None or not state.holds.held_total[demand]:
-            continue
-        count, filled = state.holds.count[demand].astype(np.int64), state.holds.filled[demand]
-        rows = np.flatnonzero((count > 0) & (count + filled > limit))
-        _lift_many(state, demand, rows, np.minimum(count + filled - limit, count).take(rows))
+    limit = state.demands[demand].max_slots_per_node
+    if limit is None or not state.holds.held_total[demand]:
+        return
+    count = state.holds.count[demand].take(rows).astype(np.int64)
+    filled = state.holds.filled[demand].take(rows)
+    over = (count > 0) & (count + filled > limit)
+    _lift_many(state, demand, rows[over], np.minimum(count + filled - limit, count)[over])
 
 
 def _lift_excess(state: State) -> None:
-    """More slots are filled and held than desired: the least useful holds go."""
-    for demand in state.demands.order:
+    """Where more is filled and held than before: too many on a node, or more than desired.
+
+    The least useful holds go.
+    """
+    fuller, state.holds.fuller = state.holds.fuller, {}
+    for demand in sorted(fuller, key=state.demands.position.__getitem__):
+        _leave_full_nodes(state, demand, np.asarray(sorted(fuller[demand]), dtype=np.intp))
         excess = -state.holds.missing(demand)
         if excess > 0 and state.holds.held_total[demand]:
             _lift_least_useful(state, demand, min(excess, state.holds.held_total[demand]))
@@ -194,51 +197,61 @@ def _keep_cap(state: State) -> None:
                 break
 
 
-def _place(state: State, everything: bool, thorough: bool) -> None:
-    """Each demand in order; what a higher one displaces is looked after when its own turn comes.
+def _place(state: State, thorough: bool) -> None:
+    """Each demand whose turn it is, in order; what a higher one displaces is looked after at its own turn.
 
-    Unless `everything` is to be tried, only demands that miss what they did not miss before, or that found no
-    place and could have one now.
+    As much as one call may take; the rest keep their turns.
     """
     holds, table = state.holds, state.table
-    state.overdue, state.grown = not thorough, False
     grown, table.grown = table.grown, set()
-    due = set(state.demands.order) if everything else due_again(state, grown)
+    fresh = take_turns(state, grown, thorough=thorough)
+    patience = Patience(len(table.names))
     risky = bool(table.possible[state.demands.dims].any())
-    for demand in state.demands.order:
-        if demand not in due and demand not in holds.wanting:
+    for demand in [number for number in state.demands.order if number in state.turns]:
+        waits = state.turns[demand] and not thorough
+        if waits and demand not in fresh and demand not in holds.wanting:
             continue
+        if patience.over:
+            return
+        search = state.turns[demand] and thorough
+        if not waits:
+            del state.turns[demand]
         holds.wanting.discard(demand)
         missing = holds.missing(demand)
         if missing <= 0:
             state.failed.pop(demand, None)
             state.capped.pop(demand, None)
             continue
-        search = thorough or missing > state.failed.get(demand, 0)
-        whole = everything or search or demand not in state.failed
-        rows = None if whole else np.asarray(sorted(grown | table.grown), dtype=np.intp)
+        search |= missing > state.failed.get(demand, 0)
+        few = demand in fresh and demand in state.failed and not search
+        rows = np.asarray(sorted(grown | table.grown), dtype=np.intp) if few else None
         want = min(missing, cap_slots(state, demand)[0])
-        _place_missing(state, demand, want, rows, search=search, risky=risky)
+        _place_missing(state, demand, want, rows, patience, search=search, risky=risky)
         if holds.missing(demand) < missing:
             _keep_cap(state)
         note_failure(state, demand, missing - want)
 
 
 def _place_missing(
-    state: State, demand: int, want: int, rows: Rows | None, *, search: bool, risky: bool
+    state: State, demand: int, want: int, rows: Rows | None, patience: Patience, *, search: bool, risky: bool
 ) -> None:
     """Place so many holds: on these rows or, if None, on any; with `search` by moves or force as well."""
     while want > 0:
+        patience.fill(rows)
         placed = _fill(state, demand, want, rows)
         if risky:
             if search and placed < want:
-                placed += _place_by_force(state, demand, want - placed, safe=True)
+                placed += _place_by_force(state, demand, want - placed, patience, safe=True)
             if placed < want:
+                patience.fill(rows)
                 placed += _fill_at_risk(state, demand, want - placed, rows)
         if search and placed < want:
-            placed += _place_by_force(state, demand, want - placed, safe=False)
+            placed += _place_by_force(state, demand, want - placed, patience, safe=False)
         want -= placed
         if not placed:
+            return
+        if want and patience.over:
+            state.turns.setdefault(demand, False)
             return
 
 
@@ -293,29 +306,46 @@ def _fit(state: State, demand: int, left: Columns, rows: Rows | None = None) -> 
 
 
 def _leave_risky_nodes(state: State) -> None:
-    """Holds that stand where pods in flight may land move to safe places; a Pinned one stays."""
-    for row in rows_at_risk(state)[:_PLANS_PER_SETTLE].tolist():
+    """Holds that stand where pods in flight may land move to safe places; a Pinned one stays.
+
+    As many as one call may take, those after the last ones first.
+    """
+    patience = Patience(len(state.table.names))
+    rows = rows_at_risk(state)
+    for row in np.roll(rows, -int(np.searchsorted(rows, state.risk_seen, side="right"))).tolist():
+        if patience.over:
+            return
+        state.risk_seen = row
         for demand in state.holds.on(row):
             while (
                 at_risk(state, row)
                 and state.demands.floating(demand)
                 and state.holds.movable(demand, row)
-                and _fill(state, demand, 1, None)
+                and not patience.over
             ):
+                patience.fill(None)
+                if not _fill(state, demand, 1, None):
+                    break
                 state.holds.add(demand, row, -1)
                 state.counters["moves"] += 1
 
 
-def _place_by_force(state: State, demand: int, want: int, *, safe: bool) -> int:
+def _place_by_force(state: State, demand: int, want: int, patience: Patience, *, safe: bool) -> int:
     """Place holds one by one: by moves or, unless only `safe` places count, in the place of later demands'
     holds, or by both.
     """
+    if not _fit(state, demand, room(state, None)).any():
+        return 0  # not even where every hold goes away
     placed = 0
     for _ in range(min(want, _PLANS_PER_SETTLE)):
+        if patience.over:
+            break
+        patience.search()
         if not (_place_by_moves(state, demand, [], safe=safe) or (not safe and _displace(state, demand))):
             return placed
         placed += 1
-    state.overdue = state.overdue or placed < want
+    if placed < want:
+        state.turns[demand] = True
     return placed
 
 
@@ -371,10 +401,12 @@ def _displace(state: State, demand: int) -> bool:
 def _given_excluded(state: State, demands: list[int]) -> Columns:
     """What the holds of these demands amount to on each row, those given to owners in flight aside."""
     holds = state.holds
+    left_out = np.zeros(len(state.demands.records), dtype=np.bool_)
+    left_out[demands] = True
+    numbers, rows, counts = holds.pairs()
+    some = left_out[numbers]
+    numbers, rows, counts = numbers[some], rows[some], counts[some]
     total = np.zeros_like(holds.all)
-    for demand in demands:
-        if holds.held_total[demand]:
-            rows = np.flatnonzero(holds.count[demand] > holds.given[demand])
-            counts = (holds.count[demand, rows] - holds.given[demand, rows]).astype(np.int64)
-            total[:, rows] += state.demands.vectors[demand][:, None] * counts
+    for dim in state.demands.dims:
+        np.add.at(total[dim], rows, state.demands.vectors[numbers, dim] * counts)
     return total

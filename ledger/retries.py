@@ -1,4 +1,6 @@
-"""Which missing slots are worth another try: where room has grown, or under the cap, since they failed."""
+"""Which missing slots are worth another try, and when: where room has grown, or under the cap, since they
+failed; as many at a time as the verbs can wait for.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,58 @@ import numpy as np
 
 from ledger.requests import room
 from ledger.state import State
-from ledger.table import Columns
+from ledger.table import Columns, Rows
+
+_ROWS_VISITED = 150_000
+"""What one settle may take, some milliseconds: so many rows looked at once."""
+_FILL, _SEARCH, _LEAST = 2, 16, 1_000
+
+
+class Patience:
+    """What one settle has left; it always tries one demand.
+
+    Counted in rows looked at, not in seconds, so that the same events always end the same.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._left = _ROWS_VISITED
+
+    @property
+    def over(self) -> bool:
+        """Nothing is left."""
+        return self._left <= 0
+
+    def fill(self, rows: Rows | None) -> None:
+        """A look for room on these rows, or on all."""
+        self._left -= _FILL * (self._rows if rows is None else rows.size)
+
+    def search(self) -> None:
+        """A search for moves."""
+        self._left -= _SEARCH * self._rows + _LEAST
+
+
+def take_turns(state: State, grown: set[int], *, thorough: bool) -> set[int]:
+    """Give demands a turn in `state.turns`; returns those that need only look at the rows that have `grown`.
+
+    All demands after a change that may concern any; with `thorough` all of them with a search, round by
+    round: what changes meanwhile is for the next one, so that every demand has its turn. Else those that miss
+    what they did not miss before, or that found no place and could have one now.
+    """
+    turns = state.turns
+    state.overdue |= state.grown or bool(grown and (state.failed or state.capped))
+    fresh: set[int] = set()
+    if state.grown:
+        turns.update((demand, False) for demand in state.demands.order if demand not in turns)
+    else:
+        fresh = {demand for demand in due_again(state, grown) if turns.get(demand, True)}
+    for demand in fresh | state.holds.wanting:
+        turns.setdefault(demand, False)
+    state.grown = False
+    if thorough and state.overdue and not any(turns.values()):
+        turns.update(dict.fromkeys(state.demands.order, True))
+        state.overdue = False
+    return fresh
 
 
 def cap_slots(state: State, demand: int) -> tuple[int, int]:

@@ -45,12 +45,13 @@ def _claim_to_pods(demand: Demand) -> tuple[object, ...]:
 class State:
     """The parts of the account, and what has changed since they were last settled.
 
-    `dirty`: something changed; `grown`: every hold that had no place may have one now (else only on the rows
-    in `table.grown`, or of the demands in `holds.wanting`); `regraded`: eligibility changed; `recheck`: every
-    node's holds must be measured again, not only the touched ones; `overdue`: the search for moves has not
-    been tried since room has grown; `failed`: missing slots of each demand when it last failed; `capped`:
-    what all holds up to a demand's amounted to when the cap last kept it from more; `kinds`: UIDs of pods
-    by namespace and labels; `version` counts the changes.
+    `dirty`: something changed; `grown`: every hold that had no place may have one now (else only on the
+    rows in `table.grown`, or of the demands in `holds.wanting`); `regraded`: eligibility changed;
+    `recheck`: every node's holds must be measured again, not only the touched ones; `overdue`: the search
+    for moves has not been tried since room has grown; `turns`: demands to be placed, True: with a search;
+    `failed`: missing slots of each demand when it last failed; `capped`: what all holds up to a demand's
+    amounted to when the cap last kept it from more; `kinds`: UIDs of pods by namespace and labels;
+    `version` counts the changes.
     """
 
     def __init__(
@@ -79,6 +80,8 @@ class State:
         self.regraded = False
         self.recheck = False
         self.overdue = False
+        self.turns: dict[int, bool] = {}
+        self.risk_seen = -1
         self.failed: dict[int, int] = {}
         self.capped: dict[int, Vector] = {}
         self.version = 0
@@ -319,6 +322,7 @@ class State:
         self.regraded |= before is not None and (before.where, before.needs) != (demand.where, demand.needs)
         self.failed.pop(number, None)
         self.holds.wanting.add(number)
+        self.holds.fuller.setdefault(number, set()).update(row for row, _ in self.holds.of(number))
         self.changed(grown=before is None or replace(before, desired=demand.desired) != demand)
 
     def remove_demand(self, key: str) -> None:
@@ -331,8 +335,8 @@ class State:
         self.flights.bereave(number)
         self.holds.forget(number)
         self.demands.remove(key)
-        self.failed.pop(number, None)
-        self.capped.pop(number, None)
+        for known in (self.failed, self.capped, self.turns):
+            known.pop(number, None)
         self.holds.follow_levels()
         self._own_again(namespace)
         self.changed(grown=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ledger.decisions import BindDecision, Mode
+from ledger.decisions import BindDecision, DemandReport, Mode
 from ledger.ledger import Ledger
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import Demand, Node, PlacementMode, Pod
@@ -56,11 +57,12 @@ class Machine(RuleBasedStateMachine):
     mode = Mode.STRICT
     most_demands = 3
     cap = 60
+    make: type[Ledger] = Ledger
 
     def __init__(self) -> None:
         super().__init__()
         self.account = Account()
-        self.ledger = Ledger(self.mode, cap_percent=self.cap)
+        self.ledger = self.make(self.mode, cap_percent=self.cap)
         self.pods: dict[str, Pod] = {}
         self.offered: dict[str, list[str]] = {}
         self.bypassed = False
@@ -334,6 +336,30 @@ class GuardMachine(Machine):
     mode = Mode.GUARD
 
 
+class Impatient(Ledger):
+    """A ledger that, asked for a report, goes on until all demands had their turn."""
+
+    def report(self) -> dict[str, DemandReport]:
+        for _ in range(1_000):
+            if not self.tend():
+                return super().report()
+        raise AssertionError("it never ends")
+
+
+class ImpatientMachine(GuardMachine):
+    """One demand is placed at a time, in the verbs and beside them: that ends in a right state, too."""
+
+    make = Impatient
+
+    def __init__(self) -> None:
+        self.patch = patch("ledger.retries._ROWS_VISITED", 1)
+        self.patch.start()
+        super().__init__()
+
+    def teardown(self) -> None:
+        self.patch.stop()
+
+
 class OneDemandMachine(Machine):
     """One shape: whatever the order of events, the number of held slots is what counting says."""
 
@@ -371,5 +397,7 @@ TestStrict = Machine.TestCase
 TestStrict.settings = _SETTINGS
 TestGuard = GuardMachine.TestCase
 TestGuard.settings = _SETTINGS
+TestImpatient = ImpatientMachine.TestCase
+TestImpatient.settings = _SETTINGS
 TestOneShape = OneDemandMachine.TestCase
 TestOneShape.settings = _SETTINGS
