@@ -33,7 +33,7 @@ _QUICK = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the machine's cgroups that is a whole machine's to who runs in it.
+    """A part of the machine's cgroups that looks like a whole machine's to what runs in it.
 
     keeper: the pid of a process in its namespaces.
     """

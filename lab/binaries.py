@@ -175,4 +175,4 @@ def _kwokctl(environ: Mapping[str, str], cache: Path, report: Report) -> Path:
 
 
 def silent(_what: str, _done: int, _total: int) -> None:
-    """Nobody is watching."""
+    """Reports to nobody."""

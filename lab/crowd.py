@@ -94,7 +94,7 @@ class Crowd:
         empty: bool = False,
         **fields: Any,
     ) -> list[CrowdPod]:
-        """So many more pods, running; uids: those that the API server gave them; names: crowd-N.
+        """Add this many running pods; uids: those that the API server gave them; names: crowd-N.
 
         empty: without processes, which takes a tenth of the time.
         """
@@ -127,7 +127,7 @@ class Crowd:
         return Path(f"{mount}{pod.path(container)}/{name}")
 
     def end(self) -> None:
-        """All of it goes."""
+        """Remove all of it."""
         self._top.remove()
         for one in self._sleepers:
             one.send_signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What may excuse a bind: capacity of the last seconds that went to those to whom slots yield, or was lost.
+"""What may excuse a bind: capacity that, in the last seconds, went to pods to which slots yield, or was lost.
 
 Decisions are written in another order than they are taken. So a bind that leaves fewer slots kept is judged
 once more as if the disturbances of the last `grace` seconds had not been. Only what they took on the nodes

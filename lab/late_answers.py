@@ -30,7 +30,7 @@ class LateAnswers:
     file: Path
 
     def delay(self, seconds: float) -> None:
-        """What the API server sends from now on arrives so late; 0: at once."""
+        """What the API server sends from now on arrives this many seconds late; 0: at once."""
         passing = self.file.with_suffix(".new")
         passing.write_text(str(seconds))
         passing.replace(self.file)

@@ -19,7 +19,7 @@ from lab.ports import LOOPBACK
 
 _CHUNK = 1 << 16
 _MOST_CHUNKS = 4096
-"""Under way on one connection; then the server has to wait, as behind a full socket."""
+"""The most bytes under way on one connection; beyond that the server has to wait, as behind a full socket."""
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ async def serve(port: int, server_port: int, delay: Callable[[], float]) -> None
 async def _deliver(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: Callable[[], float]
 ) -> None:
-    """The server's direction, to its end: in its order, each chunk so late."""
+    """The server's direction, to its end: in its order, each chunk late by the delay."""
     chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_MOST_CHUNKS)
     writing = asyncio.create_task(_write(chunks, writer))
     now = asyncio.get_running_loop().time
@@ -62,7 +62,7 @@ async def _deliver(
 
 
 async def _write(chunks: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
-    """Write each chunk when it is due; the empty one is the end. Who went away misses the rest."""
+    """Write each chunk when it is due; the empty one is the end. A client that went away misses the rest."""
     now = asyncio.get_running_loop().time
     while True:
         due, chunk = await chunks.get()

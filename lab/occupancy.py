@@ -1,4 +1,4 @@
-"""Who occupies what: nodes, the pods bound to them, and what is left, in the checker's own account."""
+"""Nodes, the pods that occupy them, and what is left, in the checker's own account."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Place:
         add(self.used, pod.requests, 1)
 
     def give(self, uid: str) -> None:
-        """Count a pod no longer."""
+        """Stop counting a pod."""
         add(self.used, self.pods.pop(uid).requests, -1)
 
     def ever_fits(self, requests: Resources) -> bool:

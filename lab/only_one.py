@@ -1,4 +1,4 @@
-"""One process at a time does a long thing; who has to wait is told so."""
+"""One process at a time does a long thing; whoever has to wait hears of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 Report = Callable[[str, int, int], None]
-"""Told what is under way, how many parts of it are done, and of how many (0: unknown)."""
+"""Called with what is under way, how many parts of it are done, and of how many (0: unknown)."""
 
 
 @contextmanager

@@ -28,7 +28,8 @@ _LOWEST = 10_300
 def reserve(
     folder: Path, count: int = 1, *, registry: Path = REGISTRY, pool: range | None = None
 ) -> list[int]:
-    """That many different ports of the pool, the folder's until it is removed. OSError: there are too few.
+    """This many different ports of the pool, which are the folder's until it is removed. OSError: there are
+    too few.
 
     pool: those that no outgoing connection takes, unless given.
     """
@@ -102,7 +103,7 @@ def _taken(registry: Path) -> set[int]:
 
 
 def _unused(port: int) -> bool:
-    """Whether nobody has it: not asked with SO_REUSEADDR, which overlooks sockets that do not listen yet."""
+    """Whether the port is free; without SO_REUSEADDR, which overlooks sockets that do not listen yet."""
     with socket.socket() as probe:
         try:
             probe.bind((LOOPBACK, port))

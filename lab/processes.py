@@ -83,7 +83,8 @@ def recorded(pid_file: Path, folder: Path) -> int | None:
 
 
 def end(pids: Iterable[int], folder: Path, sig: signal.Signals, *, seconds: float = 30.0) -> None:
-    """Send a signal to those of the folder and wait until they are gone; TimeoutError names the rest.
+    """Send a signal to those processes that belong to the folder and wait until they are gone; TimeoutError
+    names the rest.
 
     Gone means that all threads have ended: their files, locks and ports are free again.
     """

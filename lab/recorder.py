@@ -47,11 +47,11 @@ _PAUSE_SECONDS = 0.25
 
 
 class RecordingLostError(Exception):
-    """A watch lost events: nobody can say what happened meanwhile."""
+    """A watch lost events: what happened meanwhile is not known."""
 
 
 class Observer(Protocol):
-    """Who wants to see raw objects as they arrive."""
+    """A listener that wants to see raw objects as they arrive."""
 
     def see(self, resource: Resource, raw: bytes, at: float, *, deleted: bool) -> None:
         """An object as it became, or its last state when it is gone."""

@@ -13,8 +13,8 @@ from ruamel.yaml.error import YAMLError
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
 PATIENT_SECONDS = 30
-"""So long kube-scheduler waits for an extender in the lab, which judges floors and not speed: in mode Guard,
-an answer that a busy machine delays would let a pod into a floor.
+"""Seconds for which kube-scheduler waits for an extender in the lab, which judges floors and not speed: in
+mode Guard, an answer that a busy machine delays would let a pod into a floor.
 """
 _LAB_QPS = 5000
 

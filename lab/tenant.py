@@ -42,7 +42,8 @@ def create(cluster: Cluster, manifest: Mapping[str, Any], *, try_only: bool = Fa
 
 
 def wait_for_answer(cluster: Cluster, manifest: Mapping[str, Any], refusal: str, seconds: float = 30) -> str:
-    """What the tenant is told at last: rules of admission take effect some time after they were made.
+    """The answer that the tenant gets in the end: rules of admission take effect some time after they were
+    made.
 
     refusal: text that it will contain, empty: none. Nothing is created.
     """

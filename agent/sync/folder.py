@@ -23,8 +23,8 @@ class FolderSource:
 
     A Source (agent.sync.source). A file that cannot be read is logged with its line, and its last good state
     stays; while a file has none, nothing that was known before is forgotten, and the source has not spoken.
-    A folder that is gone says nothing either. Pods without metadata.uid have namespace/name for one.
-    seconds: so often it is looked at, whether or not anything seems to have changed.
+    Nor does a folder that is gone make anything forgotten. Pods without metadata.uid have namespace/name for
+    one. seconds: the interval between two looks, whether or not anything seems to have changed.
     """
 
     def __init__(self, folder: Path, known: Known, changed: Changed, *, seconds: float = _SECONDS) -> None:
@@ -76,7 +76,7 @@ class FolderSource:
             self._merge(kind, name, getattr(merged.known, name), forget=merged.complete)
 
     def _merge(self, kind: Kind, name: str, now: Mapping[str, Any], *, forget: bool) -> None:
-        """Take over what differs from what was told last; what others put into Known is theirs."""
+        """Take over what differs from what was reported last; what others put into Known is theirs."""
         told, kept = self._told[name], getattr(self._known, name)
         for key, value in now.items():
             if key not in told or told[key] != value:

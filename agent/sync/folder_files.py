@@ -18,7 +18,7 @@ from qos.cluster.policy import Policy, Profile
 
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 _Signature: TypeAlias = tuple[int, ...]
-"""Mode, device, inode, size, time of the last change; () where there is nothing to be had."""
+"""Mode, device, inode, size, time of the last change; () where the file cannot be looked at."""
 
 
 class Item(NamedTuple):
@@ -75,7 +75,9 @@ def read_folder(folder: Path, before: Mapping[Path, ReadFile]) -> dict[Path, Rea
 
 
 def merge(files: Mapping[Path, ReadFile]) -> Merged:
-    """All of it; of two objects of one kind and name the first counts, and the other is a problem."""
+    """Everything in the folder; of two objects of one kind and name the first counts, and the other is a
+    problem.
+    """
     merged = Merged(Known(priorities=_priorities(files)))
     into: dict[str, dict[str, Any]] = {
         "Pod": merged.known.pods,

@@ -72,7 +72,7 @@ class Keyed(Generic[T]):
             self._changed("rules", key)
 
     def settle(self) -> None:
-        """Forget what was not told."""
+        """Forget what was not reported."""
         for key in self._kept.keys() - self._told:
             self.remove(key)
 
@@ -88,10 +88,11 @@ class Keyed(Generic[T]):
 class Pods:
     """The pods of one node, by the uid of their cgroups.
 
-    `told` is by the API server's uid: two objects may claim one cgroup (a static pod's mirror that is made
-    again, or one that somebody forged): the first that was told has it for as long as it is there. It is made
-    from the pod's name, too: one of another name than what is known, from before or by the runtime, is none.
-    runs: whether the runtime runs the pod of a uid: a static pod whose mirror was deleted goes on.
+    `told` is by the API server's uid. Two objects may claim one cgroup (a static pod's mirror that is made
+    again, or one that somebody forged): the first that was reported has it for as long as it exists. The
+    cgroup's uid is made from the pod's name, too: an object with another name than the one that is known,
+    from before or from the runtime, does not count. runs: whether the runtime runs the pod of a uid: a static
+    pod whose mirror was deleted goes on.
     """
 
     def __init__(
@@ -135,13 +136,15 @@ class Pods:
         self._leave(uid)
 
     def settle(self) -> None:
-        """Forget what was not told; pods that only the runtime has told of are the runtime's."""
+        """Forget what was not reported; pods that only the runtime has reported are the runtime's."""
         for uid in self._kept.keys() - self._owners.keys():
             if not self._kept[uid].provisional:
                 self._leave(uid)
 
     def _leave(self, uid: str) -> None:
-        """Nobody has the cgroups of this uid: another that claimed them does, or the pod is gone."""
+        """The cgroups of this uid have lost their pod: another pod that claimed them has them now, or the pod
+        is gone.
+        """
         known = self._kept.get(uid)
         if known is not None and is_static(uid) and self._runs(uid):
             self._kept[uid] = replace(known, provisional=True)

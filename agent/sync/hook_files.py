@@ -30,9 +30,9 @@ DEFAULTS: Final = "defaults"
 class HookFiles:
     """The files, written only when they differ from what is there.
 
-    spoken: whether all pods that there are have been told of. Before that no file is removed that this
-    process has not written itself: an agent that knows nothing yet undoes nothing.
-    A full disk, or any other error: logged, counted, tried again at the next keep(); the old file stays.
+    spoken: whether all existing pods have been reported. Before that no file is removed that this process has
+    not written itself: an agent that knows nothing yet undoes nothing. A full disk, or any other error:
+    logged, counted, tried again at the next keep(); the old file stays.
     """
 
     def __init__(

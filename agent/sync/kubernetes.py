@@ -31,9 +31,9 @@ class KubernetesSource:
     """Follows the API server; a Source (agent.sync.source).
 
     What is in `known` already, from the cache, stays until the server's first complete list of its kind, and
-    goes then if it is not in it. Pods that are provisional are left alone until the server tells of them.
-    runs: whether the runtime runs the pod of this uid.
-    clock, sleep, jitter: as adapters.kubernetes.reflector.Reflector has them.
+    goes then if it is not in it. Pods that are provisional are left alone until the server reports them.
+    runs: whether the runtime runs the pod of this uid. clock, sleep, jitter: as
+    adapters.kubernetes.reflector.Reflector has them.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class KubernetesSource:
                 group.create_task(self._settle(what, reflector))
 
     def problem(self) -> str:
-        """What the server has not told yet, or since when it is silent."""
+        """What the server has not listed yet, or since when it is silent."""
         missing = [one.resource.plural for _, one in self._kinds if not one.synced.is_set()]
         if missing:
             return f"the API server has not listed {', '.join(missing)} yet"

@@ -14,8 +14,8 @@ Changed: TypeAlias = Callable[[Kind, str], None]
 class Source(Protocol):
     """Changes Known in place, on the loop, then calls `changed`. Nothing is dropped for lack of data.
 
-    spoken: set once the source has told everything that there is, rules included. Until then what is not in
-    Known may well exist, and nothing may be taken away for its absence.
+    spoken: set once the source has reported everything there is, rules included. Until then what is not in
+    Known may well exist, and nothing may be taken away because it is absent.
     """
 
     spoken: asyncio.Event

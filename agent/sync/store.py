@@ -101,7 +101,7 @@ class Store:
         self._changed.set()
 
     def spoken(self) -> None:
-        """A source has told all that there is: whatever is in the file is of no more use."""
+        """A source has reported everything there is: the file's content is needed no longer."""
         self._reserved = False
         self._changed.set()
 
@@ -182,7 +182,7 @@ class _NewerError(Exception):
 def _encoded(known: Known) -> tuple[bytes, str]:
     """The file's bytes, and the checksum of what is in it.
 
-    Provisional pods are left out: after a restart the runtime tells of those that still run.
+    Provisional pods are left out: after a restart the runtime reports those that still run.
     """
     lasting = {uid: one for uid, one in known.pods.items() if not one.provisional}
     kept = Known(lasting, known.policies, known.profiles, known.priorities)

@@ -23,7 +23,7 @@ _CHANGES: Final = (
 class WatchedFolder:
     """Use as a context manager; wait() again and again.
 
-    seconds: after so long wait() returns though nothing happened: what inotify does not tell (a file behind
+    seconds: wait() returns after them although nothing happened: what inotify does not report (a file behind
     a link, a folder that is made later, a kernel without free watches) is found then.
     """
 

@@ -10,13 +10,13 @@ from lab.contention.groups import Group
 _POLL_SECONDS = 0.05
 _DEADLINE_SECONDS = 240.0
 _LONGEST = 40
-"""Times the first window: for so long a measurement goes on that is not yet what was asked for."""
+"""The most times the first window for which a measurement goes on that is not yet what was asked for."""
 
 
 def deltas(
     read: Mapping[str, Callable[[], int]], enough: Callable[[Mapping[str, int]], bool]
 ) -> dict[str, int]:
-    """How much each counter has grown when it is enough; TimeoutError names what they reached."""
+    """The growth of each counter when it is enough; TimeoutError names what they reached."""
     begun = {name: counter() for name, counter in read.items()}
     deadline = time.monotonic() + _DEADLINE_SECONDS
     while True:

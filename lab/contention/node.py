@@ -20,7 +20,7 @@ from qos.pods.containers import BEST_EFFORT, BURSTABLE, Container, NodePod
 from qos.promises import Promises
 
 HOST_SLICES = ("system.slice", "user.slice")
-"""What competes with all pods on a node that systemd runs; at the default weight."""
+"""The cgroups that compete with all pods on a node that systemd runs; at the default weight."""
 
 
 class NotKeptError(Exception):

@@ -73,7 +73,7 @@ class Load:
 
 
 def wait_until(true: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
-    """Wait until it is so; TimeoutError says what was waited for."""
+    """Wait until the condition holds; TimeoutError says what was waited for."""
     deadline = time.monotonic() + seconds
     while not true():
         if time.monotonic() > deadline:

@@ -218,7 +218,7 @@ def _told(stage: Stage) -> Row:
 
 
 def _without_control_plane(stage: Stage, pod: PodThere) -> Row:
-    """Nobody to ask: the agent goes on with what it knows."""
+    """Without an API server to ask, the agent goes on with what it knows."""
     stage.say("the control plane is killed; somebody halves the share of the whole pod")
     for component in components.components(stage.cluster.folder):
         stage.cluster.kill(component)

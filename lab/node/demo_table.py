@@ -15,7 +15,7 @@ _VERDICTS: Final = {True: "[green]kept[/]", False: "[bold red]BROKEN[/]", None: 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One promise at one moment, and whether it was kept; None: a figure that nothing here can break."""
+    """One promise at one moment, and whether it was kept; None: a figure that is only shown."""
 
     promise: str
     planned: str

@@ -60,7 +60,7 @@ async def _serve(listener: socket.socket, host: str, port: int) -> None:
 
 
 async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One direction, to its end; the other side is told of the end."""
+    """One direction, to its end, which is passed on to the other side."""
     with contextlib.suppress(ConnectionError):
         while chunk := await reader.read(_CHUNK):
             writer.write(chunk)

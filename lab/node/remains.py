@@ -24,7 +24,7 @@ def records(folder: Path) -> list[Path]:
 
 
 def remove(folder: Path, proc: Path = Path("/proc")) -> None:
-    """Kill what is left in the nodes' cgroups and remove them. What cannot be removed stays, untold."""
+    """Kill what is left in the nodes' cgroups and remove them. What cannot be removed stays silently."""
     for scratch in _cgroups(folder, proc):
         with contextlib.suppress(RuntimesError):
             scratch.remove()

@@ -71,7 +71,7 @@ class Cri:
         return self.call("start", container)
 
     def printed(self, pod: Pod, container: Container, lines: int, *, seconds: float = SECONDS) -> list[str]:
-        """Wait until a container has printed so many lines; answer all there are."""
+        """Wait until a container has printed this many lines; answer all its lines."""
         deadline = time.monotonic() + seconds
         while len(found := self.output(pod, container).splitlines()) < lines:
             if time.monotonic() > deadline:

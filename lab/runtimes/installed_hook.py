@@ -1,4 +1,4 @@
-"""The hook as installed below a folder: what runtimes are told of it, what it reads, what it leaves."""
+"""The hook as installed below a folder: how runtimes learn of it, what it reads, what it leaves."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class InstalledHook:
         self._write("defaults", qos, {cache.ANY: entries})
 
     def fail(self, way: str) -> None:
-        """The administrator's word: open or closed."""
+        """Write the administrator's choice: open or closed."""
         self.configure(f"fail {way}\n")
 
     def configure(self, settings: str) -> None:

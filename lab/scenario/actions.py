@@ -343,7 +343,7 @@ class Actions:
     async def _paced(
         self, acts: Sequence[Callable[[], Awaitable[object]]], rate: float, *, one_by_one: bool = False
     ) -> None:
-        """Begin each act at its time, so many a second; `one_by_one`: never two at a time."""
+        """Begin each act at its time, at a rate a second; `one_by_one`: never two at a time."""
         began, tasks = time.monotonic(), []
         for number, act in enumerate(acts):
             await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 
 class Progress(Protocol):
-    """Where a run says how far it is."""
+    """Shows how far a run is."""
 
     def step(self, text: str) -> None:
         """A step begins."""

@@ -134,7 +134,7 @@ def bound_requests(observation: Observation) -> dict[str, int]:
 
 
 def always(verdict: Verdict, undecided_at_most_percent: float) -> list[Outcome]:
-    """What every run must show: no violation, and few binds of which nobody can say."""
+    """What every run must show: no violation, and few undecided binds."""
     found = [
         f"{finding.policy}: {finding.message}" if finding.policy else finding.message
         for finding in verdict.violations

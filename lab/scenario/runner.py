@@ -36,9 +36,9 @@ from qos.cluster.objects import NodePredicate, Toleration
 Targets = Callable[[Run], AbstractAsyncContextManager[Target]]
 
 _LOOK_SECONDS = 0.05
-"""So often checks are judged anew at most."""
+"""Seconds between two judgements of the checks, at the least."""
 _SETTLE_SECONDS = 3.0
-"""After the extender is back, floors may lapse for so long: decisions taken without it are still under
+"""Seconds for which floors may lapse after the extender is back: decisions taken without it are still under
 way.
 """
 _SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
