@@ -317,17 +317,13 @@ def _leave_risky_nodes(state: State) -> None:
             return
         state.risk_seen = row
         for demand in state.holds.on(row):
-            while (
-                at_risk(state, row)
-                and state.demands.floating(demand)
-                and state.holds.movable(demand, row)
-                and not patience.over
-            ):
-                patience.fill(None)
-                if not _fill(state, demand, 1, None):
-                    break
-                state.holds.add(demand, row, -1)
-                state.counters["moves"] += 1
+            count = min(at_risk(state, demand, row), state.holds.movable(demand, row))
+            if not count or not state.demands.floating(demand) or patience.over:
+                continue
+            patience.fill(None)
+            placed = _fill(state, demand, count, None)
+            state.holds.add(demand, row, -placed)
+            state.counters["moves"] += placed
 
 
 def _place_by_force(state: State, demand: int, want: int, patience: Patience, *, safe: bool) -> int:

@@ -6,6 +6,8 @@ from collections import Counter
 
 import numpy as np
 
+from ledger.moves import Amounts
+from ledger.requests import vector_of
 from ledger.state import State
 from ledger.table import Rows
 
@@ -22,17 +24,23 @@ def rows_at_risk(state: State) -> Rows:
     return np.flatnonzero(short)
 
 
-def at_risk(state: State, row: int) -> bool:
-    """Whether the row is one of them."""
-    return any(amount > 0 for amount in _lack(state, row))
+def at_risk(state: State, demand: int, row: int) -> int:
+    """How many holds of a demand would have to leave a row, if no others do."""
+    return _too_many(_lack(state, row), vector_of(state, demand), int(state.holds.count[demand, row]))
 
 
-def _lack(state: State, row: int) -> list[int]:
+def _too_many(lack: Amounts, vector: Amounts, there: int) -> int:
+    """How many slots make up what is lacking, as far as they take of it; at most those that are there."""
+    slots = (-(-amount // slot) for amount, slot in zip(lack, vector, strict=True) if amount > 0 < slot)
+    return min(there, max(slots, default=0))
+
+
+def _lack(state: State, row: int) -> Amounts:
     """How much of what is held on a row would have to go, in the demands' dimensions."""
     table, dims = state.table, state.demands.dims
     left = table.free[dims, row] - table.charged[dims, row] - table.possible[dims, row]
     held = state.holds.all[dims, row]
-    lack: list[int] = np.minimum(held, held - left).tolist()
+    lack: Amounts = np.minimum(held, held - left).tolist()
     return lack
 
 
@@ -42,10 +50,9 @@ def holds_at_risk(state: State) -> Counter[int]:
     for row in rows_at_risk(state).tolist():
         lack = _lack(state, row)
         for demand in reversed(state.holds.on(row)):
-            vector = state.demands.vectors[demand].take(state.demands.dims).tolist()
-            for _ in range(int(state.holds.count[demand, row])):
-                if not any(amount > 0 < slot for amount, slot in zip(lack, vector, strict=True)):
-                    break
-                lack = [amount - slot for amount, slot in zip(lack, vector, strict=True)]
-                number[demand] += 1
+            vector = vector_of(state, demand)
+            count = _too_many(lack, vector, int(state.holds.count[demand, row]))
+            if count:
+                lack = [amount - count * slot for amount, slot in zip(lack, vector, strict=True)]
+                number[demand] += count
     return number

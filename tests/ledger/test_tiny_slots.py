@@ -73,7 +73,17 @@ def _limited(slots: int) -> int:
     return _calls(lambda: (made.set_demand(_policy(slots, max_slots_per_node=1)), made.report()))
 
 
-@pytest.mark.parametrize("work", [_placing, _shrinking, _giving_way, _capped, _limited])
+def _flooded(slots: int) -> int:
+    """Pods in flight may land on every node, where holds are then at risk."""
+    made = _held(slots)
+    names = [f"n{i}" for i in range(NODES)]
+    for number in range(20):
+        made.filter(pod(f"p{number}", 40), names, 0.0)
+    made.set_demand(_policy(slots, 12_000 * NODES))
+    return _calls(made.report)
+
+
+@pytest.mark.parametrize("work", [_placing, _shrinking, _giving_way, _capped, _limited, _flooded])
 def test_there_are_far_fewer_calls_than_slots(work: Callable[[int], int]) -> None:
     assert work(80_000) < 80_000 / 4
 
