@@ -90,10 +90,10 @@ bench: venv ## Measure the extender: verbs, ingest, pauses, memory, a flood, wit
 
 bench-hook: venv ## Measure what the hook adds to a container's start, under runc and crun (as root)
 	@.ci/packages runc=runc crun=crun busybox=busybox-static
-	@$(BIN)/python -P benchmarks/hook.py
+	@$(BIN)/python -P -m benchmarks.hook
 
 bench-agent: programs runtimes ## Measure what the agent costs a node of 250 pods, and how soon it repairs (as root)
-	@$(BIN)/python -P benchmarks/agent.py
+	@$(BIN)/python -P -m benchmarks.agent
 
 generated: venv ## Write the files made from code (CRDs, the scenarios' JSON schema)
 	@$(BIN)/j10ce dev generate

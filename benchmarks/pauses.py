@@ -72,7 +72,15 @@ class Play:
         for name, phase in phases.items():
             self._times.phase = name
             await phase()
+            await self._caught_up()
             await self._verbs_for(quiet)
+
+    async def _caught_up(self) -> None:
+        """Until the watch of pods has shown all that was put so far."""
+        name = f"last-{next(self._serial)}"
+        uid = self._api.put(PODS, clusters.new_pod(name, 0.1, self._nodes[0]))["metadata"]["uid"]
+        while self._program.ledger.known(uid) is None:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.005)
 
     async def _nothing(self) -> None:
         """The leader writes the first statuses."""
@@ -237,6 +245,7 @@ async def _running(api: Fleet, times: LoopTime) -> AsyncIterator[Play]:
     stop = asyncio.Event()
     program = Program(config, api)
     task = asyncio.create_task(program.run(stop, sockets), name="program")
+    bookmarks = asyncio.create_task(_bookmarks(api), name="bench bookmarks")
     try:
         began = time.monotonic()
         while program.readiness.problem():
@@ -245,8 +254,16 @@ async def _running(api: Fleet, times: LoopTime) -> AsyncIterator[Play]:
             await asyncio.sleep(0.02)
         yield Play(program, api, times, address)
     finally:
+        bookmarks.cancel()
         stop.set()
         await task
+
+
+async def _bookmarks(api: Fleet) -> None:
+    """As the API server sends them: a watch that is silent is taken for dead."""
+    while True:
+        await asyncio.sleep(10)
+        api.bookmark()
 
 
 def _resident_bytes() -> int:
