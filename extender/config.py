@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from ledger.decisions import Mode
+from ledger.lost_nodes import NOT_READY_SECONDS
 from qos.keys import HIGHEST_USER_PRIORITY
 
 HostPort = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^\s:/]+):[0-9]{1,5}$")]
@@ -111,6 +112,13 @@ class ExtenderConfig(_Section):
         description="How long after the start ordinary pods get no node with holds, because pods in flight "
         "from before it are not known. In Guard with binds at most twice bindDeadlineSeconds; in Strict with "
         "binds, where bind refuses, and in Observe not at all.",
+    )
+    not_ready_seconds: float = Field(
+        default=NOT_READY_SECONDS,
+        ge=0,
+        description="How long a node may be NotReady before the slots that its pods fill are held elsewhere "
+        "as well. Keep it below the pods' tolerationSeconds (300 by default), after which they are evicted "
+        "and made again; pods that terminate on such a node fill no slot at once.",
     )
     guard_window_seconds: float = Field(
         default=300.0,

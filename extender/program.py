@@ -77,6 +77,7 @@ class Program:
             binds=config.binds,
             settle_seconds=config.settle_seconds,
             warmup_until=clock() + config.warmup,
+            not_ready_seconds=config.not_ready_seconds,
         )
         self.account = Account(self.ledger, clock)
         self.owners = Owners()

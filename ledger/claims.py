@@ -8,6 +8,7 @@ from enum import Enum
 
 from ledger.demands import NO_DEMAND, Demands
 from ledger.holds import Holds
+from ledger.lost_nodes import LostNodes
 from ledger.table import Table
 from qos.cluster.objects import Pod, Resources
 
@@ -25,7 +26,10 @@ class ClaimState(Enum):
 
 @dataclass(slots=True)
 class Claim:
-    """What one pod takes of one node; `owner` is the demand whose slot it fills."""
+    """What one pod takes of one node; `owner` is the demand whose slot it fills.
+
+    `away`: it fills none, because its node is lost, or gone, or not ready and the pod is on its way out.
+    """
 
     pod: Pod
     row: int
@@ -33,15 +37,18 @@ class Claim:
     state: ClaimState
     since: float
     owner: int = NO_DEMAND
+    away: bool = False
 
 
 class Claims:
     """Claims by pod UID, kept in step with the table's free capacity and the holds' filled slots."""
 
-    def __init__(self, table: Table, demands: Demands, holds: Holds) -> None:
+    def __init__(self, table: Table, demands: Demands, holds: Holds, lost: LostNodes) -> None:
         self._table = table
         self._demands = demands
         self._holds = holds
+        self._lost = lost
+        self._owners: dict[int, dict[str, Claim]] = {}
         self.by_uid: dict[str, Claim] = {}
         self.unseen: dict[str, Claim] = {}
 
@@ -52,14 +59,13 @@ class Claims:
         if claim is not None and self._same(claim, pod, node, owner):
             claim.pod = pod
             self._enter(claim, state)
-            return False
+            return self._recount(claim)
         if claim is not None:
             self._subtract(claim)
         row = self._table.row(node)
-        fresh = Claim(pod, row, pod.requests, state, now, owner)
+        fresh = Claim(pod, row, pod.requests, state, now)
         self._table.claim(row, pod.requests, 1)
-        if owner != NO_DEMAND:
-            self._holds.fill(owner, row, 1)
+        self._own(fresh, owner)
         self.by_uid[pod.uid] = fresh
         self._enter(fresh, state)
         if claim is not None and claim.row != row:
@@ -88,19 +94,20 @@ class Claims:
         owner = self._demands.owned_by(claim.pod)
         if owner == claim.owner:
             return False
-        if claim.owner != NO_DEMAND:
-            self._holds.fill(claim.owner, claim.row, -1)
-        if owner != NO_DEMAND:
-            self._holds.fill(owner, claim.row, 1)
-        claim.owner = owner
+        self._own(claim, owner)
         return True
+
+    def recount(self, row: int) -> bool:
+        """The node came, went or changed: count its owners anew; True when that changed anything."""
+        changed = [self._recount(claim) for claim in self._owners.get(row, {}).values()]
+        return any(changed)
 
     def disown(self, demand: int, uids: Iterable[str]) -> None:
         """A demand is going away: its owners, all of whom are among these, are ordinary pods for now."""
         for uid in uids:
             claim = self.by_uid.get(uid)
             if claim is not None and claim.owner == demand:
-                claim.owner = NO_DEMAND
+                self._own(claim, NO_DEMAND)
 
     def suspend(self, uid: str, sign: int) -> None:
         """Leave a claim out of account (-1), or count it again (1), while its own pod is being judged."""
@@ -115,8 +122,34 @@ class Claims:
 
     def _subtract(self, claim: Claim) -> None:
         self._table.claim(claim.row, claim.requests, -1)
+        self._own(claim, NO_DEMAND)
+
+    def _own(self, claim: Claim, owner: int) -> None:
+        """Fill a slot of another demand than before, or of none."""
         if claim.owner != NO_DEMAND:
-            self._holds.fill(claim.owner, claim.row, -1)
+            there = self._owners[claim.row]
+            del there[claim.pod.uid]
+            if not there:
+                del self._owners[claim.row]
+            if not claim.away:
+                self._holds.fill(claim.owner, claim.row, -1)
+        claim.owner, claim.away = owner, self._is_away(claim)
+        if owner != NO_DEMAND:
+            self._owners.setdefault(claim.row, {})[claim.pod.uid] = claim
+            if not claim.away:
+                self._holds.fill(owner, claim.row, 1)
+
+    def _is_away(self, claim: Claim) -> bool:
+        row, table = claim.row, self._table
+        unready = not table.usable[row]
+        return bool(row in self._lost.rows or not table.present[row] or (unready and claim.pod.deleting))
+
+    def _recount(self, claim: Claim) -> bool:
+        if claim.owner == NO_DEMAND or claim.away == self._is_away(claim):
+            return False
+        claim.away = not claim.away
+        self._holds.fill(claim.owner, claim.row, -1 if claim.away else 1)
+        return True
 
     def _enter(self, claim: Claim, state: ClaimState) -> None:
         if claim.state is not ClaimState.SEEN:

@@ -10,6 +10,7 @@ from ledger.claims import ClaimState
 from ledger.decisions import BindDecision, DemandReport, Filtered, Mode
 from ledger.demands import NO_DEMAND, losers
 from ledger.filter import filter_nodes, prioritize_nodes
+from ledger.lost_nodes import NOT_READY_SECONDS
 from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
 from ledger.state import State
@@ -24,7 +25,7 @@ class Ledger:
 
     `binds` False: bind does not come through us (trap T09): a pod in flight is charged on the union of its
     answers. Until `warmup_until` filter gives ordinary pods no held node: what pods in flight were answered
-    before the start is not known.
+    before the start is not known. After `not_ready_seconds` owners on a node that is not ready fill no slot.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Ledger:
         binds: bool = True,
         settle_seconds: float = 600.0,
         warmup_until: float = 0.0,
+        not_ready_seconds: float = NOT_READY_SECONDS,
     ) -> None:
         self.mode = mode
         self._state = State(
@@ -43,6 +45,7 @@ class Ledger:
             binds=binds,
             settle_seconds=settle_seconds,
             warmup_until=warmup_until,
+            not_ready_seconds=not_ready_seconds,
         )
         self._waiting = Waiting()
 

@@ -28,8 +28,7 @@ _PLANS_PER_SETTLE = 64
 
 def settle(state: State, *, thorough: bool = False) -> None:
     """Make the holds right after changes; with `thorough` also search moves for slots that failed before."""
-    if state.daemons.lapse(state.now):
-        state.changed(grown=True)
+    state.lapse()
     if state.dirty or (thorough and (state.overdue or state.turns)):
         _settle(state, thorough)
     if thorough and state.flights.by_uid:

@@ -15,6 +15,7 @@ from ledger.decisions import Mode
 from ledger.demands import Demands
 from ledger.flights import Flights, Nominations, Offer
 from ledger.holds import Holds
+from ledger.lost_nodes import LostNodes
 from ledger.table import Flags, Table, Vector
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, Pod
@@ -55,7 +56,14 @@ class State:
     """
 
     def __init__(
-        self, mode: Mode, *, cap_percent: int, binds: bool, settle_seconds: float, warmup_until: float
+        self,
+        mode: Mode,
+        *,
+        cap_percent: int,
+        binds: bool,
+        settle_seconds: float,
+        warmup_until: float,
+        not_ready_seconds: float,
     ) -> None:
         self.mode = mode
         self.cap_percent = cap_percent
@@ -66,7 +74,8 @@ class State:
         self.table = Table(self._resize, self._columns_changed)
         self.demands = Demands(self.table)
         self.holds = Holds(self.table, self.demands)
-        self.claims = Claims(self.table, self.demands, self.holds)
+        self.lost = LostNodes(not_ready_seconds)
+        self.claims = Claims(self.table, self.demands, self.holds, self.lost)
         self.flights = Flights(self.table, self.holds)
         self.nominations = Nominations(self.table)
         self.daemons = Daemons(self.table)
@@ -155,6 +164,8 @@ class State:
         self.failed.clear()
         self.daemons.judge_row(row)
         self.holds.touch(row)
+        self.lost.hear(row, node.ready)
+        self.claims.recount(row)
         self._capacity = None
         self.changed(grown=True)
 
@@ -169,9 +180,19 @@ class State:
         self.daemons.drop_row(row)
         self.demands.judge_node(row, None, None)
         self.table.remove_node(name)
+        self.lost.hear(row, True)
+        self.claims.recount(row)
         self.holds.touch(row)
         self._capacity = None
         self.changed(grown=True)
+
+    def lapse(self) -> None:
+        """Notice what has changed only because time has passed."""
+        if self.daemons.lapse(self.now):
+            self.changed(grown=True)
+        for row in self.lost.lapse(self.now):
+            if self.claims.recount(row):
+                self.changed()
 
     def set_enforcement(self, name: str, said: Enforcement | None) -> None:
         """Take what a node says it enforces; None: nothing any more."""

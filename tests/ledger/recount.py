@@ -76,7 +76,9 @@ def _check_holds(state: State) -> None:
     assert holds.standing == {row: numbers for row, numbers in standing.items() if numbers}
     given = Counter(place for flight in state.flights.by_uid.values() for place in flight.own)
     assert {place: int(holds.given[place]) for place in zip(*np.nonzero(holds.given), strict=True)} == given
-    filled = Counter((c.owner, c.row) for c in state.claims.by_uid.values() if c.owner != NO_DEMAND)
+    filled = Counter(
+        (c.owner, c.row) for c in state.claims.by_uid.values() if c.owner != NO_DEMAND and not c.away
+    )
     assert {
         place: int(holds.filled[place]) for place in zip(*np.nonzero(holds.filled), strict=True)
     } == filled

@@ -48,7 +48,8 @@ class Account:
         return next((d.key for d in self.order() if d.key == f"default/{who.labels.get('app')}"), "")
 
     def filled(self, key: str, name: str | None = None) -> int:
-        return sum(self.owner(p) == key and name in (None, on) for p, on in self.claims.values())
+        there = [p for p, on in self.claims.values() if on in self.nodes and name in (None, on)]
+        return sum(self.owner(p) == key for p in there)
 
 
 class Machine(RuleBasedStateMachine):
