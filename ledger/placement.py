@@ -240,12 +240,12 @@ def _place_missing(
         placed = _fill(state, demand, want, rows)
         if risky:
             if search and placed < want:
-                placed += _place_by_force(state, demand, want - placed, patience, safe=True)
+                placed += _place_by_force(state, demand, want - placed, patience)
             if placed < want:
                 patience.fill(rows)
                 placed += _fill_at_risk(state, demand, want - placed, rows)
         if search and placed < want:
-            placed += _place_by_force(state, demand, want - placed, patience, safe=False)
+            placed += _place_by_force(state, demand, want - placed, patience, displace=True, risky=risky)
         want -= placed
         if not placed:
             return
@@ -325,9 +325,11 @@ def _leave_risky_nodes(state: State) -> None:
             state.counters["moves"] += placed
 
 
-def _place_by_force(state: State, demand: int, want: int, patience: Patience, *, safe: bool) -> int:
-    """Place holds one by one: by moves or, unless only `safe` places count, in the place of later demands'
-    holds, or by both.
+def _place_by_force(
+    state: State, demand: int, want: int, patience: Patience, *, displace: bool = False, risky: bool = False
+) -> int:
+    """Place holds one by one: by moves; with `displace` in the place of later demands' holds, or by both;
+    with `risky` where pods in flight may land, too.
     """
     if not _fit(state, demand, room(state, None)).any():
         return 0  # not even where every hold goes away
@@ -336,7 +338,8 @@ def _place_by_force(state: State, demand: int, want: int, patience: Patience, *,
         if patience.over:
             break
         patience.search()
-        if not (_place_by_moves(state, demand, [], safe=safe) or (not safe and _displace(state, demand))):
+        found = _place_by_moves(state, demand, [], risky=risky)
+        if not found and not (displace and _displace(state, demand)):
             return placed
         placed += 1
     if placed < want:
@@ -344,14 +347,15 @@ def _place_by_force(state: State, demand: int, want: int, patience: Patience, *,
     return placed
 
 
-def _place_by_moves(state: State, demand: int, aside: list[int], *, safe: bool) -> bool:
+def _place_by_moves(state: State, demand: int, aside: list[int], *, risky: bool = False) -> bool:
     """Move other holds so that one more fits.
 
-    Those of the demands `aside` do not count, and leave where they must.
+    Those of the demands `aside` do not count, and leave where they must. With `risky` also where pods in
+    flight may land; then only later demands' holds move: no other is put at risk for this one.
     """
     held = state.holds.all - _given_excluded(state, aside) if aside else state.holds.all
-    shapes = [number for number in state.demands.order if number not in aside]
-    pool = board(state, held, shapes, safe=safe)
+    others = [number for number in state.demands.order if number not in aside]
+    pool = board(state, held, state.demands.later(demand) if risky else others, safe=not risky)
     if not pool.shapes:
         return False
     open_rows = state.demands.eligible[demand].copy()
@@ -365,8 +369,7 @@ def _place_by_moves(state: State, demand: int, aside: list[int], *, safe: bool) 
         return False
     commit(state, request, verdict)
     state.holds.add(demand, verdict.row, 1)
-    filled = {verdict.row, *(move.target for move in verdict.moves)}
-    for row in filled if aside else ():
+    for row in {verdict.row, *(move.target for move in verdict.moves)} if aside else ():
         _leave_short_node(state, row, aside, spare=True)
     return True
 
@@ -379,10 +382,13 @@ def _displace(state: State, demand: int) -> bool:
     later = [number for number in state.demands.later(demand) if state.holds.held_total[number]]
     if not later:
         return False
-    left = room(state, state.holds.all - _given_excluded(state, later))
-    rows = np.flatnonzero(_fit(state, demand, left) > 0)
+    rows = np.zeros(0, dtype=np.intp)
+    for safe in (True, False):
+        left = room(state, state.holds.all - _given_excluded(state, later), safe=safe)
+        if not rows.size:
+            rows = np.flatnonzero(_fit(state, demand, left) > 0)
     if not rows.size:
-        return _place_by_moves(state, demand, later, safe=False)
+        return _place_by_moves(state, demand, later)
     lack = (
         np.asarray(vector_of(state, demand), dtype=np.int64)[:, None] - room(state, state.holds.all)[:, rows]
     )
