@@ -20,11 +20,12 @@ Numbers: TypeAlias = NDArray[np.int32]
 class Holds:
     """Holds and filled slots.
 
-    `visible[i]` sums the holds whose priority is at least `levels[i]`: what a pod of a priority up to that
-    level must leave alone; `clear[i]` flags the nodes without any. `given` counts holds given to owners in
-    flight; `standing` has the demands with holds on a row; `wanting` those that may miss holds that they did
-    not miss when holds were last placed, `fuller` those that may have too many by now, and on which rows. All
-    of it follows each change: nothing is summed anew.
+    `visible[i]` sums the holds whose priority is at least `levels[i]`: what a pod of a priority up to
+    that level must leave alone; `clear[i]` flags the nodes without any. `given` counts holds given to
+    owners in flight; `standing` has the demands with holds on a row; `wanting` those that may miss holds
+    that they did not miss when holds were last placed, `stamps` differ when a demand's holds changed,
+    `fuller` has those that may have too many by now, and on which rows. All of it follows each change:
+    nothing is summed anew.
     """
 
     def __init__(self, table: Table, demands: Demands) -> None:
@@ -40,6 +41,7 @@ class Holds:
         self.fuller: dict[int, set[int]] = {}
         self.held_total: list[int] = [0] * count
         self.filled_total: list[int] = [0] * count
+        self.stamps: list[int] = [0] * count
         self.levels: list[int] = []
         self.visible: list[Columns] = []
         self.clear: list[Flags] = []
@@ -67,6 +69,7 @@ class Holds:
         extra = count - len(self.held_total)
         self.held_total += [0] * extra
         self.filled_total += [0] * extra
+        self.stamps += [0] * extra
         if self._none.shape == shape:
             return
         self._none = np.zeros(shape, dtype=np.int64)
@@ -100,6 +103,7 @@ class Holds:
         """Place (positive) or lift (negative) holds of a demand on a node."""
         self.count[demand, row] += count
         self.held_total[demand] += count
+        self.stamps[demand] += 1
         self._stand(demand, row)
         if count < 0:
             self.wanting.add(demand)
@@ -119,6 +123,7 @@ class Holds:
         """The same on many nodes at once, each named once: a policy may have slots by the ten thousand."""
         self.count[demand, rows] += counts.astype(np.int32)
         self.held_total[demand] += int(counts.sum())
+        self.stamps[demand] += 1
         for row in rows.tolist():
             self._stand(demand, row)
         self.fuller.setdefault(demand, set()).update(rows[counts > 0].tolist())
@@ -206,6 +211,7 @@ class Holds:
         rows = np.flatnonzero(self.count[demand]).tolist()
         self.count[demand] = 0
         self.held_total[demand] = 0
+        self.stamps[demand] += 1
         self.filled[demand] = 0
         self.filled_total[demand] = 0
         self.given[demand] = 0

@@ -18,6 +18,8 @@ from ledger.waiting import Waiting
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, Pod
 
+_MOST_TURNS = 100_000
+
 
 class Ledger:
     """Allocatable, claims and holds of every node. Synchronous and deterministic; time is passed in:
@@ -48,6 +50,7 @@ class Ledger:
             not_ready_seconds=not_ready_seconds,
         )
         self._waiting = Waiting()
+        self._reports = report.Reports()
 
     def set_node(self, node: Node) -> None:
         """Take a node as it is now."""
@@ -165,8 +168,16 @@ class Ledger:
             yield lost
 
     def report(self) -> dict[str, DemandReport]:
-        """Each demand's account."""
-        return report.reports(self._state)
+        """Each demand's account, once every missing hold had its turn: however long that takes."""
+        for _ in range(_MOST_TURNS):
+            if not self.tend():
+                break
+        *_, last = self.gather_report()
+        return last
+
+    def gather_report(self) -> Iterator[dict[str, DemandReport]]:
+        """The account as it is, in steps of some milliseconds; the last is all of it."""
+        return self._reports.gather(self._state)
 
     def held_nodes(self) -> frozenset[str]:
         """Nodes with at least one hold."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -13,44 +13,82 @@ from ledger.demands import NO_DEMAND
 from ledger.placement import settle
 from ledger.risk import holds_at_risk
 from ledger.state import State
-from ledger.unplaced import why
+from ledger.unplaced import Place, why
+
+_SLICE = 60_000
+"""Rows looked at between two steps: some milliseconds."""
+_A_POLICY = 200
+_A_POD = 20
 
 
-def reports(state: State) -> dict[str, DemandReport]:
-    """Each demand's account, by key, in the demands' order."""
-    settle(state, thorough=True)
-    waiting, risky = _waiting_owners(state), holds_at_risk(state)
-    return {state.demands[n].key: _report(state, n, waiting[n], risky[n]) for n in state.demands.order}
+class Reports:
+    """Each demand's account; what did not change is not made again: where its holds lie."""
+
+    def __init__(self) -> None:
+        self._holds: dict[str, tuple[int, tuple[tuple[str, int], ...]]] = {}
+
+    def gather(self, state: State) -> Iterator[dict[str, DemandReport]]:
+        """By key, in the demands' order, in steps of some milliseconds; the last is all of it.
+
+        Each demand's account is of one moment.
+        """
+        done = 0
+        waiting = Counter[int]()
+        for step in _waiting_owners(state):
+            waiting = step
+            yield {}
+        settle(state)
+        risky = holds_at_risk(state)
+        found: dict[str, DemandReport] = {}
+        place = Place(state)
+        for key in [state.demands[number].key for number in state.demands.order]:
+            if done > _SLICE:
+                yield found
+                settle(state)
+                done, place = 0, Place(state)
+            number = state.demands.numbers.get(key)
+            if number is not None:
+                done += _A_POLICY + (len(state.table.names) if state.holds.missing(number) > 0 else 0)
+                found[key] = self._report(state, number, waiting[number], risky[number], place)
+        self._holds = {key: held for key, held in self._holds.items() if key in found}
+        yield found
+
+    def _report(self, state: State, demand: int, waiting: int, risky: int, place: Place) -> DemandReport:
+        record = state.demands[demand]
+        return DemandReport(
+            key=record.key,
+            desired=record.desired,
+            filled=min(record.desired, state.holds.filled_total[demand]),
+            held=state.holds.held_total[demand],
+            holds=self._held(state, demand, record.key),
+            unplaced=why(state, demand, place),
+            waiting_owners=waiting,
+            pods=state.holds.filled_total[demand],
+            at_risk=risky,
+        )
+
+    def _held(self, state: State, demand: int, key: str) -> tuple[tuple[str, int], ...]:
+        """Node and count, the most first; made anew when a hold came, went or moved."""
+        known = self._holds.get(key)
+        stamp = state.holds.stamps[demand]
+        if known is None or known[0] != stamp:
+            names = state.table.names
+            there = ((names[row], count) for row, count in state.holds.of(demand))
+            known = self._holds[key] = stamp, tuple(sorted(there, key=lambda hold: (-hold[1], hold[0])))
+        return known[1]
 
 
-def _report(state: State, demand: int, waiting: int, risky: int) -> DemandReport:
-    record = state.demands[demand]
-    names = state.table.names
-    holds = sorted(
-        ((names[row], count) for row, count in state.holds.of(demand)), key=lambda h: (-h[1], h[0])
-    )
-    return DemandReport(
-        key=record.key,
-        desired=record.desired,
-        filled=min(record.desired, state.holds.filled_total[demand]),
-        held=state.holds.held_total[demand],
-        holds=tuple(holds),
-        unplaced=why(state, demand),
-        waiting_owners=waiting,
-        pods=state.holds.filled_total[demand],
-        at_risk=risky,
-    )
-
-
-def _waiting_owners(state: State) -> Counter[int]:
-    """Pending owners that kube-scheduler found no node for, by demand."""
+def _waiting_owners(state: State) -> Iterator[Counter[int]]:
+    """Pending owners that kube-scheduler found no node for, by demand; the last step is all of it."""
     waiting: Counter[int] = Counter()
-    for pod in state.pending.values():
-        if pod.unschedulable_since > 0 and not pod.deleting and pod.uid not in state.claims.by_uid:
-            owner = state.demands.owned_by(pod)
-            if owner != NO_DEMAND:
-                waiting[owner] += 1
-    return waiting
+    pods = [pod for pod in state.pending.values() if pod.unschedulable_since > 0]
+    for start in range(0, len(pods), _SLICE // _A_POD):
+        for pod in pods[start : start + _SLICE // _A_POD]:
+            if not pod.deleting and pod.uid not in state.claims.by_uid:
+                owner = state.demands.owned_by(pod)
+                if owner != NO_DEMAND:
+                    waiting[owner] += 1
+        yield waiting
 
 
 def held_nodes(state: State) -> frozenset[str]:

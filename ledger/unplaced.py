@@ -9,6 +9,7 @@ from ledger.moves import slots_that_fit
 from ledger.requests import room, vector_of
 from ledger.retries import cap_slots
 from ledger.state import State
+from ledger.table import Columns
 
 INSUFFICIENT = "Insufficient"
 NO_NODE = "NoNode"
@@ -18,7 +19,15 @@ FRAGMENTED = "Fragmented"
 NODE_CANNOT_ENFORCE = "NodeCannotEnforce"
 
 
-def why(state: State, demand: int) -> tuple[Unplaced, ...]:
+class Place:
+    """What all look at who ask why: the room of each row, good until the ledger changes."""
+
+    def __init__(self, state: State) -> None:
+        self.room: Columns = room(state, state.holds.all)
+        self.positive: Columns = np.maximum(self.room, 0)
+
+
+def why(state: State, demand: int, place: Place) -> tuple[Unplaced, ...]:
     """The reasons of a demand's unplaced slots; their counts add up to the slots neither filled nor held.
 
     `missing` is what whole slots lack: so much more of the resource, in pieces of at least one slot, would
@@ -39,11 +48,11 @@ def why(state: State, demand: int) -> tuple[Unplaced, ...]:
     capped = max(0, count - allowed) if state.cap_percent < 100 else 0
     if capped:
         reasons.append(_lacking(state, demand, capped, CAP_REACHED, dim))
-    unable = min(count - capped, _would_take(state, demand))
+    unable = min(count - capped, _would_take(state, demand, place))
     if unable:
         reasons.append(Unplaced(unable, NODE_CANNOT_ENFORCE, detail=_withheld(state, demand)))
     if count > capped + unable:
-        reasons += _on_nodes(state, demand, count - capped - unable)
+        reasons += _on_nodes(state, demand, count - capped - unable, place)
     return tuple(reasons)
 
 
@@ -52,12 +61,12 @@ def _withheld(state: State, demand: int) -> str:
     return strict.explained(demand, strict.withheld(demand))
 
 
-def _would_take(state: State, demand: int) -> int:
+def _would_take(state: State, demand: int, place: Place) -> int:
     """How many slots would find room on the nodes that cannot enforce what the demand needs."""
     rows = state.demands.strict.withheld(demand)
     if not rows.size:
         return 0
-    fit = slots_that_fit(room(state, state.holds.all)[:, rows], vector_of(state, demand))
+    fit = slots_that_fit(place.room[:, rows], vector_of(state, demand))
     limit = state.holds.seats(demand)
     return int((fit if limit is None else np.minimum(fit, limit[rows])).sum())
 
@@ -67,7 +76,7 @@ def _lacking(state: State, demand: int, count: int, reason: str, dim: int) -> Un
     return Unplaced(count, reason, state.table.resources[dim], count * amount)
 
 
-def _on_nodes(state: State, demand: int, count: int) -> list[Unplaced]:
+def _on_nodes(state: State, demand: int, count: int, place: Place) -> list[Unplaced]:
     """Room enough under the cap, but not on the nodes."""
     open_rows = state.demands.eligible[demand].copy()
     limit = state.holds.seats(demand)
@@ -75,7 +84,7 @@ def _on_nodes(state: State, demand: int, count: int) -> list[Unplaced]:
         open_rows &= limit > 0
     if not open_rows.any():
         return [Unplaced(count, MAX_SLOTS_PER_NODE)]
-    left = np.maximum(room(state, state.holds.all)[:, open_rows], 0)
+    left = place.positive[:, open_rows]
     scarce, slots = _scarcest(state, demand, left)
     scattered = min(count, slots)
     reasons = []
