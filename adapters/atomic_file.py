@@ -67,7 +67,7 @@ def read(file: Path, most: int) -> bytes:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what writers left behind that were killed on the way. Errors are passed over."""
+    """Remove the drafts of writers that were killed on the way. Errors are passed over."""
     with suppress(OSError):
         for passing in folder.glob(".*.*.*"):
             pid = passing.name.split(".")[-2]

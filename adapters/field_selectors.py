@@ -1,4 +1,4 @@
-"""Field selectors as the API server has them: which objects one selects, and what a watch of them tells."""
+"""Field selectors as the API server has them: which objects one selects, and which events a watch gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Background loops: what is done again and again, and goes on whatever one round meets."""
+"""Background loops, which go on whatever one round meets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ async def forever(
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Call `once` every so many seconds until cancelled; an error is logged, `failed(name)` counts it."""
+    """Call `once` until cancelled, with `seconds` of pause after each call; an error is logged,
+    `failed(name)` counts it.
+    """
     while True:
         try:
             await once()
@@ -35,11 +37,11 @@ class Changes:
         self._event = asyncio.Event()
 
     def note(self) -> None:
-        """Something changed."""
+        """Take note that something changed."""
         self._event.set()
 
     def clear(self) -> None:
-        """What was noted is dealt with."""
+        """Take note that all changes so far have been dealt with."""
         self._event.clear()
 
     async def wait(self) -> None:

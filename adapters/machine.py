@@ -180,7 +180,7 @@ class ThisMachine:
         return replace(made, rivals=(*made.rivals, *coming))
 
     def _promised_in(self, parent: str, name: str, others: Sequence[Promised]) -> int:
-        """What is promised to a sibling: to a pod, or to all pods in it, such as those of a QoS class."""
+        """The floors promised to a sibling: to a pod, or to all pods in it, such as those of a QoS class."""
         if not others:
             return 0
         path = f"{parent}/{name}"

@@ -10,7 +10,7 @@ from ledger.ledger import Ledger
 
 FRESH_SECONDS: Final = 1.0
 SHARE: Final = 0.05
-"""Of the time, what looking may take from the verbs: the ledger settles before it reports."""
+"""The part of the time that looking may take from the verbs: the ledger settles before it reports."""
 
 
 class _Look(NamedTuple):

@@ -24,7 +24,7 @@ from qos.cluster.objects import Pod
 log = logging.getLogger(__name__)
 
 UNKNOWN_SECONDS: Final = 65.0
-"""A Binding that got no answer can still land this long: the API server ends requests after 60 s."""
+"""Seconds for which a Binding without an answer can still land: the API server ends requests after 60 s."""
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 5.0
 

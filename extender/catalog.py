@@ -232,5 +232,7 @@ def _target(policy: Policy) -> WorkloadKey | None:
 
 
 def _asks(policy: Policy) -> tuple[str, int]:
-    """What changes when the policy asks for something else; a write of its status changes neither."""
+    """A key that changes when the policy asks for something else; a write of its status changes nothing in
+    it.
+    """
     return policy.uid, policy.generation

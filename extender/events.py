@@ -1,4 +1,4 @@
-"""Events (events.k8s.io/v1): what a user must know, said once and not too often."""
+"""Events (events.k8s.io/v1): what users must know, written once and not too often."""
 
 from __future__ import annotations
 

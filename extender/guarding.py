@@ -16,7 +16,7 @@ from qos.cluster.objects import Demand, Node, Pod
 from qos.cluster.selectors import admits
 
 _FEW: Final = 1_000
-"""So many breaches are remembered without a look at their age."""
+"""The number of breaches that are remembered without a look at their age."""
 
 
 class Breach(Enum):

@@ -1,6 +1,6 @@
 """What the API server shows, taken into the ledger, the catalog and the view: one handler a resource.
 
-A bad object is logged, told to its owner by an event, and skipped; its last good state stays.
+A bad object is logged, reported to its owner by an event, and skipped; its last good state stays.
 """
 
 from __future__ import annotations

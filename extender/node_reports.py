@@ -1,8 +1,9 @@
-"""What the nodes' agents report (NodeQoS), while it is fresh: told to the ledger, summed up by policy.
+"""What the nodes' agents report (NodeQoS), while it is fresh: passed on to the ledger, and summed up by
+policy.
 
 Work per change, not per verb. A report's age is how long ago we saw its heartbeat change, by our own clock,
-so that clocks of different machines need not agree. While we hear nothing ourselves nobody is silent: after
-an outage of the API server, as after a restart, we begin to count anew.
+so that clocks of different machines need not agree. While we hear nothing ourselves, no node counts as
+silent: after an outage of the API server, as after a restart, we begin to count anew.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 STALE_SECONDS: Final = 900.0
 """Three heartbeats; where 10,000 nodes write every 6 minutes, two of those."""
 OUTAGE_SECONDS: Final = 120.0
-"""Without a word from the API server, which sends a bookmark about once a minute."""
+"""Seconds without a word from the API server, which sends a bookmark about once a minute."""
 STALE: Final = Enforcement(problem="its agent is silent: its NodeQoS has not changed for 15 minutes")
 
 

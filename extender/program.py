@@ -291,6 +291,8 @@ class Program:
             log.warning("nodeqoses not listed then=%r", "Strict policies find no node until they are")
 
     def _wake_who_waited(self) -> None:
-        """Whom an earlier process refused only it knew (trap T21): all that wait are to ask again, once."""
+        """Only the earlier process knew which pods it had refused (trap T21): all that wait are to ask again,
+        once.
+        """
         ours = self.config.scheduler_names
         self.waker.add(pod for pod in self.view.unschedulable.values() if pod.scheduler_name in ours)

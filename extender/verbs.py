@@ -34,7 +34,8 @@ class Reply(NamedTuple):
 
 
 MOST_LISTED: Final = 100
-"""Where more nodes are refused the names are a sample (trap T18): their number tells nobody anything."""
+"""Where more nodes than this are refused the names are a sample (trap T18), and their number means nothing.
+"""
 SAID_ONCE: Final = " (said once for all such nodes)"
 """kube-scheduler's condition counts the nodes that carry a message: "1 holds of ... are in the way"."""
 

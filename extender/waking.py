@@ -23,7 +23,9 @@ log = logging.getLogger(__name__)
 
 PER_SECOND: Final = 50
 SHARE: Final = 0.05
-"""Of the time, what looking for pods to wake may take: in a full cluster where thousands wait it is work."""
+"""The part of the time that looking for pods to wake may take: in a full cluster where thousands wait it is
+work.
+"""
 POD_SECONDS: Final = 1.0
 """kube-scheduler backs off a second at least: waking a pod more often does nothing."""
 
@@ -52,7 +54,7 @@ class Waker:
         self._woken: dict[str, float] = {}
 
     def add(self, pods: Iterable[Pod]) -> None:
-        """Wake these too, when their turn comes."""
+        """Queue these pods to be woken, too."""
         self._queue.update((pod.uid, pod) for pod in pods)
 
     async def run_once(self) -> None:

@@ -57,7 +57,7 @@ def node_in_doubt(state: State, uid: str) -> str:
 
 
 def _bound_elsewhere(state: State, pod: Pod, node: str) -> str:
-    """The node the pod is known to be bound to, if another: its claim there must not be let go."""
+    """The other node to which the pod is known to be bound, or "": its claim there must not be let go."""
     claim = state.claims.by_uid.get(pod.uid)
     if claim is None or claim.state is ClaimState.BINDING or state.table.names[claim.row] == node:
         return ""

@@ -83,7 +83,7 @@ class Claims:
         return claim
 
     def owner_differs(self, claim: Claim) -> bool:
-        """Whether the pod's demand is another one by now."""
+        """Whether the pod's demand has changed."""
         return self._demands.owned_by(claim.pod) != claim.owner
 
     def own_again(self, uid: str) -> bool:

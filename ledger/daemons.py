@@ -12,7 +12,7 @@ from qos.cluster.selectors import admits
 EXPECTED_SECONDS: Final = 300.0
 """kube-controller-manager makes 20 objects a second, so 5,000 nodes have their new pods after 250 s."""
 _MOST_LAPSES: Final = 1_000
-"""At a time: a DaemonSet that never comes lapses on every node at once."""
+"""The most expectations that one call gives up: a DaemonSet that never comes lapses on every node at once."""
 
 _Place: TypeAlias = tuple[str, int]
 """A DaemonSet's UID and a row."""

@@ -16,9 +16,9 @@ from qos.cluster.selectors import matches
 
 NO_DEMAND = -1
 _FIRST_DEMANDS = 512
-"""Memory that is not written to is not there: this many cost nothing, and doubling them takes long."""
+"""Room to begin with: memory that is never written to costs nothing, and doubling takes long."""
 _COMPARED_AT_ONCE = 5_000
-"""Selectors with sets of labels, at half a microsecond each."""
+"""Selectors compared with sets of labels in one step, at half a microsecond each."""
 _MOST_LABEL_SETS = 20_000
 """Pods of one template share their labels, so asking once for each set of them is enough."""
 

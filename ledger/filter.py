@@ -139,7 +139,9 @@ def _beyond_slot(state: State, request: Request) -> Resources:
 
 
 def _drives_away(state: State, request: Request, rows: Rows) -> bool:
-    """Whether a certain charge would drive away holds the pod does not see, before it is known to come."""
+    """Whether charging the pod for certain, before it is known to come, would drive away holds that it does
+    not see.
+    """
     pick = cells(state, rows[state.holds.number.take(rows) > 0])
     left = state.table.free[pick] - state.table.charged[pick] - state.holds.all[pick]
     return bool((left < np.asarray(request.need, dtype=np.int64)[:, None]).any())

@@ -1,8 +1,8 @@
 """Pods in flight.
 
-Answered by filter, not yet bound. What they may take of nodes is charged (traps T02, T09, T10): in `charged`
-where the pod was answered one node alone, and will go there; in `possible` where it was answered several, and
-will be on one of them at most.
+Answered by filter, not yet bound. The capacity that they may take of nodes is charged (traps T02, T09, T10):
+in `charged` where the pod was answered one node alone, and will go there; in `possible` where it was answered
+several, and will be on one of them at most.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Holds:
             self.levels.insert(place, level)
 
     def touch(self, row: int) -> None:
-        """The node came or went: only a known node is clear."""
+        """Take note that the node came or went: only a known node is clear."""
         for numbers, clear in zip(self._numbers, self.clear, strict=True):
             clear[row] = numbers[row] == 0 and self._table.present[row]
 

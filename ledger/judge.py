@@ -81,7 +81,7 @@ def _own(state: State, request: Request, rows: Rows) -> Verdict | None:
 
 
 def _enough(request: Request, left: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Where what is left covers the need; dimensions that are not asked for do not count."""
+    """The places where what is left covers the need; dimensions that are not asked for do not count."""
     fit = np.ones(left.shape[1], dtype=np.bool_)
     for position, amount in enumerate(request.need):
         if amount > 0:

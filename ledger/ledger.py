@@ -61,7 +61,9 @@ class Ledger:
         self._state.remove_node(name)
 
     def set_enforcement(self, node: str, said: Enforcement | None) -> None:
-        """Take what a node says it enforces, known or not; None: nothing any more."""
+        """Take a node's report of what it enforces, whether the node is known or not; None: it reports
+        nothing any more.
+        """
         self._state.set_enforcement(node, said)
 
     def set_pod(self, pod: Pod) -> bool:

@@ -203,12 +203,12 @@ class Board:
 
     @cached_property
     def rows(self) -> int:
-        """How many these are."""
+        """How many rows these are."""
         return int(self.anywhere.sum())
 
     @cached_property
     def total(self) -> NDArray[np.int64]:
-        """Their room together."""
+        """The room of these rows together."""
         return np.asarray(np.maximum(self.room[:, self.anywhere], 0).sum(axis=1))
 
     @cached_property

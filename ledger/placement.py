@@ -105,7 +105,7 @@ def _lift_excess(state: State) -> None:
 
 
 def _lift_least_useful(state: State, demand: int, count: int) -> None:
-    """Lift so many holds: those given to owners in flight last, first where a node becomes free of holds."""
+    """Lift this many holds, first where a node becomes free of holds; those given to owners in flight last."""
     holds, rank = state.holds, state.table.rank()
     rows = np.flatnonzero(holds.count[demand])
     rows = rows[np.lexsort((-rank.take(rows), holds.number.take(rows)))]
@@ -234,7 +234,7 @@ def _place(state: State, thorough: bool) -> None:
 def _place_missing(
     state: State, demand: int, want: int, rows: Rows | None, patience: Patience, *, search: bool, risky: bool
 ) -> None:
-    """Place so many holds: on these rows or, if None, on any; with `search` by moves or force as well."""
+    """Place this many holds: on these rows or, if None, on any; with `search` by moves or force as well."""
     while want > 0:
         patience.fill(rows)
         placed = _fill(state, demand, want, rows)
@@ -375,7 +375,7 @@ def _place_by_moves(state: State, demand: int, aside: list[int], *, risky: bool 
 
 
 def _displace(state: State, demand: int) -> bool:
-    """Take the place of later demands' holds, where least of them stands.
+    """Take the place of later demands' holds, on the row where the fewest of them stand.
 
     Last, by moves of the earlier ones.
     """

@@ -1,6 +1,5 @@
-"""What a refused pod is told.
-
-Which policies' holds are in the way, in words that do not change from try to try (T19).
+"""The messages to refused pods: which policies' holds are in the way, in words that do not change from try to
+try (T19).
 """
 
 from __future__ import annotations

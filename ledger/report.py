@@ -1,4 +1,4 @@
-"""What the ledger tells the status, the metrics and the autoscaler."""
+"""What the ledger reports to the status, the metrics and the autoscaler."""
 
 from __future__ import annotations
 

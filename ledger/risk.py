@@ -13,7 +13,7 @@ from ledger.table import Rows
 
 
 def rows_at_risk(state: State) -> Rows:
-    """Rows where holds would have to leave if every pod in flight came that may."""
+    """Rows where holds would have to leave if every pod in flight landed there that may."""
     table, held = state.table, state.holds.all
     short = np.zeros(len(table.names), dtype=np.bool_)
     for dim in state.demands.dims if state.flights.by_uid else ():

@@ -262,7 +262,9 @@ class State:
             self.changed()
 
     def nominated(self, pod: Pod) -> None:
-        """Hear where the scheduler has nominated a pod: an offer holds there, or no more."""
+        """Take note of the node to which the scheduler has nominated a pod: an offer holds there and nowhere
+        else.
+        """
         offer = self.offers.get(pod.uid)
         node = pod.nominated_node_name
         if offer is None or not node:

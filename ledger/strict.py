@@ -64,7 +64,9 @@ class Strict:
         return willing & able
 
     def say(self, name: str, said: Enforcement | None) -> Sequence[int]:
-        """A node says something; None: nothing any more. The demands for which that changes the answer."""
+        """Take a node's report (None: it reports nothing any more); answers the demands whose answer it
+        changes.
+        """
         if said == self._said.get(name):
             return ()
         if said is None:

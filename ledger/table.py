@@ -27,7 +27,7 @@ _MORE_COLUMNS = 4
 
 
 def offered(node: Node) -> list[tuple[str, int]]:
-    """What a node has any of."""
+    """The resources of which a node has any."""
     return [(name, amount) for name, amount in node.allocatable.items() if amount > 0]
 
 
@@ -184,7 +184,7 @@ class Table:
         self._on_column(resource, dim)
 
     def _close(self, resource: str) -> None:
-        """Nobody offers the resource any more: its column is given to the next one that is new."""
+        """Take back the column of a resource that nobody offers any more; the next new resource gets it."""
         dim = self.dims.pop(resource)
         claimed = np.flatnonzero(self.free[dim])
         if claimed.size:

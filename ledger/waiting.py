@@ -20,7 +20,7 @@ from qos.cluster.objects import Pod
 
 MOST_REMEMBERED = 5_000
 _SAMPLE = 100
-"""kube-scheduler shows every node below so many.
+"""Below this number of nodes kube-scheduler shows every node.
 
 Above, the names are a sample and other nodes may do too (T18).
 """

@@ -39,7 +39,7 @@ _CONNECTIONS: Final = 256
 _KEEP_ALIVE_SECONDS: Final = 60.0
 """Below the API server's 90 s: a POST on a connection that it just closed has an unknown outcome."""
 _RENEW_SECONDS: Final = 60.0
-"""So often tokens and certificates are looked for anew."""
+"""Seconds between two looks for new tokens and certificates."""
 _SHORTEST_RETRY: Final = 0.05
 _READ_BUFFER: Final = 256 * 1024
 _HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "j10ce-qos"}

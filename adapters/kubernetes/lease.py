@@ -239,7 +239,7 @@ class LeaseElector:
 
 
 def _nothing() -> None:
-    """For whom nobody waits."""
+    """The default of callbacks: does nothing."""
 
 
 def _micro_time(seconds: float) -> str:

@@ -23,11 +23,13 @@ logger = logging.getLogger(__name__)
 
 _OBJECT = msgspec.json.Decoder(Object)
 _TURN_SECONDS: Final = 0.0005
-"""So long one turn may decode before the verbs get the loop."""
+"""Seconds for which one turn may decode before the verbs get the loop."""
 _SUSPENDED_SECONDS: Final = 0.0001
 _SHORTEST_WATCH_SECONDS: Final = 1.0
 _RESUMES: Final = 8
-"""So often in a row a watch is resumed where it was, for half a minute; then the list says where that is."""
+"""How often in a row, for half a minute, a watch is resumed where it was; after that a list says where to go
+on.
+"""
 
 
 class Turn:
@@ -72,7 +74,7 @@ class Backoff:
         return float(min(self.most, self.first * 2**exponent) * (0.5 + jitter))
 
     def reset(self) -> None:
-        """All is well again."""
+        """Begin again with the first pause."""
         self.failures = 0
 
 
