@@ -140,7 +140,7 @@ class Binder:
         return f"pod {pod.key} was not bound: {why}"
 
     async def _settle_conflict(self, pod: Pod, node: str, error: Conflict) -> str:
-        """409: someone bound it, or the UID is another's. Only a read tells."""
+        """409: someone bound it, or the UID is another's. Only a read can say which."""
         try:
             settled = await self._read_outcome(pod, node)
         except (APIError, Unreachable) as unread:

@@ -24,7 +24,7 @@ ANY_CONTAINER = "*"
 class Outcome:
     """What came of one container. problems: what failed; missed: why it has not its own settings, or "".
 
-    unnoted: why the reconciler is not told of what was overwritten, or "": no reason not to start.
+    unnoted: why the reconciler does not learn what was overwritten, or ""; no reason not to start.
     """
 
     __slots__ = ("container_id", "missed", "problems", "subject", "unnoted")

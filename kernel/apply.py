@@ -73,7 +73,7 @@ def apply(
 ) -> Outcome:
     """Apply all entries, or none. `deadline`: on time.monotonic(); past it nothing more is written; 0: none.
 
-    looked: is told what was read, after all was and before anything is written; it raises nothing.
+    looked: called with what was read, after all was read and before anything is written; it raises nothing.
     Raises nothing: refusals are in the outcome. The caller holds the lock of shared cgroups if an entry is
     RAISE: between reading and writing another process must not raise the same file.
     """

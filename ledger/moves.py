@@ -25,7 +25,7 @@ MOST_MOVES = 8
 EFFORT = 240
 """Search steps of one decision; a step costs about 20 microseconds."""
 EFFORT_SMALL = 1500
-"""On clusters of at most so many nodes, where holds are tightly packed and pods few, the search may take
+"""On clusters of at most this many nodes, where holds are tightly packed and pods few, the search may take
 longer.
 """
 SMALL = 24
@@ -43,7 +43,7 @@ Amounts: TypeAlias = list[int]
 class Depth:
     """How far a search goes on one node.
 
-    `pushes` holds in a row may push others aside; with `wider` one more hold may leave than must; after so
+    `pushes` holds in a row may push others aside; with `wider` one more hold may leave than must; after that
     many `steps` it turns to the next node.
     """
 

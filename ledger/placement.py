@@ -105,7 +105,7 @@ def _lift_excess(state: State) -> None:
 
 
 def _lift_least_useful(state: State, demand: int, count: int) -> None:
-    """Lift this many holds, first where a node becomes free of holds; those given to owners in flight last."""
+    """Lift this many holds, first where a node becomes free of them; last those given to owners in flight."""
     holds, rank = state.holds, state.table.rank()
     rows = np.flatnonzero(holds.count[demand])
     rows = rows[np.lexsort((-rank.take(rows), holds.number.take(rows)))]

@@ -1,4 +1,4 @@
-"""The Makefile lists its targets, and the ones that people are told of exist."""
+"""The Makefile lists its targets, and those that the documents name exist."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ _HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity", 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds. `request`: a call in all, retries after 429 included. `page`: one page of a list. `watch`:
-    after so long the server ends a stream. `silence`: without a byte, not even a bookmark (one a minute), a
+    """Seconds. `request`: a call in all, retries after 429 included. `page`: one page of a list. `watch`: how
+    long until the server ends a stream. `silence`: without a byte, not even a bookmark (one a minute), a
     stream counts as cut.
     """
 

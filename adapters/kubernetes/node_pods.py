@@ -109,7 +109,7 @@ def node_pod(raw: bytes) -> PodHere:
 
 
 def cgroup_uid(uid: str, annotations: Mapping[str, str]) -> str:
-    """The uid that the pod's cgroups are named by: a static pod has its own, which its mirror tells.
+    """The uid that the pod's cgroups are named by: a static pod has its own, which its mirror names.
 
     A user can write the annotations, too. Only what no ordinary pod has for a uid is believed (32 hexadecimal
     digits without a dash), so that nobody speaks for another's pod.

@@ -1,7 +1,7 @@
 """Keeps one kind of object in step with the API server: list, watch, resume, list again when too old.
 
-Nothing is dropped while the server is away: what was last seen stays, and `stale` tells for how long it has
-been nothing but memory.
+Nothing is dropped while the server is away: what was last seen stays, and `stale` says whether that has gone
+on for too long.
 """
 
 from __future__ import annotations

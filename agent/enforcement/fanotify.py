@@ -1,4 +1,5 @@
-"""fanotify(7): who writes which file of a file system, told at once. By ctypes: Python has no binding of it.
+"""fanotify(7): reports at once who writes which file of a file system. By ctypes: Python has no binding of
+it.
 
 Marks of whole file systems need CAP_SYS_ADMIN, and a kernel of 4.20 or newer. Events carry an open descriptor
 of the file and the writer's pid (0: of a pid namespace that we do not see).
@@ -81,7 +82,7 @@ class Fanotify:
                 yield from self._taken(*event)
 
     def close(self) -> None:
-        """Be told nothing any more."""
+        """Stop watching."""
         os.close(self.fd)
 
     def _taken(

@@ -24,7 +24,7 @@ Writers = Mapping[tuple[str, str], str]
 class Notes:
     """What is remembered of kernel files.
 
-    `untold`: who wrote what no event told of: writers.UNTOLD, or UNSEEN where events do not say who wrote.
+    `untold`: who wrote what no event reported: writers.UNTOLD, or UNSEEN where events do not say who wrote.
     """
 
     originals: Originals

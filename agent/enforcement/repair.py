@@ -40,8 +40,8 @@ class Drift(NamedTuple):
 class Repairer:
     """Looks at what the enforcer keeps, and repairs it.
 
-    told: is called with each drift, after it was dealt with. escalated: with each place that is left alone
-    from now on because somebody keeps changing it back, and again when that somebody undid one more try.
+    told: called with each drift, after it was dealt with. escalated: with each place that is left alone from
+    now on because somebody keeps changing it back, and again when that somebody undid one more try.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ UNIFIED: Final = ""
 FANOTIFY: Final = "fanotify"
 INOTIFY: Final = "inotify"
 _NEW_FILES_AFTER: Final = 0.25
-"""Seconds: how often inotify is told which files are ours by now."""
+"""Seconds between two updates of what inotify watches, to the files that are ours by now."""
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ TOLD: Final[dict[str, tuple[int, Tell]]] = {
     "StopContainer": (pb.STOP_CONTAINER, lambda to, of: to.stopped(*_both(of))),
     "RemoveContainer": (pb.REMOVE_CONTAINER, lambda to, of: to.removed(*_both(of))),
 }
-"""Events that are answered with nothing: method -> (its number, what the handler is told)."""
+"""Events that are answered with nothing: method -> (its number, what the handler receives)."""
 
 UNWANTED: Final = frozenset(
     (
@@ -46,8 +46,8 @@ _WITH_POD_UPDATES: Final = (0, 10)
 def subscription(nri_version: str, refused: bool) -> int:
     """The bits of the events that are wanted, of those which a runtime of this NRI version knows.
 
-    One it does not know makes it close the connection. nri_version: "" or no version before it told its
-    version. refused: it closed the connection after what was subscribed before.
+    One it does not know makes it close the connection. nri_version: "" or no version before it has named one.
+    refused: it closed the connection after what was subscribed before.
     """
     found = _VERSION.match(nri_version)
     old = refused or not found or (int(found[1]), int(found[2])) < _WITH_POD_UPDATES

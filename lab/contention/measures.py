@@ -34,7 +34,7 @@ def cpus_used(
     enough: Callable[[list[float]], bool] = lambda _: True,
     cpu_seconds: float = 3.0,
 ) -> list[float]:
-    """How many of `cpus` CPUs each cgroup had while all of them together used so many CPU seconds.
+    """How many of `cpus` CPUs each cgroup had while all of them together used this many CPU seconds.
 
     The cgroups must be all that is busy: what they used together counts as all CPUs. Where that is not
     `enough` (a busy host stops the guest's CPUs, and charges whoever ran then) it goes on, 40 times as long.

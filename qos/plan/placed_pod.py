@@ -128,7 +128,7 @@ def _container_level(tree: NodeTree, machine: Machine, one: Container, pod: Leve
 
 
 def _strangers(tree: NodeTree, machine: Machine, pod: Level, known: frozenset[str]) -> Iterator[Rival]:
-    """What is in the pod's cgroup and is no container of it: its sandbox, and what nobody told us of."""
+    """The rivals in the pod's cgroup that are no container of it: its sandbox, and whatever else is there."""
     if pod.path not in tree.groups:
         yield Rival(machine.runtime_weight(0))  # the sandbox that it will have
         return

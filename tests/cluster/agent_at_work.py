@@ -109,7 +109,7 @@ def has_floor(here: Place, pod: CrowdPod) -> bool:
 
 
 def errors(agent: AgentProcess) -> dict[str, float]:
-    """Of its loops, each of which would be a bug."""
+    """Errors of its loops, each of which would be a bug."""
     return {name: value for name, value in agent.metrics().items() if "loop_errors_total" in name and value}
 
 

@@ -32,7 +32,7 @@ pytestmark = [
 ]
 
 SHARES = 102
-"""Of a container of the crowd."""
+"""cpu.shares of a container of the crowd."""
 
 
 @contextlib.asynccontextmanager

@@ -130,7 +130,9 @@ def test_cgroups_go_in_the_middle_of_a_pass(at_work: AtWork, witness: Witness) -
 
 
 def test_the_api_server_is_away(at_work: AtWork, witness: Witness, cluster: Cluster) -> None:
-    """And a pod is deleted meanwhile: it is forgotten once that is told, though its cgroups are there yet."""
+    """And a pod is deleted meanwhile: it is forgotten once that is reported, though its cgroups are still
+    there.
+    """
     here, agent, kept, _ = at_work
     with here.more(KEPT, 1) as (gone,):
         agent.until(lambda: has_floor(here, gone), "the new pod's floor")

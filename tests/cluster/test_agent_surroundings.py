@@ -63,7 +63,7 @@ def test_clocks_step(at_work: AtWork) -> None:
 
 
 def boots(here: Place, agent: AgentProcess, kept: dict[str, str], days: int) -> None:
-    """A life of the agent in which the monotonic clocks are so many days ahead."""
+    """A life of the agent in which the monotonic clocks are this many days ahead."""
     clocks = [f"--{clock}={days * 86400}" for clock in ("monotonic", "boottime")]
     unshare = ["unshare", "--time", "--fork", "--kill-child", *clocks]
     wrap = lambda argv: here.part.argv([*unshare, *argv])  # noqa: E731

@@ -77,7 +77,7 @@ class Rig:
             time.sleep(0.05)
 
     def attempts(self, name: str) -> int:
-        """How often kube-scheduler has tried a pod and told so."""
+        """How often kube-scheduler has reported that it tried a pod."""
         events = self.get("events", "--field-selector", f"involvedObject.name={name}")["items"]
         return sum((one.get("series") or {}).get("count", 1) for one in events)
 

@@ -1,4 +1,4 @@
-"""A ledger that says what it is told to say, for the loops that ask it."""
+"""A ledger with ready-made answers, for the loops that ask it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from qos.cluster.objects import Pod
 
 
 class Account:
-    """A ledger that says what it is told to say."""
+    """A ledger with ready-made answers."""
 
     def __init__(self) -> None:
         self.reports: dict[str, DemandReport] = {}

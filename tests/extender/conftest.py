@@ -25,7 +25,7 @@ NOW = 1_800_000_000.0
 
 
 class Clock:
-    """Time that passes only when told to."""
+    """Time that passes only when a test lets it pass."""
 
     def __init__(self, now: float = NOW) -> None:
         self.now = now

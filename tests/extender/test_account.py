@@ -1,4 +1,4 @@
-"""Whoever looks, and however often: the ledger is asked about once a second."""
+"""However many look, and however often, the ledger is asked about once a second."""
 
 from __future__ import annotations
 

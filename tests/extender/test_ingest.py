@@ -316,7 +316,7 @@ async def test_a_ledger_that_cannot_be_built_ends_the_process(running, make_poli
 
 
 async def test_t21_after_a_restart_all_that_wait_ask_again_once(running, make_node, make_pod, eventually):
-    """Whom the process before refused, only it knew."""
+    """Only the process before knew which pods it had refused."""
     api = MemoryAPI()
     api.put(NODES, make_node("n1"))
     unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}

@@ -214,7 +214,7 @@ async def finish(program: Any, gate: asyncio.Event, eventually: Any) -> None:
 
 
 class Ahead:
-    """The steady clock, so many seconds ahead."""
+    """The steady clock, moved ahead by this many seconds."""
 
     seconds = 0.0
 
@@ -268,7 +268,7 @@ def nobody() -> Iterator[str]:
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path, nobody: str) -> Path:
-    """Of an API server that is away."""
+    """The kubeconfig of an API server that is away."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -301,7 +301,7 @@ def process(tmp_path: Path, kubeconfig: Path) -> Iterator[tuple[subprocess.Popen
 
 
 def test_sigterm_ends_the_process_with_success(process):
-    """Without an API server it is not ready, but it lives, says so, and stops when told."""
+    """Without an API server it is not ready, but it lives, says so, and stops when asked to."""
     extender, url = process
     assert any("serving" in line for line in extender.stderr)
     assert get(f"{url}/healthz") == (200, {"status": "ok"})

@@ -19,7 +19,7 @@ FORMS = ("node-names", "full-nodes")
 
 
 class Scripted:
-    """A ledger that answers as told, and remembers what it was asked."""
+    """A ledger with ready-made answers, which remembers what it was asked."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers

@@ -35,7 +35,7 @@ class OwnTime:
         return self.now + _SINCE_BOOT
 
     def sleep(self, seconds: float) -> None:
-        """Let so many seconds pass."""
+        """Let this many seconds pass."""
         self.now += seconds
 
 

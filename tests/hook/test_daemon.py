@@ -27,7 +27,7 @@ NRI = "[plugins.'io.containerd.nri.v1.nri']\ndisable = {}\n"
 
 @pytest.fixture
 def ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of this machine's containerds only those whose configuration is the test's."""
+    """Only those of this machine's containerds whose configuration is the test's."""
     every = daemon.running
     monkeypatch.setattr(
         daemon, "running", lambda: [one for one in every() if one.file.is_relative_to(tmp_path)]

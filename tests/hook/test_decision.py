@@ -1,4 +1,4 @@
-"""Who a container is, and what becomes of it: a table of every case, without a kernel."""
+"""A container's identity, and what becomes of it: a table of every case, without a kernel."""
 
 from __future__ import annotations
 

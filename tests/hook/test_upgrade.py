@@ -48,7 +48,7 @@ class Runtime:
         self._thread.join()
 
     def wait_for(self, count: int) -> None:
-        """Until so many more containers have started."""
+        """Wait until this many more containers have started."""
         wanted = self.started + count
         while self.started < wanted and not self.failures and self._thread.is_alive():
             self._thread.join(0.005)

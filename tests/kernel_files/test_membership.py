@@ -1,4 +1,4 @@
-"""Whose cgroup a path is, by the names that kubelet, containerd, CRI-O, podman and plain runtimes make."""
+"""The owner of a cgroup, by the names that kubelet, containerd, CRI-O, podman and plain runtimes make."""
 
 from __future__ import annotations
 

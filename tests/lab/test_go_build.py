@@ -41,7 +41,7 @@ def module(tmp_path: Path) -> Path:
 
 
 def play_go(tmp_path: Path, version: str = "1.26.1", build: str = ":") -> dict[str, str]:
-    """An environment whose PATH has a Go that does as told."""
+    """An environment whose PATH has a Go that does what the test wants."""
     program = tmp_path / "bin" / "go"
     program.parent.mkdir(exist_ok=True)
     program.write_text(GO.format(version=version, build=build, log=tmp_path / "log"))

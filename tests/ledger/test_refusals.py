@@ -1,4 +1,4 @@
-"""What a refused pod is told of policies: names to those who may see them, a number to others."""
+"""What a refused pod hears about policies: names where its namespace may see them, a number elsewhere."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Node:
 
 
 async def from_birth_to_its_end(node: Node, version: str) -> None:
-    """A container's life: its first instruction finds all, an update leaves it, and all is told in order."""
+    """A container's life: the first instruction finds all, updates leave it, and all is reported in order."""
     async with node.plugin() as plugin:
         assert plugin.version.startswith(version)
         pod, sandbox = await node.pod()

@@ -67,7 +67,7 @@ def test_without_it_something_is_missing(complete: dict[str, str], name: str) ->
 
 @pytest.mark.usefixtures("_root")
 def test_oom_score_adj_is_its_users() -> None:
-    """Of a container that does not run as root: raising it takes CAP_DAC_OVERRIDE."""
+    """A container that does not run as root: raising it takes CAP_DAC_OVERRIDE."""
     argv = ["setpriv", "--reuid=65534", "--clear-groups", "--no-new-privs", "sleep", "600"]
     with subprocess.Popen(argv) as process:
         try:

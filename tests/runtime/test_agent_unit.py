@@ -51,7 +51,7 @@ class Service:
     port: int
 
     def pid(self) -> int:
-        """Of the agent; 0: none runs."""
+        """The agent's pid; 0: none runs."""
         try:
             found = self.procs.read_text().split()
         except OSError:  # systemd removes the cgroup when its process has ended

@@ -25,7 +25,7 @@ V1 = ("cpu", "memory", "cpuset", "blkio", "pids")
 
 
 class Clock:
-    """Time that goes on when it is told."""
+    """Time that moves only when a test moves it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -78,7 +78,7 @@ def of_process(value: int) -> Plan:
 
 
 def above(path: str, levels: int) -> str:
-    """The cgroup so many levels above."""
+    """The cgroup this many levels above."""
     return path.rsplit("/", levels)[0]
 
 

@@ -13,7 +13,7 @@ FILE = Place("/kubepods/x", "cpu.shares")
 
 
 def fighting(now: float = 0.0) -> Fights:
-    """After so many changes that one more is a fight."""
+    """The number of changes after which one more is a fight."""
     fights = Fights()
     for _ in range(MOST_REPAIRS):
         assert fights.changed(FILE, "other", now) is Verdict.REPAIR

@@ -1,4 +1,4 @@
-"""Being told of writes: fanotify on real cgroups, and inotify where that is not permitted."""
+"""How writes are noticed: by fanotify on real cgroups, and by inotify where that is not permitted."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_no_time_has_passed(counts: Counts) -> None:
 
 
 def seconds(*threads: tuple[float, float]) -> dict[str, tuple[int, int]]:
-    """Of each thread, how long it ran and waited."""
+    """How long each thread ran and waited."""
     return {str(at): (int(run * 1e9), int(wait * 1e9)) for at, (run, wait) in enumerate(threads)}
 
 

@@ -1,4 +1,4 @@
-"""What steps do where the lab sees pods late. The API server is played, and shows what it is told to."""
+"""What steps do where the lab sees pods late. The API server is played, as the test wants it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine's edges, with QEMU played: what a guest says and leaves, and how one that fails is told."""
+"""The machine's edges, with QEMU played: what a guest says and leaves, and how a failure is reported."""
 
 from __future__ import annotations
 
