@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Origin:
     """Where an object is written. `prefix`: the path of its pod template, "" where it is a pod itself."""
 
     file: Path
@@ -56,7 +56,7 @@ class PodEntry:
 
     kind: str
     pod: NodePod
-    place: Place
+    origin: Origin
 
     @property
     def title(self) -> str:
@@ -69,15 +69,15 @@ class Objects:
     """What was read, in the order of the files; policies the one that wins first."""
 
     pods: list[PodEntry] = field(default_factory=list)
-    policies: list[tuple[Policy, Place]] = field(default_factory=list)
+    policies: list[tuple[Policy, Origin]] = field(default_factory=list)
     profiles: dict[str, Profile] = field(default_factory=dict)
     priorities: dict[str, int] = field(default_factory=lambda: dict(BUILT_IN_PRIORITIES))
 
-    def policies_of(self, pod: NodePod) -> list[tuple[Policy, Place]]:
+    def policies_of(self, pod: NodePod) -> list[tuple[Policy, Origin]]:
         """The policies that select a pod; the first wins: by priority, then age, then name."""
-        places = {id(policy): place for policy, place in self.policies}
+        origins = {id(policy): origin for policy, origin in self.policies}
         found = selecting(pod, (policy for policy, _ in self.policies), self.profiles, self.priorities)
-        return [(policy, places[id(policy)]) for policy in found]
+        return [(policy, origins[id(policy)]) for policy in found]
 
 
 def read_objects(files: Iterable[Path], priorities: Mapping[str, int] | None = None) -> Objects:
@@ -105,12 +105,12 @@ def read_objects(files: Iterable[Path], priorities: Mapping[str, int] | None = N
     return found
 
 
-def plain(document: CommentedMap, place: Place) -> dict[str, Any]:
+def plain(document: CommentedMap, origin: Origin) -> dict[str, Any]:
     """A document as JSON has it. DocumentsError."""
     try:
         made: dict[str, Any] = json.loads(json.dumps(document, default=str))
     except (ValueError, TypeError, RecursionError) as error:
-        raise DocumentsError([place.problem("", f"is not what JSON can say: {error}")]) from None
+        raise DocumentsError([origin.problem("", f"is not what JSON can say: {error}")]) from None
     return made
 
 
@@ -124,16 +124,16 @@ def _items(document: CommentedMap) -> Iterator[CommentedMap]:
 
 
 def _read_rules(found: Objects, file: Path, document: CommentedMap) -> None:
-    place = Place(file, document)
+    origin = Origin(file, document)
     group = str(document.get("apiVersion", "")).partition("/")[0]
     match group, document.get("kind"):
         case keys.GROUP, "MinimalReservationPolicy":
-            found.policies.append((_decoded(written_policies.policy, place), place))
+            found.policies.append((_decoded(written_policies.policy, origin), origin))
         case keys.GROUP, "QoSProfile":
-            profile = _decoded(written_policies.profile, place)
+            profile = _decoded(written_policies.profile, origin)
             if profile.name in found.profiles:
                 message = f"another QoSProfile here is called {profile.name}"
-                raise DocumentsError([place.problem("metadata.name", message)])
+                raise DocumentsError([origin.problem("metadata.name", message)])
             found.profiles[profile.name] = profile
         case "scheduling.k8s.io", "PriorityClass":
             name, value = _at(document, "metadata").get("name"), document.get("value")
@@ -143,20 +143,20 @@ def _read_rules(found: Objects, file: Path, document: CommentedMap) -> None:
             return
 
 
-def _decoded(decode: Callable[[bytes], T], place: Place) -> T:
+def _decoded(decode: Callable[[bytes], T], origin: Origin) -> T:
     try:
-        return decode(json.dumps(plain(place.document, place)).encode())
+        return decode(json.dumps(plain(origin.document, origin)).encode())
     except DecodeError as error:
-        problem = place.problem(error.field, "")
-        raise DocumentsError([Problem(place.file, problem.line, "", str(error))]) from None
+        problem = origin.problem(error.field, "")
+        raise DocumentsError([Problem(origin.file, problem.line, "", str(error))]) from None
 
 
 def _read_pods(found: Objects, file: Path, document: CommentedMap, *, elsewhere: Mapping[str, int]) -> None:
     prefix = _template(document)
     if prefix is None:
         return
-    place = Place(file, document, prefix)
-    whole = plain(document, place)
+    origin = Origin(file, document, prefix)
+    whole = plain(document, origin)
     kind = str(whole.get("kind", "Pod"))
     manifest = _at(whole, prefix)
     if prefix:
@@ -164,8 +164,8 @@ def _read_pods(found: Objects, file: Path, document: CommentedMap, *, elsewhere:
     try:
         pod = from_manifest(_with_priority(manifest, {**elsewhere, **found.priorities}))
     except ValueError as error:
-        raise DocumentsError([_in_place(place, kind, str(error))]) from None
-    found.pods.append(PodEntry(kind, pod, place))
+        raise DocumentsError([_at_fault(origin, kind, str(error))]) from None
+    found.pods.append(PodEntry(kind, pod, origin))
 
 
 def _template(document: CommentedMap) -> str | None:
@@ -202,13 +202,13 @@ def _with_priority(manifest: Mapping[str, Any], priorities: Mapping[str, int]) -
     return manifest if value is None else {**manifest, "spec": {**spec, "priority": value}}
 
 
-def _in_place(place: Place, kind: str, message: str) -> Problem:
+def _at_fault(origin: Origin, kind: str, message: str) -> Problem:
     """A message of from_manifest ([Pod namespace/name: ]field: value and why) in the terms of the file."""
     named, _, rest = (
         message.removeprefix("Pod ").partition(": ") if message.startswith("Pod ") else ("", "", message)
     )
     written, _, why = rest.partition(": ")
-    of_workload = not place.prefix or written.startswith(("metadata.name", "kind"))
-    written = written if of_workload else f"{place.prefix}.{written}"
-    line = place.problem(written, "").line
-    return Problem(place.file, line, "", f"{kind} {named}".rstrip() + f": {written}: {why}")
+    of_workload = not origin.prefix or written.startswith(("metadata.name", "kind"))
+    written = written if of_workload else f"{origin.prefix}.{written}"
+    line = origin.problem(written, "").line
+    return Problem(origin.file, line, "", f"{kind} {named}".rstrip() + f": {written}: {why}")

@@ -218,7 +218,7 @@ def _pods(
 
 def _without_uid(entry: PodEntry) -> Problem:
     why = "the hook finds a pod by its uid: write what `kubectl get pod NAME -o yaml` prints"
-    return entry.place.problem("metadata.uid", f"{entry.title}: {entry.pod.uid!r} is no uid; {why}")
+    return entry.origin.problem("metadata.uid", f"{entry.title}: {entry.pod.uid!r} is no uid; {why}")
 
 
 def _promises(class_name: str, profiles: list[Path], resources: dict[str, int]) -> Promises:

@@ -141,7 +141,7 @@ def _pod_json(each: PodPlan) -> dict[str, Any]:
         "kind": each.entry.kind,
         "namespace": pod.namespace,
         "name": pod.name,
-        "file": str(each.entry.place.file),
+        "file": str(each.entry.origin.file),
         "qosClass": pod.qos,
         "class": decided.expected.class_name,
         "classSource": decided.expected.class_source,

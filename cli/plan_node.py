@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from adapters.documents import DocumentsError, Problem, read
 from adapters.machine import Promised, ThisMachine
-from adapters.pod_files import Place, plain
+from adapters.pod_files import Origin, plain
 from cli import promised
 from qos.keys import CPU, MEMORY
 from qos.plan import assumed, layout
@@ -92,12 +92,12 @@ def node_of(file: Path, cgroup: str, driver: Driver | None) -> PlanNode:
     documents = read(file, expected)
     if len(documents) != 1 or documents[0].get("kind") != "Node":
         raise DocumentsError([Problem(file, 1, "", expected)])
-    place = Place(file, documents[0])
-    whole = plain(documents[0], place)
+    origin = Origin(file, documents[0])
+    whole = plain(documents[0], origin)
     status = _mapping(whole.get("status"))
     info = _mapping(status.get("nodeInfo"))
-    capacity = _amounts(place, status, "capacity")
-    allocatable = capacity | _amounts(place, status, "allocatable")
+    capacity = _amounts(origin, status, "capacity")
+    allocatable = capacity | _amounts(origin, status, "allocatable")
     kernel = tuple(int(part) for part in re.findall(r"\d+", str(info.get("kernelVersion", "")))[:2])
     machine = Machine(
         cpus=capacity[CPU],
@@ -136,14 +136,14 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _amounts(place: Place, status: Mapping[str, Any], part: str) -> dict[str, int]:
+def _amounts(origin: Origin, status: Mapping[str, Any], part: str) -> dict[str, int]:
     amounts: dict[str, int] = {}
     for name, text in _mapping(status.get(part)).items():
         try:
             amounts[name] = parse(name, text)
         except QuantityError as error:
-            raise DocumentsError([place.problem(f"status.{part}.{name}", str(error))]) from None
+            raise DocumentsError([origin.problem(f"status.{part}.{name}", str(error))]) from None
     for name in (CPU, MEMORY):
         if part == "capacity" and amounts.get(name, 0) <= 0:
-            raise DocumentsError([place.problem(f"status.{part}", f"says no {name} above zero")])
+            raise DocumentsError([origin.problem(f"status.{part}", f"says no {name} above zero")])
     return amounts

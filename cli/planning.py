@@ -64,8 +64,8 @@ def idle_policies(objects: Objects) -> list[str]:
     """What to say of policies that select none of the pods."""
     selecting = {policy.key for entry in objects.pods for policy, _ in objects.policies_of(entry.pod)}
     return [
-        f"{place.file}: policy {policy.namespace or 'default'}/{policy.name} selects no pod in these files"
-        for policy, place in objects.policies
+        f"{origin.file}: policy {policy.namespace or 'default'}/{policy.name} selects no pod in these files"
+        for policy, origin in objects.policies
         if policy.key not in selecting
     ]
 
@@ -81,13 +81,13 @@ def _decided(objects: Objects, entry: PodEntry, given: Profile | None) -> PodPla
 
 
 def _containers(pod_plan: PodPlan, node: PlanNode) -> Iterator[ContainerPlan]:
-    pod, place = pod_plan.entry.pod, pod_plan.entry.place
+    pod, origin = pod_plan.entry.pod, pod_plan.entry.origin
     floors = parts(pod, pod_plan.decided.floor)
     for container in pod.containers:
         try:
             facts = node.facts(pod, container.name)
         except DoesNotFitError as error:
-            raise DocumentsError([place.problem("", f"{error} with --node")]) from None
+            raise DocumentsError([origin.problem("", f"{error} with --node")]) from None
         yield container_plan(pod_plan.decided, container, facts, floors)
 
 

@@ -11,7 +11,7 @@ from qos.cluster.selectors import admits
 
 
 @dataclass(slots=True)
-class Place:
+class OccupiedNode:
     """A node and the pods that count against it. `used`: the sum of their requests."""
 
     node: Node
@@ -52,7 +52,7 @@ class Occupancy:
     """
 
     def __init__(self) -> None:
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, OccupiedNode] = {}
         self.pods: dict[str, Pod] = {}
         self.daemon_sets: dict[str, DaemonSet] = {}
         self._on_unknown_node: dict[str, dict[str, Pod]] = {}
@@ -64,7 +64,7 @@ class Occupancy:
         if place is not None:
             place.node = node
             return
-        place = self.places[node.name] = Place(node)
+        place = self.places[node.name] = OccupiedNode(node)
         for pod in self._on_unknown_node.pop(node.name, {}).values():
             place.take(pod)
 
@@ -115,7 +115,7 @@ class Occupancy:
                 add(left, daemon_set.requests, -1)
         return left
 
-    def _expected(self, place: Place) -> Iterable[DaemonSet]:
+    def _expected(self, place: OccupiedNode) -> Iterable[DaemonSet]:
         there = {pod.controller.uid for pod in place.pods.values() if pod.controller}
         return (
             d

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from adapters.documents import DocumentsError, Problem
 from adapters.kubernetes.node_pods import cgroup_uid
-from adapters.pod_files import BUILT_IN_PRIORITIES, Objects, Place, PodEntry, read_objects
+from adapters.pod_files import BUILT_IN_PRIORITIES, Objects, Origin, PodEntry, read_objects
 from agent.state import Known, KnownPod
 from qos import keys
 from qos.cluster.policy import Policy, Profile
@@ -139,11 +139,11 @@ def _items(objects: Objects) -> Iterator[Item]:
     for entry in objects.pods:
         if entry.kind == "Pod":
             known = _known_pod(entry)
-            yield Item("Pod", known.pod.uid, known, _line(entry.place))
-    for policy, place in objects.policies:
+            yield Item("Pod", known.pod.uid, known, _line(entry.origin))
+    for policy, origin in objects.policies:
         namespace = policy.namespace or "default"
         policy = replace(policy, namespace=namespace, key=f"{namespace}/{policy.name}")
-        yield Item("MinimalReservationPolicy", policy.key, policy, _line(place))
+        yield Item("MinimalReservationPolicy", policy.key, policy, _line(origin))
     for name, profile in objects.profiles.items():
         yield Item("QoSProfile", name, profile)
 
@@ -155,5 +155,5 @@ def _known_pod(entry: PodEntry) -> KnownPod:
     return KnownPod(replace(pod, uid=uid), policy=pod.annotations.get(keys.POLICY_ANNOTATION, ""))
 
 
-def _line(place: Place) -> int:
-    return place.problem("", "").line
+def _line(origin: Origin) -> int:
+    return origin.problem("", "").line
