@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 async def forever(
@@ -27,6 +30,15 @@ async def forever(
             failed(name)
             log.exception("loop failed loop=%s", name)
         await sleep(seconds)
+
+
+async def last_of(steps: Iterator[T]) -> T:
+    """Go through work that is done in steps, and let others run between them; what the last step said."""
+    last = next(steps)
+    for step in steps:
+        await asyncio.sleep(0)
+        last = step
+    return last
 
 
 class Changes:

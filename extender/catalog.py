@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from extender.owners import Owners, WorkloadKey
@@ -56,8 +56,16 @@ class Catalog:
 
     def open(self) -> None:
         """Every list is in: resolve all, and each change from now on."""
+        for _ in self.open_in_steps():
+            pass
+
+    def open_in_steps(self) -> Iterator[None]:
+        """The same, one policy a step."""
         self._open = True
-        self._resolve(self.policies)
+        for key in list(self.policies):
+            if key in self.policies:
+                self._resolve([key])
+                yield
 
     def set_policy(self, policy: Policy) -> None:
         """Take a policy as it is now."""

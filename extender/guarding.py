@@ -6,17 +6,15 @@ that was restarted, and to a standby that leads while the one that kube-schedule
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from heapq import heappop, heappush
+from typing import NamedTuple
 
 from ledger.decisions import Mode
-from qos.cluster.objects import Demand, Node, Pod
-from qos.cluster.selectors import admits
-
-_FEW: Final = 1_000
-"""The number of breaches that are remembered without a look at their age."""
+from qos.cluster.objects import Pod
 
 
 class Breach(Enum):
@@ -38,11 +36,17 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
-    """A pod that was bound without us, where and when."""
+    """A pod that was bound without us, and where."""
 
     breach: Breach
     node: str
-    at: float
+
+
+class Recent(NamedTuple):
+    """What happened lately: pods bound while no extender answered, and the nodes that others bound to."""
+
+    away: bool
+    bypassed: Collection[str]
 
 
 GUARDED = Guard(True, "Guarded", "pods are bound through the extender")
@@ -73,7 +77,10 @@ class Guarding:
         """When this installation began; None until that is known, and then there is no verdict yet."""
         self._breaches: dict[str, _Sighting] = {}
         self._pending: set[str] = set()
-        self._prune_above = _FEW
+        self._by_age: list[tuple[float, str]] = []
+        self._count: Counter[Breach] = Counter()
+        self._bypassed: Counter[str] = Counter()
+        self._newest = float("-inf")
 
     def see(self, pod: Pod) -> None:
         """Take a pod as the watch shows it."""
@@ -86,10 +93,15 @@ class Guarding:
         self._pending.discard(pod.uid)
         if breach is not None:
             at = pod.scheduled or pod.created
-            self._breaches[pod.uid] = _Sighting(breach, pod.node_name, at)
-            if len(self._breaches) > self._prune_above:  # where nobody asks: a standby that is not scraped
-                self._prune(at)
-                self._prune_above = max(_FEW, 2 * len(self._breaches))
+            self._newest = max(self._newest, at)
+            if at < self._newest - self._window:
+                return  # a start lists pods of months: most are known to be too old at once
+            self._breaches[pod.uid] = _Sighting(breach, pod.node_name)
+            heappush(self._by_age, (at, pod.uid))
+            self._count[breach] += 1
+            if breach is Breach.BYPASS:
+                self._bypassed[pod.node_name] += 1
+            self._prune(self._newest)  # where nobody asks: a standby that is not scraped
 
     def forget(self, uid: str) -> None:
         """The pod is gone. That it was bound without us stays true for the window."""
@@ -106,32 +118,42 @@ class Guarding:
         created_bound = pod.uid not in self._pending and not pod.scheduled
         return Breach.BYPASS if created_bound else Breach.AWAY
 
-    def recent(self, now: float) -> list[tuple[Breach, str]]:
-        """Breaches within the window and since the installation: how, and on which node.
+    def recent(self, now: float) -> Recent:
+        """Breaches within the window and since the installation.
 
-        Empty until it is known when the installation was; what is seen until then is not lost.
+        None until it is known when the installation was; what is seen until then is not lost.
         """
         self._prune(now)
         if self.installed is None:
-            return []
-        since = max(now - self._window, self.installed)
-        return [(one.breach, one.node) for one in self._breaches.values() if one.at >= since]
+            return Recent(away=False, bypassed=frozenset())
+        return Recent(self._count[Breach.AWAY] > 0, self._bypassed.keys())
+
+    def count(self, now: float) -> int:
+        """How many these are."""
+        self._prune(now)
+        return 0 if self.installed is None else len(self._breaches)
 
     def _prune(self, now: float) -> None:
-        """Forget what is older than the window."""
-        self._breaches = {uid: one for uid, one in self._breaches.items() if one.at >= now - self._window}
+        """Forget what is older than the window or the installation, by what it costs: oldest first."""
+        since = now - self._window if self.installed is None else max(now - self._window, self.installed)
+        while self._by_age and self._by_age[0][0] < since:
+            _, uid = heappop(self._by_age)
+            one = self._breaches.pop(uid)
+            self._count[one.breach] -= 1
+            if one.breach is Breach.BYPASS:
+                self._bypassed[one.node] -= 1
+                if not self._bypassed[one.node]:
+                    del self._bypassed[one.node]
 
-    def judge(
-        self, demand: Demand | None, recent: list[tuple[Breach, str]], nodes: Mapping[str, Node]
-    ) -> Guard:
-        """The condition for one policy: an absent extender concerns all, a bypass who may hold there."""
+    def judge(self, key: str, recent: Recent, exposed: Collection[str]) -> Guard:
+        """The condition for one policy: an absent extender concerns all, a bypass who may hold there.
+
+        `exposed`: keys of those that may hold slots on the bypassed nodes.
+        """
         if self._mode is Mode.OBSERVE:
             return _OBSERVE
-        if self._binds and any(breach is Breach.AWAY for breach, _ in recent):
+        if self._binds and recent.away:
             return _AWAY
-        bypassed = {node for breach, node in recent if breach is Breach.BYPASS}
-        if demand is not None and any(
-            name in nodes and admits(demand.where, nodes[name]) for name in bypassed
-        ):
+        if key in exposed:
             return _BYPASS
         return GUARDED if self._binds else _NO_BIND

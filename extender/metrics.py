@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from prometheus_client import (
     CollectorRegistry,
@@ -24,6 +24,8 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # a _created series 
 
 log = logging.getLogger(__name__)
 
+LedgerSays: TypeAlias = tuple[Mapping[str, DemandReport], Mapping[str, float]]
+"""Each policy's account, and totals."""
 VERBS: Final = ("filter", "prioritize", "preempt", "bind")
 DECISION_BUCKETS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 1.0)
 BIND_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -135,11 +137,9 @@ class Metrics:
         """A gauge that is read at each look."""
         self._gauges.append((Gauge(f"j10ce_{name}", text, registry=self.registry), read))
 
-    def watch_ledger(
-        self, report: Callable[[], Mapping[str, DemandReport]], gauges: Callable[[], Mapping[str, float]]
-    ) -> None:
-        """Show the ledger's account as it is at each look."""
-        self._ledgers.append(LedgerCollector(report, gauges))
+    def watch_ledger(self, latest: Callable[[], LedgerSays]) -> None:
+        """Show the ledger's account, reports and gauges, as it is at each look."""
+        self._ledgers.append(LedgerCollector(latest))
         self.registry.register(self._ledgers[-1])
 
     def look(self) -> None:
@@ -162,16 +162,13 @@ class Metrics:
 class LedgerCollector(Collector):
     """Slots per policy, and the ledger's totals."""
 
-    def __init__(
-        self, report: Callable[[], Mapping[str, DemandReport]], gauges: Callable[[], Mapping[str, float]]
-    ) -> None:
-        self._report = report
-        self._gauges = gauges
-        self._seen: tuple[Mapping[str, DemandReport], Mapping[str, float]] = ({}, {})
+    def __init__(self, latest: Callable[[], LedgerSays]) -> None:
+        self._latest = latest
+        self._seen: LedgerSays = ({}, {})
 
     def look(self) -> None:
         """Take what the ledger says now; what it gave is not changed later."""
-        self._seen = self._report(), self._gauges()
+        self._seen = self._latest()
 
     def describe(self) -> list[GaugeMetricFamily]:
         """Names only."""

@@ -15,7 +15,6 @@ from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
 from adapters.loops import Changes, forever
 from extender import rest, server
-from extender.account import Account
 from extender.binder import Binder
 from extender.catalog import Catalog
 from extender.config import ExtenderConfig
@@ -29,6 +28,7 @@ from extender.node_reports import NodeReports
 from extender.owners import Owners
 from extender.readiness import Readiness
 from extender.scale_down import ScaleDownGuard
+from extender.snapshots import Snapshots
 from extender.status_writer import StatusWriter
 from extender.view import View
 from extender.waking import Waker
@@ -41,6 +41,8 @@ STATUS_SECONDS: Final = 0.5
 IDLE_SECONDS: Final = 5.0
 """The longest: time itself changes conditions."""
 WAKE_SECONDS: Final = 0.1
+HOLDS_SECONDS: Final = 0.1
+"""Between two looks whether missing holds are to be placed that the verbs had no time for."""
 EVENT_SECONDS: Final = 0.5
 NODE_SECONDS: Final = 2.0
 EXPIRY_SECONDS: Final = 10.0
@@ -79,7 +81,7 @@ class Program:
             warmup_until=clock() + config.warmup,
             not_ready_seconds=config.not_ready_seconds,
         )
-        self.account = Account(self.ledger, clock)
+        self.snapshots = Snapshots(self.ledger, clock)
         self.owners = Owners()
         self.catalog = Catalog(
             self.ledger,
@@ -158,7 +160,7 @@ class Program:
 
     def _show_gauges(self) -> None:
         gauge = self.metrics.gauge
-        self.metrics.watch_ledger(self.account.report, self.account.gauges)
+        self.metrics.watch_ledger(lambda: self.snapshots.latest)
         gauge("ready", "1 when the verbs answer.", lambda: not self.readiness.problem())
         gauge("leader", "1 when this extender writes the policies' status.", lambda: self.elector.is_leader)
         gauge("policies", "Policies that are known.", lambda: len(self.catalog.policies))
@@ -168,7 +170,7 @@ class Program:
         gauge(
             "unguarded_pods",
             "Pods of the last window that were bound without the extender.",
-            lambda: len(self.guarding.recent(self._wall())),
+            lambda: self.guarding.count(self._wall()),
         )
 
     def _hears_reports(self) -> bool:
@@ -193,7 +195,7 @@ class Program:
 
     async def _serve(self, stop: asyncio.Event, sockets: server.Sockets) -> None:
         verbs = server.VerbsApp(self.ledger, self.binder, self.readiness, self.metrics, self._clock)
-        others = rest.app(self.config.mode, self.account, self.readiness, self.metrics)
+        others = rest.app(self.config.mode, self.snapshots, self.readiness, self.metrics)
         verbs_socket, socket_of_others = sockets
         log.info(
             "serving mode=%s verbs=%s other=%s identity=%s",
@@ -216,6 +218,7 @@ class Program:
             yield f"watch {name}", self._loop("watch", RESTART_SECONDS, reflector.run)
         yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
         expiry = Expiry(self._api, self.ledger, clock=self._clock)
+        yield "holds", self._loop("holds", HOLDS_SECONDS, self._tend)
         yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once)
         yield "events", self._loop("events", EVENT_SECONDS, self._say)
         yield "expiry", self._loop("expiry", EXPIRY_SECONDS, expiry.run_once)
@@ -239,6 +242,13 @@ class Program:
                 await once()
 
         return when_leading
+
+    async def _tend(self) -> None:
+        """Not before the lists are in: until then each node would be a reason to place all anew."""
+        if self.readiness.problem():
+            return
+        for _ in iter(self.ledger.tend, False):
+            await asyncio.sleep(0)
 
     async def _say(self) -> None:
         """Events are the leader's too; what is said before anyone leads waits."""
@@ -269,7 +279,10 @@ class Program:
         await self.readiness.wait_synced()
         await self._hear_reports()
         try:
-            self.catalog.open()
+            for _ in self.catalog.open_in_steps():
+                await asyncio.sleep(0)
+            for _ in iter(self.ledger.tend, False):
+                await asyncio.sleep(0)
         except Exception:
             log.exception("the ledger cannot be built")
             self.failed = True
@@ -278,7 +291,7 @@ class Program:
         # What was just listed lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
-        self.account.renew()  # ready goes with an account of all that was listed
+        self.snapshots.renew()  # ready goes with an account of all that was listed
         self.readiness.open()
         log.info("ready policies=%d nodes=%d", len(self.catalog.policies), len(self.view.nodes))
         self._wake_who_waited()

@@ -13,9 +13,9 @@ from fastapi import FastAPI, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from extender.account import Account
 from extender.metrics import Metrics
 from extender.readiness import Readiness
+from extender.snapshots import Snapshots
 from ledger.decisions import DemandReport, Mode
 from qos import quantity
 
@@ -66,7 +66,7 @@ class Holds(_Answer):
     policies: list[PolicyHolds]
 
 
-def app(mode: Mode, account: Account, readiness: Readiness, metrics: Metrics) -> FastAPI:
+def app(mode: Mode, snapshots: Snapshots, readiness: Readiness, metrics: Metrics) -> FastAPI:
     """The FastAPI application of the second port."""
     service = FastAPI(
         title="j10ce-qos extender",
@@ -80,6 +80,7 @@ def app(mode: Mode, account: Account, readiness: Readiness, metrics: Metrics) ->
     @service.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def exposition() -> Response:
         """Prometheus text format."""
+        await snapshots.take()
         metrics.look()
         text = await asyncio.to_thread(metrics.render)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -93,7 +94,7 @@ def app(mode: Mode, account: Account, readiness: Readiness, metrics: Metrics) ->
         Readers share an answer for about a second.
         """
         ready = not readiness.problem()
-        text = await asyncio.to_thread(_render, mode, ready, account.report(), namespace)
+        text = await asyncio.to_thread(_render, mode, ready, (await snapshots.take()).reports, namespace)
         return Response(text, media_type="application/json")
 
     return service

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from adapters.api import POLICIES, APIError, ClusterAPI, Conflict, NotFound, Unreachable
 from adapters.kubernetes import decode
+from adapters.loops import last_of
 from extender import status
 from extender.catalog import Catalog
 from extender.events import EventWriter, Regarding
@@ -19,7 +21,6 @@ from extender.pace import Pace
 from extender.view import View
 from ledger.ledger import Ledger
 from qos import keys
-from qos.cluster.objects import Demand
 from qos.cluster.policy import Policy
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,10 @@ ALL_BURST: Final = 3
 """Burst and rate together: at most 10 writes in any second, of all policies."""
 RETRY_SECONDS: Final = 2.0
 OVERLAP_SECONDS: Final = 5.0
-"""Overlaps take a look at every pod, so they are not computed at each change."""
+"""Overlaps take a look at the labels of every pod, so they are not computed at each change."""
+_AT_ONCE: Final = 20
+_PODS_AT_ONCE: Final = 2_000
+"""Policies and pods looked at before others may run: a millisecond or two."""
 
 
 class StatusWriter:
@@ -75,7 +79,9 @@ class StatusWriter:
     async def run_once(self) -> int:
         """Write what is due; the number of policies that have to wait for a later call."""
         waiting = 0
-        for facts in self._facts():
+        for done, facts in enumerate(await self._facts()):
+            if done % _AT_ONCE == 0:
+                await asyncio.sleep(0)
             now = self._clock()
             computed = status.compute(facts, self._wall())
             if all(facts.policy.status.get(name) == value for name, value in computed.items()):
@@ -87,20 +93,21 @@ class StatusWriter:
             await self._write(facts.policy, computed)
         return waiting
 
-    def _facts(self) -> list[status.Facts]:
-        reports, overlaps = self._ledger.report(), self._overlapping()
+    async def _facts(self) -> list[status.Facts]:
+        reports = await last_of(self._ledger.gather_report())
+        overlaps = await self._overlapping()
+        waiting = await last_of(self._waiting_owners())
         recent = self._guarding.recent(self._wall())
-        waiting = self._waiting_owners()
+        exposed = self._ledger.exposed(recent.bypassed)
         found = []
         for key, resolved in self._catalog.resolved.items():
-            demand = resolved if isinstance(resolved, Demand) else None
             policy = self._newest_of(key)
             found.append(
                 status.Facts(
                     policy=policy,
                     resolved=resolved,
                     report=reports.get(key),
-                    guard=self._guarding.judge(demand, recent, self._view.nodes),
+                    guard=self._guarding.judge(key, recent, exposed),
                     overlap=overlaps.get(key, ""),
                     waiting=waiting[key],
                     postponed=self._catalog.postponed.get(key),
@@ -110,10 +117,10 @@ class StatusWriter:
         # Those that have waited longest first: a busy policy must not starve the others.
         return sorted(found, key=lambda facts: self._not_before.get(facts.policy.key, 0.0))
 
-    def _overlapping(self) -> Mapping[str, str]:
+    async def _overlapping(self) -> Mapping[str, str]:
         now, policies = self._clock(), set(self._catalog.resolved)
         if now >= self._overlaps_until or policies != self._overlaps_of:
-            self._overlaps = self._ledger.overlaps()
+            self._overlaps = await last_of(self._ledger.gather_overlaps())
             self._overlaps_until, self._overlaps_of = now + OVERLAP_SECONDS, policies
         return self._overlaps
 
@@ -126,10 +133,14 @@ class StatusWriter:
         self._newest.pop(key, None)
         return seen
 
-    def _waiting_owners(self) -> Counter[str]:
+    def _waiting_owners(self) -> Iterator[Counter[str]]:
+        """How many pods of each policy found no node for a while, in steps; the last is all of it."""
         before = self._wall() - self._owner_wait
-        long = [pod for pod in self._view.unschedulable.values() if pod.unschedulable_since <= before]
-        return Counter(self._ledger.policy_of(pod) for pod in long)
+        pods, waiting = list(self._view.unschedulable.values()), Counter[str]()
+        for start in range(0, len(pods) + 1, _PODS_AT_ONCE):
+            long = (pod for pod in pods[start : start + _PODS_AT_ONCE] if pod.unschedulable_since <= before)
+            waiting.update(map(self._ledger.policy_of, long))
+            yield waiting
 
     async def _write(self, policy: Policy, computed: dict[str, Any]) -> None:
         body = {"metadata": {"resourceVersion": policy.resource_version}, "status": computed}

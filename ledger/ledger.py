@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ledger import report
 from ledger.bind import bind_pod
@@ -154,7 +154,7 @@ class Ledger:
 
     def overlaps(self) -> Mapping[str, str]:
         """Demand key -> key of the demand it loses pods to."""
-        *_, lost = ({}, *self.gather_overlaps())
+        *_, lost = self.gather_overlaps()
         return lost
 
     def tend(self) -> bool:
@@ -165,6 +165,7 @@ class Ledger:
     def gather_overlaps(self) -> Iterator[Mapping[str, str]]:
         """The same in steps of a millisecond or so: what is known of it after each; the last is all of it."""
         lost: dict[str, str] = {}
+        yield lost
         for found in losers(self._state.demands, self._state.kinds):
             lost = found | lost
             yield lost
@@ -180,6 +181,13 @@ class Ledger:
     def gather_report(self) -> Iterator[dict[str, DemandReport]]:
         """The account as it is, in steps of some milliseconds; the last is all of it."""
         return self._reports.gather(self._state)
+
+    def exposed(self, nodes: Collection[str]) -> frozenset[str]:
+        """Keys of the demands that may hold slots on one of these nodes."""
+        demands = self._state.demands
+        rows = self._state.table.rows_of(list(nodes))
+        there = demands.eligible[:, rows[rows >= 0]]
+        return frozenset(demands[number].key for number in demands.order if there[number].any())
 
     def held_nodes(self) -> frozenset[str]:
         """Nodes with at least one hold."""

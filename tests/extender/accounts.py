@@ -21,8 +21,14 @@ class Account:
     def report(self):
         return self.reports
 
-    def overlaps(self):
-        return self.over
+    def gather_report(self):
+        yield self.reports
+
+    def gather_overlaps(self):
+        yield self.over
+
+    def exposed(self, nodes):
+        return self.reports.keys() if nodes else frozenset()
 
     def held_nodes(self):
         return self.held

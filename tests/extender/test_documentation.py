@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from enum import Enum
@@ -48,6 +49,7 @@ def config_table() -> str:
 
 def metrics_table() -> str:
     program = Program(ExtenderConfig(identity="me"), MemoryAPI())
+    asyncio.run(program.snapshots.take())
     program.metrics.look()
     families = {family.name: family for family in program.metrics.registry.collect()}
     rows = []

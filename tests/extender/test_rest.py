@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from extender.metrics import MOST_POLICIES, Metrics
 from extender.readiness import Readiness
 from extender.rest import app
+from extender.snapshots import Snapshot
 from ledger.decisions import DemandReport, Mode, Unplaced
 
 REPORTS = {
@@ -21,22 +22,20 @@ REPORTS = {
 }
 
 
-class Account:
+class Looks:
     def __init__(self, reports):
-        self.reports = reports
+        gauges = {"held/cpu": 6000, "held/memory": 5.0, "nodes": 2, "moves_total": 7}
+        self.latest = Snapshot(reports, gauges)
 
-    def report(self):
-        return self.reports
-
-    def gauges(self):
-        return {"held/cpu": 6000, "held/memory": 5.0, "nodes": 2, "moves_total": 7}
+    async def take(self):
+        return self.latest
 
 
-def service(account=None):
+def service(looks=None):
     readiness = Readiness({}, lambda: 0.0)
-    metrics, account = Metrics(), account or Account(REPORTS)
-    metrics.watch_ledger(account.report, account.gauges)
-    return app(Mode.GUARD, account, readiness, metrics), readiness, metrics
+    metrics, looks = Metrics(), looks or Looks(REPORTS)
+    metrics.watch_ledger(lambda: looks.latest)
+    return app(Mode.GUARD, looks, readiness, metrics), readiness, metrics
 
 
 APP, READINESS, METRICS = service()
@@ -101,25 +100,25 @@ class Seen(dict):
         return super().items()
 
 
-class Asked(Account):
+class Asked(Looks):
     """Notes in which thread it is asked for them."""
 
     askers: set[int]
 
-    def report(self):
+    async def take(self):
         self.askers.add(threading.get_ident())
-        return super().report()
+        return await super().take()
 
 
 @pytest.mark.parametrize("path", ["/holds", "/metrics"])
 async def test_the_ledger_is_asked_on_the_loop_and_its_answer_rendered_beside_it(path):
     reports = Seen(REPORTS)
-    account = Asked(reports)
-    account.askers, reports.readers = set(), set()
-    large, _, _ = service(account)
+    looks = Asked(reports)
+    looks.askers, reports.readers = set(), set()
+    large, _, _ = service(looks)
     async with client_of(large) as client:
         assert (await client.get(path)).status_code == 200
-    assert account.askers == {threading.get_ident()}
+    assert looks.askers == {threading.get_ident()}
     assert reports.readers
     assert threading.get_ident() not in reports.readers
 

@@ -218,7 +218,13 @@ async def test_a_user_is_told_by_an_event_when_slots_are_lost_and_held_again(des
 
 async def test_overlaps_are_computed_seldom_but_for_a_new_policy_at_once(desk, make_policy):
     desk, computed = desk("a", "b"), []
-    desk.account.overlaps = lambda: computed.append(desk.clock()) or {"default/b": "default/a"}
+
+    def overlaps():
+        computed.append(desk.clock())
+        yield {}
+        yield {"default/b": "default/a"}
+
+    desk.account.gather_overlaps = overlaps
     for _ in range(20):
         await desk.writer.run_once()
         desk.clock.advance(0.5)
