@@ -84,6 +84,12 @@ class ExtenderConfig(_Section):
         le=100,
         description="The most of the cluster's allocatable that all holds may take, in any dimension.",
     )
+    cap_pool_labels: list[str] = Field(
+        default=[],
+        max_length=4,
+        description="Labels of nodes, such as node.kubernetes.io/instance-type. Nodes with the same value of "
+        "one are a pool, in which capPercent holds as well; nodes without the label are in none.",
+    )
     binds: bool = Field(
         default=True,
         description="False where kube-scheduler does not bind through this extender: pods in flight are then "

@@ -76,6 +76,7 @@ class Program:
         self.ledger = Ledger(
             config.mode,
             cap_percent=config.cap_percent,
+            pool_labels=config.cap_pool_labels,
             binds=config.binds,
             settle_seconds=config.settle_seconds,
             warmup_until=clock() + config.warmup,

@@ -144,7 +144,15 @@ def _usable(facts: Facts) -> Condition:
 _RANK = {
     reason: rank
     for rank, reason in enumerate(
-        ("Insufficient", "Fragmented", "NoNode", "NodeCannotEnforce", "MaxSlotsPerNode", "CapReached")
+        (
+            "Insufficient",
+            "Fragmented",
+            "NoNode",
+            "NodeCannotEnforce",
+            "MaxSlotsPerNode",
+            "PoolCapReached",
+            "CapReached",
+        )
     )
 }
 
@@ -166,6 +174,7 @@ def unplaced_text(one: Unplaced) -> str:
         "NoNode": "no node is eligible",
         "MaxSlotsPerNode": "every eligible node is at placement.maxSlotsPerNode",
         "CapReached": "the installation-wide cap is reached",
+        "PoolCapReached": "the cap is reached in every pool of nodes that has room",
         "Fragmented": "there is room in all, but on no single node",
     }
     return f"{texts.get(one.reason, one.reason)} for {slots}"

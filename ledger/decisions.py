@@ -58,9 +58,9 @@ class Unplaced:
     together.
 
     `reason`: Insufficient (the nodes lack `resource`), NoNode (no node is eligible), CapReached
-    (installation-wide cap), MaxSlotsPerNode (every eligible node is at its limit), Fragmented (enough in
-    total, on no single node), NodeCannotEnforce (nodes that would do otherwise do not enforce what the policy
-    needs; `detail` says why, by node).
+    (installation-wide cap), PoolCapReached (the cap of each pool of nodes that has room), MaxSlotsPerNode
+    (every eligible node is at its limit), Fragmented (enough in total, on no single node), NodeCannotEnforce
+    (nodes that would do otherwise do not enforce what the policy needs; `detail` says why, by node).
     """
 
     count: int

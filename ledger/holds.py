@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.demands import Demands
+from ledger.pools import Pools
 from ledger.table import Columns, Flags, Rows, Table, grown
 
 Counts: TypeAlias = NDArray[np.int32]
@@ -28,8 +29,9 @@ class Holds:
     nothing is summed anew.
     """
 
-    def __init__(self, table: Table, demands: Demands) -> None:
+    def __init__(self, table: Table, demands: Demands, pools: Pools | None = None) -> None:
         self._table = table
+        self.pools = Pools((), table) if pools is None else pools
         self._demands = demands
         dims, rows = table.shape
         count = len(demands.records)
@@ -48,6 +50,7 @@ class Holds:
         self._numbers: list[Numbers] = []
         self._none: Columns = np.zeros((dims, rows), dtype=np.int64)
         self._no_number: Numbers = np.zeros(rows, dtype=np.int32)
+        self.pools.resize(count)
 
     @property
     def all(self) -> Columns:
@@ -66,6 +69,7 @@ class Holds:
         if self.count.shape != (count, shape[1]):
             for name in ("count", "filled", "given"):
                 setattr(self, name, grown(getattr(self, name), (count, shape[1]), self._demands.used))
+        self.pools.resize(count)
         extra = count - len(self.held_total)
         self.held_total += [0] * extra
         self.filled_total += [0] * extra
@@ -105,6 +109,8 @@ class Holds:
         self.held_total[demand] += count
         self.stamps[demand] += 1
         self._stand(demand, row)
+        if self.pools:
+            self.pools.add(demand, row, count)
         if count < 0:
             self.wanting.add(demand)
             self._table.grown.add(row)
@@ -127,6 +133,8 @@ class Holds:
         for row in rows.tolist():
             self._stand(demand, row)
         self.fuller.setdefault(demand, set()).update(rows[counts > 0].tolist())
+        if self.pools:
+            self.pools.add(demand, rows, counts)
         lifted = rows[counts < 0].tolist()
         if lifted:
             self.wanting.add(demand)
@@ -215,6 +223,7 @@ class Holds:
         self.filled[demand] = 0
         self.filled_total[demand] = 0
         self.given[demand] = 0
+        self.pools.forget(demand)
         self.wanting.discard(demand)
         self.fuller.pop(demand, None)
         for row in rows:

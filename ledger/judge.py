@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ledger.demands import NO_DEMAND
 from ledger.moves import DEPTHS, Amounts, Board, Move, Search, screen
 from ledger.requests import Request, avail, board, fits_free, own_holds, scale, sees, vector_of
+from ledger.retries import pool_slots
 from ledger.state import State
 from ledger.table import Flags, Rows
 
@@ -197,9 +198,9 @@ def _exchanged(
     if request.owner not in pool:
         return None
     open_rows = pool.eligible(request.owner).take(rows)
-    seats = pool.seats(request.owner)
-    if seats is not None:
-        open_rows &= seats.take(rows) > 0
+    for seats in (pool.seats(request.owner), pool_slots(state, request.owner)):
+        if seats is not None:
+            open_rows &= seats.take(rows) > 0
     need = [max(n, v) for n, v in zip(request.need, vector_of(state, request.owner), strict=True)]
     sources: list[int] = np.flatnonzero(pool.movable(request.owner))[:_EXCHANGES].tolist()
     for position in np.flatnonzero(open_rows)[:_EXCHANGES].tolist():

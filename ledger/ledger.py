@@ -39,6 +39,7 @@ class Ledger:
         settle_seconds: float = 600.0,
         warmup_until: float = 0.0,
         not_ready_seconds: float = NOT_READY_SECONDS,
+        pool_labels: Sequence[str] = (),
     ) -> None:
         self.mode = mode
         self._state = State(
@@ -48,6 +49,7 @@ class Ledger:
             settle_seconds=settle_seconds,
             warmup_until=warmup_until,
             not_ready_seconds=not_ready_seconds,
+            pool_labels=pool_labels,
         )
         self._waiting = Waiting()
         self._reports = report.Reports()

@@ -17,8 +17,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.demands import Demands
+from ledger.demands import NO_DEMAND, Demands
 from ledger.holds import Holds
+from ledger.pools import NO_POOL
 from ledger.table import Columns, Flags, Rows
 
 MOST_MOVES = 8
@@ -94,6 +95,7 @@ class Board:
     shapes: Sequence[int]
     holds: Holds
     demands: Demands
+    cap_percent: int = 100
 
     def __post_init__(self) -> None:
         self._movable: dict[int, NDArray[np.int64]] = {}
@@ -105,6 +107,7 @@ class Board:
         self._rooms: dict[int, Amounts] = {}
         self._choice: dict[int, int] = {}
         self._shapes = frozenset(self.shapes)
+        self._pooled: dict[int, NDArray[np.int64]] = {}
 
     def __contains__(self, demand: int) -> bool:
         return demand in self._shapes
@@ -139,6 +142,16 @@ class Board:
         if demand not in self._seats:
             self._seats[demand] = self.holds.seats(demand)
         return self._seats[demand]
+
+    def pooled(self, demand: int) -> NDArray[np.int64]:
+        """How many more of its slots each pool may have by the cap."""
+        pooled = self._pooled.get(demand)
+        if pooled is None:
+            demands = self.demands
+            pooled = self._pooled[demand] = self.holds.pools.slots(
+                demand, demands.order, demands.vectors, demands.dims, self.cap_percent
+            )
+        return pooled
 
     def fit(self, demand: int) -> NDArray[np.int64]:
         """How many more holds of a demand each row can take."""
@@ -438,7 +451,32 @@ class Search:
                 found.append(target)
         return found
 
+    def _pool(self, demand: int, row: int) -> bool:
+        """Whether the row's pools may have one more slot; those that left them make room for their kind."""
+        for pools in self.board.holds.pools.of:
+            pool = pools[row]
+            if pool != NO_POOL:
+                own, others = self._come(demand, pools, pool)
+                if self.board.pooled(demand)[pool] <= own + max(0, others):
+                    return False
+        return True
+
+    def _come(self, demand: int, pools: Rows, pool: int) -> tuple[int, int]:
+        """How many more holds are in a pool by the moves so far: of the demand, and of others."""
+        own = others = 0
+        for changes, sign in ((self._arrived, 1), (self._lifted, -1)):
+            for (other, row), count in changes.items():
+                if pools[row] != pool or other == NO_DEMAND:
+                    continue
+                if other == demand:
+                    own += sign * count
+                else:
+                    others += sign * count
+        return own, others
+
     def _seat(self, demand: int, row: int) -> bool:
+        if self.board.holds.pools and not self._pool(demand, row):
+            return False
         seats = self.board.seats(demand)
         if seats is None:
             return True

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from ledger.judge import commit, moved
 from ledger.moves import Search, slots_that_fit
 from ledger.requests import Request, board, room, scale, vector_of
-from ledger.retries import Patience, cap_slots, note_failure, take_turns
+from ledger.retries import Patience, cap_slots, note_failure, pool_slots, slots_by_pool, take_turns
 from ledger.risk import at_risk, rows_at_risk
 from ledger.state import State
-from ledger.table import Columns, Rows
+from ledger.table import Columns, Flags, Rows
 from qos.cluster.objects import Pod
 
 _PLANS_PER_SETTLE = 64
@@ -104,10 +104,13 @@ def _lift_excess(state: State) -> None:
             _lift_least_useful(state, demand, min(excess, state.holds.held_total[demand]))
 
 
-def _lift_least_useful(state: State, demand: int, count: int) -> None:
-    """Lift this many holds, first where a node becomes free of them; last those given to owners in flight."""
+def _lift_least_useful(state: State, demand: int, count: int, among: Flags | None = None) -> None:
+    """Lift this many holds, first where a node becomes free of them; last those given to owners in flight.
+
+    `among`: only from these rows.
+    """
     holds, rank = state.holds, state.table.rank()
-    rows = np.flatnonzero(holds.count[demand])
+    rows = np.flatnonzero(holds.count[demand] if among is None else holds.count[demand] * among)
     rows = rows[np.lexsort((-rank.take(rows), holds.number.take(rows)))]
     there = holds.count[demand].take(rows).astype(np.int64)
     given = np.minimum(holds.given[demand].take(rows), there)
@@ -181,7 +184,14 @@ def _leave_short_node(state: State, row: int, demands: list[int], *, spare: bool
 
 
 def _keep_cap(state: State) -> None:
-    """All holds together stay below the cap; the latest demands' give way."""
+    """All holds together stay below the cap, in each pool as well; the latest demands' give way."""
+    demands = state.demands
+    while state.pools and (most := state.pools.over(demands.vectors, demands.dims, state.cap_percent)):
+        pool, dim, excess = most
+        there, vectors = state.pools.count[:, pool], demands.vectors[:, dim]
+        demand = next(d for d in demands.order[::-1] if there[d] and vectors[d])
+        count = min(-(-excess // int(vectors[demand])), int(there[demand]))
+        _lift_least_useful(state, demand, count, state.pools.members(pool))
     while True:
         totals = np.asarray(state.holds.held_total, dtype=np.int64) @ state.demands.vectors
         over = [d for d in state.demands.dims if totals[d] > state.capacity[d] * state.cap_percent // 100]
@@ -288,6 +298,8 @@ def _fill_at_risk(state: State, demand: int, want: int, rows: Rows | None) -> in
 
 def _put(state: State, demand: int, want: int, rows: Rows, fit: NDArray[np.int64]) -> int:
     """Add holds on these rows, in this order, as many as fit on each."""
+    if state.pools:
+        fit = state.pools.keep_within(slots_by_pool(state, demand), rows, fit)
     counts = _first_of(fit, want)
     some = counts > 0
     state.holds.add_many(demand, rows[some], counts[some])
@@ -298,6 +310,9 @@ def _put(state: State, demand: int, want: int, rows: Rows, fit: NDArray[np.int64
 def _fit(state: State, demand: int, left: Columns, rows: Rows | None = None) -> NDArray[np.int64]:
     """How many holds of a demand each row can take of what is left."""
     eligible, limit = state.demands.eligible[demand], state.holds.seats(demand)
+    pooled = pool_slots(state, demand)
+    if pooled is not None:
+        limit = pooled if limit is None else np.minimum(limit, pooled)
     if rows is not None:
         eligible, limit = eligible[rows], None if limit is None else limit[rows]
     fit = np.where(eligible, slots_that_fit(left, vector_of(state, demand)), 0)
@@ -359,9 +374,9 @@ def _place_by_moves(state: State, demand: int, aside: list[int], *, risky: bool 
     if not pool.shapes:
         return False
     open_rows = state.demands.eligible[demand].copy()
-    limit = state.holds.seats(demand)
-    if limit is not None:
-        open_rows &= limit > 0
+    for limit in (state.holds.seats(demand), pool_slots(state, demand)):
+        if limit is not None:
+            open_rows &= limit > 0
     rows = np.flatnonzero(open_rows)
     request = Request(Pod("", "", "", {}), demand, vector_of(state, demand), ())
     verdict = moved(Search(pool), request, rows, pool.room[:, rows], np.zeros(rows.size, dtype=np.bool_))

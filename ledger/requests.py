@@ -150,4 +150,5 @@ def board(state: State, held: Columns | None, shapes: Iterable[int], *, safe: bo
         shapes=[demand for demand in shapes if holds.held_total[demand] and demands.floating(demand)],
         holds=holds,
         demands=demands,
+        cap_percent=state.cap_percent,
     )

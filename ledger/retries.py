@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ledger.pools import Slots
 from ledger.requests import room
 from ledger.state import State
 from ledger.table import Columns, Rows
@@ -78,6 +79,23 @@ def cap_slots(state: State, demand: int) -> tuple[int, int]:
             left = state.capacity[dim] * state.cap_percent // 100 - int(used[dim])
             best = min(best, (max(0, left // amount), dim))
     return best
+
+
+def pool_slots(state: State, demand: int, *, beside_all: bool = False) -> Slots | None:
+    """How many more slots each row's pools let a demand hold, by row; None without pools.
+
+    Later demands aside, which give way; unless they are to be left `beside_all`.
+    """
+    if not state.pools:
+        return None
+    return state.pools.by_row(slots_by_pool(state, demand, beside_all=beside_all))
+
+
+def slots_by_pool(state: State, demand: int, *, beside_all: bool = False) -> Slots:
+    """The same by pool."""
+    demands = state.demands
+    others = demands.order if beside_all else demands.order[: demands.position[demand] + 1]
+    return state.pools.slots(demand, others, demands.vectors, demands.dims, state.cap_percent)
 
 
 def due_again(state: State, grown: set[int]) -> set[int]:

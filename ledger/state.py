@@ -5,7 +5,7 @@ Holds are not touched here: `placement.settle` does that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -16,6 +16,7 @@ from ledger.demands import Demands
 from ledger.flights import Flights, Nominations, Offer
 from ledger.holds import Holds
 from ledger.lost_nodes import LostNodes
+from ledger.pools import Pools
 from ledger.table import Flags, Table, Vector
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, Pod
@@ -64,6 +65,7 @@ class State:
         settle_seconds: float,
         warmup_until: float,
         not_ready_seconds: float,
+        pool_labels: Sequence[str] = (),
     ) -> None:
         self.mode = mode
         self.cap_percent = cap_percent
@@ -73,7 +75,8 @@ class State:
         self.now = 0.0
         self.table = Table(self._resize, self._columns_changed)
         self.demands = Demands(self.table)
-        self.holds = Holds(self.table, self.demands)
+        self.pools = Pools(pool_labels, self.table)
+        self.holds = Holds(self.table, self.demands, self.pools)
         self.lost = LostNodes(not_ready_seconds)
         self.claims = Claims(self.table, self.demands, self.holds, self.lost)
         self.flights = Flights(self.table, self.holds)
@@ -166,6 +169,7 @@ class State:
         self.holds.touch(row)
         self.lost.hear(row, node.ready)
         self.claims.recount(row)
+        self.pools.put(row, node, [(d, int(self.holds.count[d, row])) for d in self.holds.on(row)])
         self._capacity = None
         self.changed(grown=True)
 
@@ -179,6 +183,7 @@ class State:
         self.flights.drop_row(row)
         self.daemons.drop_row(row)
         self.demands.judge_node(row, None, None)
+        self.pools.put(row, None, ())
         self.table.remove_node(name)
         self.lost.hear(row, True)
         self.claims.recount(row)

@@ -7,13 +7,14 @@ import numpy as np
 from ledger.decisions import Unplaced
 from ledger.moves import slots_that_fit
 from ledger.requests import room, vector_of
-from ledger.retries import cap_slots
+from ledger.retries import cap_slots, pool_slots
 from ledger.state import State
 from ledger.table import Columns
 
 INSUFFICIENT = "Insufficient"
 NO_NODE = "NoNode"
 CAP_REACHED = "CapReached"
+POOL_CAP_REACHED = "PoolCapReached"
 MAX_SLOTS_PER_NODE = "MaxSlotsPerNode"
 FRAGMENTED = "Fragmented"
 NODE_CANNOT_ENFORCE = "NodeCannotEnforce"
@@ -48,12 +49,27 @@ def why(state: State, demand: int, place: Place) -> tuple[Unplaced, ...]:
     capped = max(0, count - allowed) if state.cap_percent < 100 else 0
     if capped:
         reasons.append(_lacking(state, demand, capped, CAP_REACHED, dim))
-    unable = min(count - capped, _would_take(state, demand, place))
+    pooled = min(count - capped, _kept_by_pools(state, demand, place))
+    if pooled:
+        reasons.append(Unplaced(pooled, POOL_CAP_REACHED))
+    left = count - capped - pooled
+    unable = min(left, _would_take(state, demand, place))
     if unable:
         reasons.append(Unplaced(unable, NODE_CANNOT_ENFORCE, detail=_withheld(state, demand)))
-    if count > capped + unable:
-        reasons += _on_nodes(state, demand, count - capped - unable, place)
+    if left > unable:
+        reasons += _on_nodes(state, demand, left - unable, place)
     return tuple(reasons)
+
+
+def _kept_by_pools(state: State, demand: int, place: Place) -> int:
+    """How many slots would find room where the cap of a pool keeps them out."""
+    slots = pool_slots(state, demand)
+    if slots is None or state.cap_percent >= 100:
+        return 0
+    rows = np.flatnonzero(state.demands.eligible[demand] & (slots == 0))
+    fit = slots_that_fit(place.room[:, rows], vector_of(state, demand))
+    limit = state.holds.seats(demand)
+    return int((fit if limit is None else np.minimum(fit, limit[rows])).sum())
 
 
 def _withheld(state: State, demand: int) -> str:

@@ -312,7 +312,8 @@ class UnplacedStatus(Reported):
         description=(
             "Why: Insufficient (the nodes lack the resource), Fragmented (enough in all, on no single "
             "node), NoNode (no node is eligible), MaxSlotsPerNode (every eligible node is at its limit), "
-            "CapReached (the installation-wide cap), NodeCannotEnforce (nodeEnforcement is Strict, and nodes "
+            "CapReached (the installation-wide cap), PoolCapReached (the cap of every pool of nodes that has "
+            "room), NodeCannotEnforce (nodeEnforcement is Strict, and nodes "
             "that would do otherwise do not enforce every promise)."
         ),
     )
