@@ -33,6 +33,23 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_names())
+def test_links_to_headings_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\[[^\]]*\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text())
+    missing = [
+        (file, anchor)
+        for file, anchor in links
+        if "://" not in file and anchor not in anchors(page.parent / file if file else page)
+    ]
+    assert not missing
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_names())
 def test_make_targets_exist(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
