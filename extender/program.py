@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -14,7 +13,7 @@ from adapters.api import NODE_QOS, ClusterAPI
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
 from adapters.loops import Changes, forever
-from extender import rest, server
+from extender import garbage, rest, server
 from extender.binder import Binder
 from extender.catalog import Catalog
 from extender.config import ExtenderConfig
@@ -277,21 +276,19 @@ class Program:
 
     async def _start(self, stop: asyncio.Event) -> None:
         """Once every list is in: resolve the policies, then answer."""
-        await self.readiness.wait_synced()
-        await self._hear_reports()
-        try:
-            for _ in self.catalog.open_in_steps():
-                await asyncio.sleep(0)
-            for _ in iter(self.ledger.tend, False):
-                await asyncio.sleep(0)
-        except Exception:
-            log.exception("the ledger cannot be built")
-            self.failed = True
-            stop.set()
-            return
-        # What was just listed lives as long as the process: the collector need not look at it again.
-        gc.collect()
-        gc.freeze()
+        with garbage.only_young():
+            await self.readiness.wait_synced()
+            await self._hear_reports()
+            try:
+                for _ in self.catalog.open_in_steps():
+                    await asyncio.sleep(0)
+                for _ in iter(self.ledger.tend, False):
+                    await asyncio.sleep(0)
+            except Exception:
+                log.exception("the ledger cannot be built")
+                self.failed = True
+                stop.set()
+                return
         self.snapshots.renew()  # ready goes with an account of all that was listed
         self.readiness.open()
         log.info("ready policies=%d nodes=%d", len(self.catalog.policies), len(self.view.nodes))

@@ -164,3 +164,18 @@ def test_what_was_learned_ends_with_the_workload(desk):
     desk.catalog.expire()
     desk.make("WorkloadNotFound")
     assert desk.catalog.resolved[KEY].vector["cpu"] == 1000
+
+
+def test_a_catalog_opens_in_steps_and_a_policy_may_go_in_between(clock):
+    ledger = Ledger(Mode.GUARD, cap_percent=100)
+    ledger.set_node(node("n0", 64, 64))
+    catalog = Catalog(ledger, lambda: None, Owners(), clock=clock, grace=GRACE)
+    for name in "abc":
+        catalog.set_policy(replace(policy(), key=f"shop/{name}", name=name, count=1, floor={"cpu": 1000}))
+    steps = catalog.open_in_steps()
+    next(steps)
+    assert set(catalog.resolved) == {"shop/a"}
+    catalog.remove_policy("shop/b")
+    assert [None for _ in steps] == [None]
+    assert set(catalog.resolved) == {"shop/a", "shop/c"}
+    assert {key: one.held for key, one in ledger.report().items()} == {"shop/a": 1, "shop/c": 1}

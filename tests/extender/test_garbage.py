@@ -1,0 +1,59 @@
+"""While a cluster is listed no full collection stops the loop; afterwards all is as usual."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from extender.garbage import only_young
+
+
+def full_collections(objects: int) -> int:
+    """The number of full collections while so many objects are made and kept."""
+    seen = 0
+
+    def count(phase: str, info: dict[str, Any]) -> None:
+        nonlocal seen
+        seen += phase == "stop" and info["generation"] == 2
+
+    gc.callbacks.append(count)
+    try:
+        kept = [[number] for number in range(objects)]
+        assert len(kept) == objects
+    finally:
+        gc.callbacks.remove(count)
+    return seen
+
+
+def test_a_list_is_taken_without_full_collections() -> None:
+    many = 600_000
+    assert full_collections(many) > 0
+    with only_young():
+        assert full_collections(many) == 0
+
+
+def test_what_is_young_is_collected_all_the_same() -> None:
+    class Ring:
+        made = 0
+
+        def __init__(self) -> None:
+            self.me = self
+            Ring.made += 1
+
+        def __del__(self) -> None:
+            Ring.made -= 1
+
+    with only_young():
+        for _ in range(100_000):
+            Ring()
+        assert Ring.made < 20_000
+    gc.collect()
+
+
+def test_afterwards_it_is_as_before_also_when_a_start_is_cut_short() -> None:
+    usual = gc.get_threshold()
+    with pytest.raises(KeyError), only_young(), only_young():
+        raise KeyError
+    assert gc.get_threshold() == usual
