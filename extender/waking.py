@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Final
 
 from adapters.api import PODS, APIError, ClusterAPI, NotFound, Unreachable
+from adapters.loops import last_of
 from extender.metrics import Metrics
 from extender.pace import Pace
 from ledger.ledger import Ledger
@@ -59,7 +60,7 @@ class Waker:
 
     async def run_once(self) -> None:
         """Wake what the rate allows now; the rest stays queued."""
-        self._look()
+        await self._look()
         now = self._clock()
         self._woken = {uid: at for uid, at in self._woken.items() if now - at < POD_SECONDS}
         for uid in [uid for uid in self._queue if uid not in self._woken]:
@@ -70,12 +71,12 @@ class Waker:
                 self._woken[uid] = self._clock()
                 await self._wake(pod)
 
-    def _look(self) -> None:
+    async def _look(self) -> None:
         """Ask the ledger, which needs time for it that the verbs then do not have."""
         started = self._timer()
         if started < self._look_again:
             return
-        self.add(self._ledger.waiting())
+        self.add(await last_of(self._ledger.gather_waiting(self._clock())))
         ended = self._timer()
         self._look_again = ended + (ended - started) / SHARE
 

@@ -195,9 +195,15 @@ class Ledger:
         """Nodes with at least one hold."""
         return report.held_nodes(self._state)
 
-    def waiting(self) -> list[Pod]:
-        """Pods refused by filter which would now pass; each once per change."""
-        return self._waiting.ready(self._state)
+    def waiting(self, now: float = 0.0) -> list[Pod]:
+        """Pods refused by filter which would now pass; each once per change, later if that proved vain."""
+        *_, woken = self.gather_waiting(now)
+        return woken
+
+    def gather_waiting(self, now: float) -> Iterator[list[Pod]]:
+        """The same in steps of some milliseconds; the last is all of it."""
+        self._state.now = max(self._state.now, now)
+        return self._waiting.gather(self._state)
 
     def gauges(self) -> Mapping[str, float]:
         """Totals for /metrics."""

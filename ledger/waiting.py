@@ -5,7 +5,8 @@ Kube-scheduler does not know when to try them again (trap T21).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from ledger.moves import slots_that_fit
 from ledger.placement import settle
 from ledger.requests import avail, request_of
 from ledger.state import State
+from ledger.table import Flags
 from qos.cluster.objects import Pod
 
 MOST_REMEMBERED = 5_000
@@ -27,11 +29,32 @@ Above, the names are a sample and other nodes may do too (T18).
 _MOST_JUDGED = 64
 
 
+_SOON = 8.0
+_LATER = 300.0
+"""Seconds at most between two wakings that prove vain: where a node that the pod was shown would do now, and
+where others would, which kube-scheduler may have reasons against that we do not know."""
+_PODS_A_STEP = 200
+
+
 @dataclass(slots=True)
 class _Refused:
+    """A pod, and what is known of its refusals.
+
+    `names` it was shown if those were all; else `sample` is how many of them, `seen` the rows it was shown so
+    far, and `known` those where it would have passed when it was looked at last. `vain`: wakings after which
+    it was refused again; `since`: when it was refused last; `later`: when to look again though nothing
+    changes.
+    """
+
     pod: Pod
     names: tuple[str, ...]
     moment: tuple[int, bool]
+    since: float
+    sample: int = 0
+    seen: Flags | None = None
+    known: Flags | None = None
+    vain: int = 0
+    later: float = math.inf
 
 
 class Waiting:
@@ -39,43 +62,109 @@ class Waiting:
 
     def __init__(self) -> None:
         self._refused: dict[str, _Refused] = {}
+        self._woken: dict[str, _Refused] = {}
 
     def __len__(self) -> int:
         return len(self._refused)
 
     def remember(self, state: State, pod: Pod, names: Sequence[str]) -> None:
         """Note a refusal."""
-        self._refused.pop(pod.uid, None)
-        shown = tuple(names) if len(names) < _SAMPLE else ()
-        self._refused[pod.uid] = _Refused(pod, shown, state.moment)
-        if len(self._refused) > MOST_REMEMBERED:
-            del self._refused[next(iter(self._refused))]
+        before = self._refused.pop(pod.uid, None)
+        woken = self._woken.pop(pod.uid, None)
+        sampled = len(names) >= _SAMPLE
+        refused = _Refused(pod, () if sampled else tuple(names), state.moment, state.now)
+        if sampled:
+            refused.sample = len(names)
+            refused.seen = np.zeros(state.table.shape[1], dtype=np.bool_)
+            refused.seen[state.table.rows_of(names)] = True
+        earlier = before or woken
+        if earlier is not None:
+            refused.vain = earlier.vain + (woken is not None)
+            refused.known = earlier.known
+            if earlier.seen is not None and refused.seen is not None:
+                refused.seen[: earlier.seen.size] |= earlier.seen
+        if sampled:
+            refused.later = state.now + min(_LATER, 2.0**refused.vain)
+        self._refused[pod.uid] = refused
+        _bound(self._refused)
 
     def forget(self, uid: str) -> None:
         """The pod passed, or is gone."""
         self._refused.pop(uid, None)
+        self._woken.pop(uid, None)
 
     def ready(self, state: State) -> list[Pod]:
         """Pods whose next attempt would pass, as many of each kind as there is room for.
 
         Each is returned once.
         """
+        *_, woken = self.gather(state)
+        return woken
+
+    def gather(self, state: State) -> Iterator[list[Pod]]:
+        """The same in steps, of one kind of pods or some of it; the last is all of it."""
         settle(state, thorough=True)
-        moment = state.moment
         kinds: dict[object, list[_Refused]] = {}
         for refused in self._refused.values():
-            if refused.moment != moment:
+            if refused.later <= state.now or (refused.moment != state.moment and _due(state, refused, _SOON)):
                 kinds.setdefault(_kind(state, refused), []).append(refused)
         woken: list[Pod] = []
+        yield woken
         # Those longest not judged first: changes may come faster than all kinds can be judged.
         turns = sorted(kinds.values(), key=lambda alike: min(refused.moment for refused in alike))
         for alike in turns[:_MOST_JUDGED]:
-            woken += [refused.pod for refused in alike[: _passing(state, alike[0])]]
-            for refused in alike:
-                refused.moment = moment
-        for pod in woken:
-            self.forget(pod.uid)
-        return woken
+            settle(state)
+            passing, most = _passing(state, alike[0])
+            for number, refused in enumerate(alike):
+                there = self._refused.get(refused.pod.uid) is refused
+                if there and most > 0 and _wakes(state, refused, passing):
+                    woken.append(refused.pod)
+                    most -= 1
+                    self._woken[refused.pod.uid] = self._refused.pop(refused.pod.uid)
+                refused.moment = state.moment
+                if number % _PODS_A_STEP == 0:
+                    yield woken
+        _bound(self._woken)
+        yield woken
+
+
+def _bound(remembered: dict[str, _Refused]) -> None:
+    while len(remembered) > MOST_REMEMBERED:
+        del remembered[next(iter(remembered))]
+
+
+def _due(state: State, refused: _Refused, most: float) -> bool:
+    """Whether a pod that was woken in vain may be woken again: after a second, then two, four .."""
+    if not refused.vain:
+        return True
+    return state.now >= refused.since + min(most, 2.0 ** (refused.vain - 1))
+
+
+def _wakes(state: State, refused: _Refused, passing: Flags) -> bool:
+    """Whether the pod is to try again, which would pass on these rows.
+
+    A node that it was refused on and that would do now is a reason at once. Others of which it was shown a
+    sample are one until it has been shown so many samples that kube-scheduler must have looked at all nodes;
+    then only those are that would not have done before.
+    """
+    refused.later = math.inf
+    if refused.seen is None:
+        return bool(passing.any())
+    size = refused.seen.size
+    if passing[:size][refused.seen].any():
+        return True
+    news = passing.copy()
+    if refused.known is not None:
+        news[: refused.known.size] &= ~refused.known[: news.size]
+    rounds = -(-len(state.table.index) // refused.sample)
+    if not (news.any() or (passing.any() and refused.vain <= rounds)):
+        refused.known = passing
+        return False
+    if not _due(state, refused, _LATER):
+        refused.later = refused.since + min(_LATER, 2.0 ** (refused.vain - 1))
+        return False
+    refused.known = passing
+    return True
 
 
 def _kind(state: State, refused: _Refused) -> object:
@@ -100,15 +189,19 @@ def _names(state: State, refused: _Refused) -> tuple[str, ...]:
     return (*refused.names, state.table.names[nominated[0]])
 
 
-def _passing(state: State, refused: _Refused) -> int:
-    """How many pods like this one would pass now; by moves one at a time."""
-    names = _names(state, refused) or tuple(state.table.index)
-    rows = state.table.rows_of(names)
+def _passing(state: State, refused: _Refused) -> tuple[Flags, int]:
+    """Where a pod like this one would pass now, by row, and how many of them; by moves one at a time."""
+    names = _names(state, refused)
+    rows = state.table.rows_of(names) if names else np.flatnonzero(state.table.present)
     request = request_of(state, refused.pod)
     verdict = judge(state, request, rows)
+    passing = np.zeros(state.table.shape[1], dtype=np.bool_)
     if verdict is None:
-        return 0
+        return passing, 0
     if verdict.passing is None:
-        return 1
-    left = avail(state, request, np.unique(rows[verdict.passing]), own=request.owner != NO_DEMAND)
-    return max(1, int(min(slots_that_fit(left, request.need).sum(), MOST_REMEMBERED)))
+        passing[verdict.row] = True
+        return passing, 1
+    there = np.unique(rows[verdict.passing])
+    passing[there] = True
+    left = avail(state, request, there, own=request.owner != NO_DEMAND)
+    return passing, max(1, int(min(slots_that_fit(left, request.need).sum(), MOST_REMEMBERED)))

@@ -36,9 +36,10 @@ class Account:
     def policy_of(self, pod):
         return "default/checkout"
 
-    def waiting(self):
+    def gather_waiting(self, now):
         found, self.waits = self.waits, []
-        return found
+        yield []
+        yield found
 
     def known(self, uid):
         return self.pods.get(uid)

@@ -65,12 +65,12 @@ async def test_t21_a_pod_is_woken_at_most_once_a_second(api, metrics, clock, mak
 async def test_t21_looking_for_pods_to_wake_takes_a_twentieth_of_the_time_at_most(api, metrics, clock):
     account, looks = Account(), []
 
-    def slow():
+    def slow(now):
         looks.append(clock())
         clock.advance(0.5)
-        return []
+        yield []
 
-    account.waiting = slow
+    account.gather_waiting = slow
     waker = Waker(api, account, metrics, clock=clock, wall=clock, timer=clock)
     for _ in range(300):
         await waker.run_once()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ledger.ledger import Ledger
 from qos.cluster.objects import Requirement, Selector
 from tests.ledger.builders import demand, go, ledger, names, node, nodes, pod
 
@@ -114,3 +115,42 @@ def test_t21_no_kind_of_pod_is_passed_over_when_changes_never_cease() -> None:
         made.set_pod(pod(f"change{number}", 0.25, node="n1"))
         woken += made.waiting()
     assert [p.uid for p in woken] == ["last"]
+
+
+def sampled(of: Ledger, shown: list[str], now: float) -> int:
+    """Wakings of a pod in 500 seconds of unrelated changes, all in vain: the same nodes are shown."""
+    wakings = 0
+    who = pod("p", 8)
+    assert not of.filter(who, shown, now).nodes
+    for second in range(500):
+        of.set_pod(pod(f"x{second}", 0.25, node=f"n{200 + second % 100}"))
+        if of.waiting(now + second):
+            wakings += 1
+            assert not of.filter(who, shown, now + second).nodes
+    return wakings
+
+
+def test_t21_a_pod_refused_on_a_sample_is_not_woken_by_every_unrelated_change() -> None:
+    """Other nodes would do, as far as we know; kube-scheduler does not show them, so it has its reasons."""
+    made = ledger(*nodes(300, 16), *(pod(f"f{i}", 10, node=f"n{i}") for i in range(150)), demand("a", 1, 1))
+    assert 1 <= sampled(made, names(150), 0.0) <= 5
+    made.remove_pod("f7")
+    woken = [second for second in range(10) if made.waiting(500.0 + second)]
+    assert woken
+    assert made.filter(pod("p", 8), names(150), 510.0).nodes == ["n7"]
+
+
+def test_t21_a_pod_is_woken_until_it_was_shown_every_node() -> None:
+    """Samples rotate: the one node that would do comes at last, and nothing has to change for it."""
+    made = ledger(*nodes(1000, 4), node("only", 16), demand("a", 1, 1))
+    who, every = pod("p", 8), [*names(1000), "only"]
+    shown = [every[start : start + 100] for start in range(0, 1001, 100)]
+    assert not made.filter(who, shown[0], 0.0).nodes
+    now, turn = 0.0, 0
+    made.set_pod(pod("x", 0.25, node="n0"))
+    while now < 3_600 and turn < len(shown) - 1:
+        now += 1
+        if made.waiting(now):
+            turn += 1
+            found = made.filter(who, shown[turn], now).nodes
+    assert found == ["only"]
