@@ -232,3 +232,6 @@ def commit(state: State, request: Request, verdict: Verdict) -> None:
     if count:
         state.counters["moves"] += count
         state.version += 1
+        # The search counts only the holds that the pod sees: others may stand where these went.
+        state.table.touched.update((verdict.row, *(move.target for move in verdict.moves)))
+        state.dirty = True

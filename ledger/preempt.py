@@ -39,7 +39,7 @@ def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now
         state.flights.put(flight)
     before = state.offers.get(pod.uid)
     if before is not None and _under_way(before, pod, victims, kept, now):
-        return [_nominated(before, pod)]
+        return [pod.nominated_node_name]
     state.offers[pod.uid] = Offer({node: tuple(victims[node]) for node in kept}, now)
     return kept
 
@@ -52,17 +52,9 @@ def _under_way(
     kube-scheduler tries a preemptor again once its informer shows the last victim's deletion. Its cache may
     show it a moment later, and it would choose victims on another node.
     """
-    node = _nominated(before, pod)
+    node = pod.nominated_node_name
     same = set(victims.get(node, ())) <= set(before.victims.get(node, ()))
     return node in kept and same and now - before.since < _EVICTION_SECONDS
-
-
-def _nominated(before: Offer, pod: Pod) -> str:
-    """The node to which the pod is nominated, as kube-scheduler says it, or else as our watch has shown it.
-
-    kube-scheduler tries the pod again as its informer has it, which may not show the nomination yet.
-    """
-    return pod.nominated_node_name or before.node
 
 
 @contextmanager

@@ -132,6 +132,7 @@ def config_of(world: World) -> ExtenderConfig:
         settle_seconds=world.settle,
         warmup_seconds=world.warmup,
         reference_grace_seconds=world.reference_grace,
+        not_ready_seconds=world.not_ready,
         identity="extender",
     )
 
@@ -146,6 +147,7 @@ def opened(
         binds=config.binds,
         settle_seconds=config.settle_seconds,
         warmup_until=clock() + config.warmup,
+        not_ready_seconds=config.not_ready_seconds,
     )
     owners = Owners()
     guarding = Guarding(
@@ -175,4 +177,5 @@ def rebuilt(world: World, store: Store, api: ClusterAPI, now: float) -> Books:
         for entry in store.entries(resource):
             handlers[resource.plural].set(entry.raw)
     books.catalog.open()
+    books.ledger.expired(now)  # what was not ready at the beginning has been so since
     return books

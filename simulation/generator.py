@@ -74,6 +74,7 @@ class Maker:
             latency=random.choice((0.01, 0.05, 0.3)),
             lag=random.choice((0.002, 0.02, 0.1)),
             spread=random.random() < 0.6,
+            eager=random.random() < 0.4,
             status=random.random() < 0.15,
             settle=10.0,
         )

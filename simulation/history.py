@@ -18,8 +18,9 @@ class World:
     `mode`: Guard or Strict; `binds`: bind goes through the extender; `cap`: percent of allocatable that may
     be held. `latency`: the longest usual way to the API server and back; `lag`: of every watch. `sample`: how
     many fitting nodes kube-scheduler shows, 0 for all. `spread`: it scores by what is left, else at random.
-    `status`: the policies' status is written. `settle`, `warmup`, `reference_grace`: the extender's settings;
-    `grace`: the checker's.
+    `eager`: it tries pods that back off when no other waits (SchedulerPopFromBackoffQ).
+    `status`: the policies' status is written. `settle`, `warmup`, `reference_grace`, `not_ready`: the
+    extender's settings; `grace`: the checker's.
     """
 
     seed: int
@@ -30,11 +31,13 @@ class World:
     lag: float = 0.005
     sample: int = 0
     spread: bool = True
+    eager: bool = True
     status: bool = False
     settle: float = 600.0
     warmup: float = 2.0
     grace: float = 1.0
     reference_grace: float = 1.0
+    not_ready: float = 3.0
 
 
 @dataclass(frozen=True, slots=True)

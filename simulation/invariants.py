@@ -83,12 +83,20 @@ def accounts_add_up(facts: Facts) -> list[str]:
 
 
 def fillings(facts: Facts) -> list[str]:
-    """As many slots are filled as owners are bound, up to what is desired."""
+    """As many slots are filled as owners are bound.
+
+    Those on a node that is not ready may be counted out, those on one that is gone are.
+    """
     wrong = []
     for demand in facts.demands:
-        bound = sum(facts.owners.get(pod.uid) == demand.key for pods in facts.pods.values() for pod in pods)
-        if facts.reports[demand.key].pods != bound:
-            wrong.append(f"{demand.key}: {facts.reports[demand.key].pods} pods counted, {bound} are bound")
+        sure = possible = 0
+        for name, pods in facts.pods.items():
+            node, owners = facts.nodes.get(name), sum(facts.owners.get(pod.uid) == demand.key for pod in pods)
+            sure += owners if node is not None and node.ready else 0
+            possible += owners if node is not None else 0
+        counted = facts.reports[demand.key].pods
+        if not sure <= counted <= possible:
+            wrong.append(f"{demand.key}: {counted} pods counted, {sure} to {possible} are bound")
     return wrong
 
 
@@ -173,12 +181,16 @@ def no_fewer_slots(
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """Pods were evicted on a node for the one of this name; `times` since the last disturbance."""
+    """Pods were evicted for the one of this name, last on `node`.
+
+    `times`: how often others than before, since the last disturbance; `victims`: all their UIDs.
+    """
 
     name: str
     priority: int
     node: str
-    times: int
+    times: int = 1
+    victims: frozenset[str] = frozenset()
 
 
 def evictions_lead_to_binds(preemptions: Iterable[Preemption], bound: Mapping[str, bool]) -> list[str]:

@@ -87,9 +87,7 @@ class Play:
         finally:
             self.extender.kill()
             self.scheduler.kill()
-            self.loop.run_until_complete(asyncio.sleep(0))
-            self.loop.run_until_complete(asyncio.sleep(0))
-            self.loop.close()
+            self._end()
         for bug in RECORDER.bugs:
             self.watcher.wrong("bug", bug)
         for death in self.loop.failed:
@@ -101,6 +99,14 @@ class Play:
             self.store.version,
             self.watcher.binds,
         )
+
+    def _end(self) -> None:
+        """Nothing is left behind, whatever was under way."""
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self.loop.close()
 
     async def _play(self) -> None:
         from simulation.actions import ACTIONS  # it needs Play
@@ -142,7 +148,7 @@ class Play:
             self.watcher.look()
             if self.watcher.found:
                 return
-        self.watcher.look_after_quiet()
+        self.watcher.look_after_quiet(self.scheduler.waiting())
 
     # --- restarts ---
 

@@ -6,7 +6,7 @@ not promise is left out by name: see `blind` and `unasked`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from adapters.api import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, POLICIES, PRIORI
 from adapters.kubernetes import decode
 from lab.changes import Change, PriorityClass, Watched
 from lab.checker import Checker, Finding, Kind, Terms
-from qos.cluster.objects import Pod
+from qos.cluster.objects import PlacementMode, Pod
 from qos.keys import HOSTNAME_LABEL
 from simulation import invariants, parsed
 from simulation.books import SCHEDULER, Told, rebuilt
@@ -135,9 +135,11 @@ class Watcher(Told):
         """kube-scheduler evicts."""
         self.say(f"{pod.name} preempts {' '.join(one.name for one in victims)} on {node}")
         before = self._preemptions.get(pod.name)
-        times = before.times + 1 if before else 1
-        self._preemptions[pod.name] = Preemption(pod.name, pod.priority, node, times)
-        if times > invariants.MOST_PREEMPTIONS:
+        gone = frozenset(one.uid for one in victims) | (before.victims if before else frozenset())
+        again = before is not None and gone != before.victims
+        times = (before.times if before else 1) + again
+        self._preemptions[pod.name] = Preemption(pod.name, pod.priority, node, times, gone)
+        if again and times > invariants.MOST_PREEMPTIONS:
             self.wrong("evictions lead to binds", f"{pod.name} preempted {times} times")
 
     def restarted(self) -> None:
@@ -237,8 +239,27 @@ class Watcher(Told):
             return True
         if finding.kind is Kind.OVER_COMMITTED:
             recent = self._clock() - self._foreign.get(finding.node, -1e9) <= self._world.grace
-            return not self._refuses_at_bind or recent or self._clock() < self._blind_until
-        return self._clock() < self._blind_until
+            blind = recent or self._clock() < self._blind_until
+            return not self._refuses_at_bind or blind or not self._concerns(finding)
+        return self._clock() < self._blind_until or self._pinned_in_the_way(finding.policy)
+
+    def _concerns(self, finding: Finding) -> bool:
+        """Whether some policy holds what is over-committed: all else is kube-scheduler's business (T17)."""
+        if self.extender is None or not self.extender.part.alive:
+            return False
+        demands = self.extender.books.catalog.demands().values()
+        held = {name for demand in demands for name in demand.vector}
+        return any(f"{name} by " in finding.message for name in held)
+
+    def _pinned_in_the_way(self, key: str) -> bool:
+        """Pinned holds do not move, so slots that a packing from nothing has a place for may be unplaced."""
+        extender = self.extender
+        if extender is None or not extender.part.alive:
+            return False
+        demands = extender.books.catalog.demands().values()
+        reports = extender.ledger.report()
+        pinned = any(demand.mode is PlacementMode.PINNED for demand in demands)
+        return pinned and key in reports and reports[key].missing > 0
 
     # --- the invariants, between steps ---
 
@@ -271,8 +292,11 @@ class Watcher(Told):
                 self.wrong("no slot lost", f"{key}: a slot fits on {placeable[key]} for {now - since:.1f} s")
                 self._lacking[key] = float("inf")
 
-    def look_after_quiet(self) -> None:
-        """What must be true once nothing has happened for long enough."""
+    def look_after_quiet(self, waiting: Mapping[str, tuple[Pod, Sequence[str]]]) -> None:
+        """What must be true once nothing has happened for long enough.
+
+        `waiting`: pods that no scheduler has placed, with the nodes that the in-tree filters let pass.
+        """
         extender = self.extender
         assert extender is not None
         if not extender.ready:
@@ -288,6 +312,13 @@ class Watcher(Told):
         bound = {pod.name: bool(pod.node_name) for pod in self._shown.values()}
         for problem in invariants.evictions_lead_to_binds(self._preemptions.values(), bound):
             self.wrong("evictions lead to binds", problem)
+        for name, (pod, nodes) in waiting.items():
+            let_in = [
+                node for node in again.filter(pod, nodes, now).nodes if ledger.filter(pod, nodes, now).nodes
+            ]
+            again.settle(pod.uid)
+            if let_in:
+                self.wrong("nobody waits for ever", f"{name} would be let in to {' '.join(let_in)}")
 
 
 def _takes(pod: Pod) -> tuple[object, ...]:

@@ -49,7 +49,7 @@ class Scheduler:
         self.part = Part(loop)
         self.part.alive = False
         self.cache = Cache()
-        self.queue = Queue(loop.time)
+        self.queue = Queue(loop.time, eager=world.eager)
         self._tries: dict[str, int] = {}
         self._next = 0
 
@@ -59,7 +59,7 @@ class Scheduler:
         """Begin with nothing but what the API server lists."""
         self.part = self._api.part = Part(self._loop)
         self._api.streams.clear()
-        self.cache, self.queue = Cache(), Queue(self._loop.time)
+        self.cache, self.queue = Cache(), Queue(self._loop.time, eager=self._world.eager)
         self._known: dict[str, bytes] = {}
         self.part.call(self._run)
 
@@ -71,6 +71,17 @@ class Scheduler:
     def idle(self) -> bool:
         """Whether it has nothing to do."""
         return not (self.queue.active or self.queue.backoff or self.queue.in_flight)
+
+    def waiting(self) -> dict[str, tuple[Pod, list[str]]]:
+        """Pods without a node, by name, and the nodes that the in-tree filters let pass."""
+        found = {}
+        for raw in self._known.values():
+            pod = parsed.pod(raw)
+            if not (pod.node_name or pod.terminal or pod.deleting or self.cache.assumed(pod.uid)):
+                nodes = [n.name for n in self.cache.nodes.values() if not self.cache.obstacle(pod, n)]
+                if nodes and pod.scheduler_name == SCHEDULER:
+                    found[pod.name] = pod, sorted(nodes)
+        return found
 
     def _run(self) -> None:
         handlers = ((NODES, self._set_node, self._remove_node), (PODS, self._set_pod, self._remove_pod))

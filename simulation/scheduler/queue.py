@@ -45,8 +45,9 @@ class Queued:
 class Queue:
     """Pods by UID, each in one of three places or in flight."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, eager: bool) -> None:
         self._clock = clock
+        self._eager = eager
         self.active: dict[str, Queued] = {}
         self.backoff: dict[str, Queued] = {}
         self.unschedulable: dict[str, Queued] = {}
@@ -144,7 +145,9 @@ class Queue:
         for uid, queued in list(self.backoff.items()):
             if queued.until <= now:
                 self.active[uid] = self.backoff.pop(uid)
-        place = self.active or {uid: q for uid, q in self.backoff.items() if not q.errors}
+        place = self.active
+        if not place and self._eager:
+            place = {uid: q for uid, q in self.backoff.items() if not q.errors}
         if not place:
             return None
         queued = min(place.values(), key=lambda q: (-q.pod.priority, q.since))

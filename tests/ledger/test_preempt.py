@@ -211,19 +211,6 @@ def test_a_preemptor_whose_victims_are_under_way_gets_no_others() -> None:
     assert made.filter(nominated, ["n1"], 0.3).nodes == ["n1"]
 
 
-def test_a_nomination_that_only_our_watch_has_shown_counts() -> None:
-    """kube-scheduler queues a failed pod as its informer has it, so without the nomination it is writing."""
-    made = ledger(*nodes(2), pod("v0", 8, node="n0"), pod("v1", 8, node="n1"))
-    who, asked = pod("p", 8, priority=HIGH), {"n0": ["v0"], "n1": ["v1"]}
-    assert made.preempt(who, asked, 0.0) == ["n0", "n1"]
-    assert made.preempt(who, asked, 0.1) == ["n0", "n1"], "nobody knows yet where it evicts"
-    made.set_pod(replace(who, nominated_node_name="n1"))
-    assert made.preempt(who, asked, 0.2) == ["n1"]
-    assert made.preempt(who, asked, 5.2) == ["n0", "n1"], "the eviction may have failed"
-    made.set_pod(who)
-    assert made.preempt(who, asked, 5.3) == ["n0", "n1"], "it is nominated no more"
-
-
 def test_a_preemptor_may_go_elsewhere_when_its_hole_was_taken_or_never_came() -> None:
     made = ledger(*nodes(2), pod("v0", 8, node="n0"), pod("v1", 8, node="n1"))
     who = pod("p", 8, priority=HIGH)

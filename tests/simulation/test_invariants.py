@@ -97,7 +97,7 @@ def test_a_rebuilt_ledger_holds_no_more() -> None:
 
 
 def test_a_preemptor_runs_unless_it_is_gone() -> None:
-    one = Preemption("p", 10, "n0", 1)
+    one = Preemption("p", 10, "n0")
     assert invariants.evictions_lead_to_binds([one], {"p": False})
     assert not invariants.evictions_lead_to_binds([one], {"p": True})
     assert not invariants.evictions_lead_to_binds([one], {})
