@@ -30,7 +30,6 @@ from cli.preflight import (
     gather,
     show_changes,
 )
-from ledger.decisions import Mode
 
 IMAGE_HINT: Final = """\
 The image j10ce-qos:0.1.0 has to be where the nodes find it: docker build -t j10ce-qos:0.1.0 .
@@ -41,7 +40,7 @@ def install(
     overlay: OverlayOption = Overlay.SECOND,
     image: ImageOption = "",
     scheduler_image: SchedulerImageOption = "",
-    mode: ModeOption = Mode.GUARD,
+    mode: ModeOption = None,
     agent: AgentOption = False,
     files: Annotated[
         Path | None,
@@ -65,7 +64,8 @@ def install(
 ) -> None:
     """Install CRDs, rights, and a kube-scheduler with the extender; again to upgrade.
 
-    An agent that is there already is upgraded as well, with --agent or without.
+    An upgrade of the second scheduler keeps its mode unless --mode names one; the files of --files are in
+    mode Guard unless it does. An agent that is there already is upgraded as well, with --agent or without.
     Exit code 1 when a check of `j10ce preflight` fails or a file would be lost: nothing has been changed.
     """
     if files is not None and overlay is not Overlay.DEFAULT:
@@ -75,7 +75,7 @@ def install(
     choices = installation.Choices(
         image,
         scheduler_image or installation.image_of(facts.schedulers),
-        mode.value,
+        mode.value if mode else facts.mode if overlay is Overlay.SECOND else "",
         agent or facts.agent is not None,
     )
     _refuse_unfit(assess(facts, overlay.value, choices, datetime.now(UTC)))

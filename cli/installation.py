@@ -200,6 +200,27 @@ def agent_itself() -> Object:
     return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}
 
 
+def second_scheduler_itself() -> Object:
+    """The Deployment of the second kube-scheduler with its extender, to be looked up."""
+    metadata = {"namespace": NAMESPACE, "name": "j10ce-scheduler"}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
+
+
+def mode_of(kubectl: Kubectl, scheduler: Mapping[str, Any]) -> str:
+    """The mode of the second scheduler as it is installed, from the configuration it mounts; "" for none."""
+    volumes = scheduler.get("spec", {}).get("template", {}).get("spec", {}).get("volumes", [])
+    names = [volume["configMap"]["name"] for volume in volumes if "configMap" in volume]
+    maps = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": NAMESPACE, "name": name}}
+        for name in names
+    ]
+    for found in kubectl.existing(maps):
+        said = re.search(r"^mode: (\w+)", found.get("data", {}).get("extender.yaml", ""), re.MULTILINE)
+        if said:
+            return said[1]
+    return ""
+
+
 def kube_scheduler_pods(kubectl: Kubectl) -> list[Object]:
     """The pods of the cluster's own kube-scheduler, as kubeadm labels them; none where it is managed."""
     return kubectl.objects(

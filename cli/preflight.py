@@ -67,13 +67,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was read from the cluster. agent: its DaemonSet."""
+    """What was read from the cluster. agent: its DaemonSet. mode: the second scheduler's, "" for none."""
 
     version: str
     missing_rights: tuple[str, ...] = ()
     definitions: tuple[Object, ...] = ()
     namespace: Object | None = None
     agent: Object | None = None
+    mode: str = ""
     leases: tuple[Object, ...] = ()
     schedulers: tuple[Object, ...] = ()
     wanted_definitions: tuple[Object, ...] = field(default_factory=tuple)
@@ -88,12 +89,14 @@ def gather(kubectl: Kubectl) -> Facts:
         return Facts(version, missing)
     wanted = installation.definitions()
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": installation.NAMESPACE}}
-    there = {item["kind"]: item for item in kubectl.existing([namespace, installation.agent_itself()])}
+    ours = [namespace, installation.agent_itself(), installation.second_scheduler_itself()]
+    there = {item["kind"]: item for item in kubectl.existing(ours)}
     return Facts(
         version,
         definitions=tuple(kubectl.existing(wanted)),
         namespace=there.get("Namespace"),
         agent=there.get("DaemonSet"),
+        mode=installation.mode_of(kubectl, there.get("Deployment", {})),
         leases=tuple(kubectl.existing(installation.extender_leases())),
         schedulers=tuple(installation.kube_scheduler_pods(kubectl)),
         wanted_definitions=tuple(wanted),
@@ -304,12 +307,13 @@ AgentOption = Annotated[
     bool, typer.Option("--agent", help="With the agent on every node, which keeps floors in the kernel.")
 ]
 ModeOption = Annotated[
-    Mode,
+    Mode | None,
     typer.Option(
         "--mode",
         case_sensitive=False,
+        show_default="as it is installed; at first guard",
         help="Observe: report, refuse nothing. Guard: keep floors while the extender is there. "
-        "Strict: refuse rather than break a floor. An upgrade without it is Guard, too.",
+        "Strict: refuse rather than break a floor.",
     ),
 ]
 
@@ -332,6 +336,7 @@ def preflight(
     choices = installation.Choices(
         image,
         scheduler_image or installation.image_of(facts.schedulers),
+        facts.mode if overlay is Overlay.SECOND else "",
         agent=agent or facts.agent is not None,
     )
     checks = assess(facts, overlay.value, choices, datetime.now(UTC))

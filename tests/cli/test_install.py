@@ -195,6 +195,38 @@ def test_the_mode_reaches_the_hosts_files(folder: Path, tmp_path: Path, mode: st
     assert "mode Guard" not in text
 
 
+def installed(mode: str) -> str:
+    """The second scheduler as it is installed, for there.json."""
+    volumes = [{"name": "tokens", "projected": {}}, {"name": "c", "configMap": {"name": "config-5c"}}]
+    deployment = installation.second_scheduler_itself() | {
+        "spec": {"template": {"spec": {"volumes": volumes}}}
+    }
+    data = {"scheduler.yaml": "a: b\n", "extender.yaml": f"# Its configuration.\nmode: {mode}    # why\n"}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config-5c"}, "data": data}
+    return json.dumps({"kind": "List", "items": [deployment, config]})
+
+
+@pytest.mark.parametrize(
+    ("words", "mode"), [([], "Observe"), (["--mode", "guard"], "Guard"), (["--mode", "strict"], "Strict")]
+)
+def test_an_upgrade_keeps_the_mode_unless_another_is_named(folder: Path, words: list[str], mode: str) -> None:
+    (folder / "there.json").write_text(installed("Observe"))
+    result = j10ce("install", "--dry-run", "--scheduler-image", "example.com/s:v1", *words)
+    assert result.exit_code == 0, result.output
+    assert f"\nmode: {mode} " in (folder / "seen").read_text()
+
+
+def test_preflight_shows_what_the_same_mode_would_change(folder: Path) -> None:
+    (folder / "there.json").write_text(installed("Strict"))
+    assert j10ce("preflight", "--scheduler-image", "example.com/s:v1").exit_code == 0
+    assert "\nmode: Strict " in (folder / "seen").read_text()
+
+
+def test_what_is_new_is_in_mode_guard(folder: Path) -> None:
+    assert j10ce("install", "--dry-run", "--scheduler-image", "example.com/s:v1").exit_code == 0
+    assert "\nmode: Guard " in (folder / "seen").read_text()
+
+
 def test_kustomize_sees_the_mode(folder: Path) -> None:
     """The hash in the ConfigMap's name has to follow."""
     assert (
