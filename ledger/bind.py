@@ -25,7 +25,7 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
         return BindDecision(policy=_key(state, state.claims.by_uid[pod.uid].owner))
     if elsewhere := _bound_elsewhere(state, pod, node):
         return BindDecision(refusal=f"the pod is bound to node {elsewhere}")
-    if state.mode is Mode.STRICT and node_in_doubt(state, pod.uid):
+    if state.mode is Mode.STRICT and state.claims.node_in_doubt(pod.uid):
         return BindDecision(refusal=IN_DOUBT)
     settle(state)
     state.settle_flight(pod.uid)
@@ -46,14 +46,6 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
 def _already(state: State, pod: Pod, node: str) -> bool:
     claim = state.claims.by_uid.get(pod.uid)
     return claim is not None and state.table.names[claim.row] == node
-
-
-def node_in_doubt(state: State, uid: str) -> str:
-    """The node where a Binding of the pod, of unknown outcome, may still land; "" for none (T04)."""
-    claim = state.claims.by_uid.get(uid)
-    if claim is None or claim.state is not ClaimState.BINDING:
-        return ""
-    return state.table.names[claim.row]
 
 
 def _bound_elsewhere(state: State, pod: Pod, node: str) -> str:
@@ -82,28 +74,12 @@ def _claim(state: State, request: Request, node: str, verdict: Verdict | None, n
     if verdict is not None:
         commit(state, request, verdict)
     state.put_claim(request.pod, node, ClaimState.BINDING, now)
-    if request.owner != NO_DEMAND:
-        _release_own(state, request, state.table.rows[node])
     settle(state)
     return BindDecision(
         policy=_key(state, request.owner),
         moved=state.counters["moves"] - moves,
         unplaced=max(0, unplaced_slots(state) - unplaced),
     )
-
-
-def _release_own(state: State, request: Request, row: int) -> None:
-    """The owner fills a slot.
-
-    The hold on its own node goes, unless an unplaced slot is filled and both fit.
-    """
-    holds, table = state.holds, state.table
-    if not holds.movable(request.owner, row):
-        return
-    dims = state.demands.dims
-    short = (holds.all[dims, row] > table.free[dims, row] - table.charged[dims, row]).any()
-    if holds.missing(request.owner) < 0 or short:
-        holds.add(request.owner, row, -1)
 
 
 def unplaced_slots(state: State) -> int:

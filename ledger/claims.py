@@ -82,6 +82,13 @@ class Claims:
         self._table.recycle(claim.row)
         return claim
 
+    def node_in_doubt(self, uid: str) -> str:
+        """The node where a Binding of the pod, of unknown outcome, may still land; "" for none (T04)."""
+        claim = self.by_uid.get(uid)
+        if claim is None or claim.state is not ClaimState.BINDING:
+            return ""
+        return self._table.names[claim.row]
+
     def owner_differs(self, claim: Claim) -> bool:
         """Whether the pod's demand has changed."""
         return self._demands.owned_by(claim.pod) != claim.owner

@@ -7,7 +7,6 @@ from itertools import compress
 
 import numpy as np
 
-from ledger.bind import node_in_doubt
 from ledger.decisions import Filtered, Mode
 from ledger.demands import NO_DEMAND
 from ledger.flights import Flight, joined
@@ -33,7 +32,7 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
         state.counters["exempt"] += 1
         return Filtered(list(names))
     settle(state)
-    if state.mode is not Mode.OBSERVE and (node := node_in_doubt(state, pod.uid)):
+    if state.mode is not Mode.OBSERVE and (node := state.claims.node_in_doubt(pod.uid)):
         if node not in names:
             waiting.remember(state, pod, names)
         return in_doubt(names, node)

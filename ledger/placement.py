@@ -105,13 +105,14 @@ def _lift_excess(state: State) -> None:
 
 
 def _lift_least_useful(state: State, demand: int, count: int, among: Flags | None = None) -> None:
-    """Lift this many holds, first where a node becomes free of them; last those given to owners in flight.
+    """Lift this many holds: first those at risk, then where a node becomes free of holds.
 
-    `among`: only from these rows.
+    Those given to owners in flight last. `among`: only from these rows.
     """
     holds, rank = state.holds, state.table.rank()
     rows = np.flatnonzero(holds.count[demand] if among is None else holds.count[demand] * among)
-    rows = rows[np.lexsort((-rank.take(rows), holds.number.take(rows)))]
+    safe = ~np.isin(rows, rows_at_risk(state))
+    rows = rows[np.lexsort((-rank.take(rows), holds.number.take(rows), safe))]
     there = holds.count[demand].take(rows).astype(np.int64)
     given = np.minimum(holds.given[demand].take(rows), there)
     lifted = _first_of(there - given, count)

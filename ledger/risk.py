@@ -45,14 +45,20 @@ def _lack(state: State, row: int) -> Amounts:
 
 
 def holds_at_risk(state: State) -> Counter[int]:
-    """How many holds of each demand would have to go: the latest demands' first, as they do."""
-    number = Counter[int]()
+    """How many holds of each demand would have to go: the latest demands' first, as they do.
+
+    Those given to owners in flight go last.
+    """
+    holds, number = state.holds, Counter[int]()
     for row in rows_at_risk(state).tolist():
         lack = _lack(state, row)
-        for demand in reversed(state.holds.on(row)):
-            vector = vector_of(state, demand)
-            count = _too_many(lack, vector, int(state.holds.count[demand, row]))
-            if count:
-                lack = [amount - count * slot for amount, slot in zip(lack, vector, strict=True)]
-                number[demand] += count
+        there = [(demand, holds.movable(demand, row)) for demand in reversed(holds.on(row))]
+        there += [(demand, int(holds.count[demand, row]) - movable) for demand, movable in there]
+        for demand, count in there:
+            vector = state.demands.vectors[demand].take(state.demands.dims).tolist()
+            for _ in range(count):
+                if not any(amount > 0 < slot for amount, slot in zip(lack, vector, strict=True)):
+                    break
+                lack = [amount - slot for amount, slot in zip(lack, vector, strict=True)]
+                number[demand] += 1
     return number

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from ledger.claims import Claim, Claims, ClaimState
 from ledger.daemons import Daemons
 from ledger.decisions import Mode
-from ledger.demands import Demands
+from ledger.demands import NO_DEMAND, Demands
 from ledger.flights import Flights, Nominations, Offer
 from ledger.holds import Holds
 from ledger.lost_nodes import LostNodes
@@ -292,10 +292,22 @@ class State:
             return
         if row >= 0:
             self.daemons.cover(pod, row, -1)
-        self.daemons.cover(pod, self.claims.by_uid[pod.uid].row, 1)
+        claim = self.claims.by_uid[pod.uid]
+        self.daemons.cover(pod, claim.row, 1)
+        if row != claim.row and claim.owner != NO_DEMAND and not claim.away:
+            self._release_own(claim.owner, claim.row)
         self.nominations.drop(pod.uid)
         self.offers.pop(pod.uid, None)
         self.changed()
+
+    def _release_own(self, owner: int, row: int) -> None:
+        """The owner fills a slot: a hold there goes, unless an unplaced slot is filled and both fit."""
+        holds, table, dims = self.holds, self.table, self.demands.dims
+        if not holds.movable(owner, row):
+            return
+        short = (holds.all[dims, row] > table.free[dims, row] - table.charged[dims, row]).any()
+        if holds.missing(owner) < 0 or short:
+            holds.add(owner, row, -1)
 
     def drop_claim(self, uid: str) -> None:
         """Give a claim's capacity back."""

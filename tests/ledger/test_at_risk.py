@@ -186,6 +186,22 @@ def test_a_pod_in_flight_that_lands_where_a_hold_stands_sends_it_elsewhere() -> 
     assert holds(made, "a") == {other: 1}
 
 
+@pytest.mark.parametrize("binds", [True, False])
+def test_an_owner_that_comes_takes_the_hold_of_its_own_node_and_no_safe_one(binds: bool) -> None:
+    made = ledger(node("n0", 10), node("n1", 4), mode=Mode.GUARD, binds=binds)
+    for number, cpu in enumerate((2, 1)):
+        assert made.filter(pod(f"p{number}", cpu), names(2), 0.0).nodes == names(2)
+    assert made.filter(pod("p2", 5), ["n0"], 0.0).nodes == ["n0"]
+    made.set_demand(demand("a", 4, 1))
+    assert (holds(made, "a"), made.report()["default/a"].at_risk) == ({"n0": 3, "n1": 1}, 1)
+    owner = pod("o", 1, app="a")
+    assert made.filter(owner, names(2), 0.0).nodes == ["n0"]
+    if binds:
+        made.bind(owner, "n0", 0.0)
+    made.set_pod(replace(owner, node_name="n0"))
+    assert (holds(made, "a"), made.report()["default/a"].at_risk) == ({"n0": 2, "n1": 1}, 1)
+
+
 def test_a_nomination_makes_a_possible_charge_certain() -> None:
     made = ledger(*nodes(2, 4), mode=Mode.GUARD)
     who = pod("p", 1)
