@@ -1,7 +1,7 @@
 """What a filter call costs over HTTP: the best and the middle of calls, as ratios to a bare ASGI echo.
 
-Both servers run in processes of their own on one uvicorn configuration, one keep-alive connection each; their
-rounds are interleaved, so that both see the same machine.
+Both servers run in processes of their own, the echo on uvicorn, one keep-alive connection each; their rounds
+are interleaved, so that both see the same machine.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import random
 import statistics
 import time
+from collections.abc import Awaitable
 from typing import Any
 
 import orjson
@@ -21,8 +22,8 @@ from benchmarks.serving import Connection, process, read, respond
 from extender.binder import Binder
 from extender.metrics import Metrics
 from extender.readiness import Readiness
-from extender.server import VerbsApp, listen, serve_until, server
-from ledger.ledger import Ledger
+from extender.server import Serving, VerbsApp, listen, serve_until, server, verbs_server
+from extender.verbs import Reply
 
 PODS = 16
 _NOTHING = b'{"NodeNames":[],"FailedNodes":{},"Error":""}'
@@ -34,20 +35,19 @@ async def echo(_: Any, receive: Any, send: Any) -> None:
     await respond(send, _NOTHING)
 
 
-def bound_at_once(app: VerbsApp, account: Ledger) -> Any:
+class BoundAtOnce(VerbsApp):
     """Between two calls the pod is bound, as it is in a cluster: its charge does not last."""
 
-    async def answer(scope: Any, receive: Any, send: Any) -> None:
-        await app(scope, receive, send)
+    def answer(self, method: str, path: str, body: bytes) -> Reply | Awaitable[Reply]:
+        reply = super().answer(method, path, body)
         for number in range(PODS):
-            account.settle(f"uid-POD-{number}")
-
-    return answer
+            self._ledger.settle(f"uid-POD-{number}")
+        return reply
 
 
 def serve(kind: str, size: Size, ports: Any) -> None:
     """Until the process is ended."""
-    app: Any = echo
+    one: Serving = server(echo)
     if kind != "echo":
         readiness = Readiness({}, time.monotonic)
         readiness.open()
@@ -61,10 +61,10 @@ def serve(kind: str, size: Size, ports: Any) -> None:
             deadline=1.0,
             clock=time.monotonic,
         )
-        app = bound_at_once(VerbsApp(account, binder, readiness, metrics, time.monotonic), account)
+        one = verbs_server(BoundAtOnce(account, binder, readiness, metrics, time.monotonic))
     opened = listen("127.0.0.1:0")
     ports.put([opened.getsockname()[1]])
-    uvloop.run(serve_until(asyncio.Event(), [(server(app), opened)], draining=lambda: None))
+    uvloop.run(serve_until(asyncio.Event(), [(one, opened)], draining=lambda: None))
 
 
 def measure(size: Size, counts: tuple[int, ...], rounds: int, calls: int) -> dict[str, float]:

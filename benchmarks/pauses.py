@@ -186,18 +186,8 @@ class Play:
             await self._ask("/bind", where | {"Node": found["NodeNames"][0]})
 
     async def _ask(self, path: str, body: dict[str, Any]) -> Any:
-        raw = orjson.dumps(body)
-        answers: list[bytes] = []
-
-        async def receive() -> dict[str, Any]:
-            return {"body": raw, "more_body": False}
-
-        async def send(message: dict[str, Any]) -> None:
-            answers.append(message.get("body", b""))
-
-        scope = {"path": path, "method": "POST"}
-        await asyncio.create_task(self._app(scope, receive, send), name=f"verb {path[1:]}")
-        return orjson.loads(answers[-1])
+        asked = self._app.ask(path, orjson.dumps(body))
+        return orjson.loads((await asyncio.create_task(asked, name=f"verb {path[1:]}")).body)
 
 
 def measure(size: Size, quiet: float = QUIET_SECONDS) -> tuple[dict[str, float], dict[str, str]]:

@@ -207,7 +207,7 @@ class Program:
         await server.serve_until(
             stop,
             [
-                (server.server(verbs, self.config.tls), verbs_socket),
+                (server.verbs_server(verbs, self.config.tls), verbs_socket),
                 (server.server(others), socket_of_others),
             ],
             draining=self.readiness.drain,

@@ -1,4 +1,4 @@
-"""The process's two HTTP servers: the verbs as a bare ASGI application, everything else by FastAPI."""
+"""The process's two HTTP servers: the verbs on connections of our own, everything else by FastAPI."""
 
 from __future__ import annotations
 
@@ -6,37 +6,29 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import uvicorn
 
 from extender import verbs
 from extender.binder import Binder
 from extender.config import ExtenderConfig, TLSFiles, split_address
+from extender.connection import DRAIN_SECONDS, VerbsServer
 from extender.metrics import Metrics
 from extender.readiness import Readiness
+from extender.verbs import Reply
 from ledger.ledger import Ledger
 
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
 Sockets = tuple[socket.socket, socket.socket]
 """Listening: the verbs' and the rest's."""
 
-KEEP_ALIVE_SECONDS: Final = 150
-"""Above the 90 s that Go keeps idle connections: it does not replay a POST on one that we closed."""
-MAX_BODY_BYTES: Final = 256 * 1024 * 1024
-"""5,000 full nodes are about 50 MB; what is larger is no scheduler's."""
-DRAIN_SECONDS: Final = 20
-
-
-class BodyTooLargeError(Exception):
-    """The body exceeds MAX_BODY_BYTES."""
+_ELSEWHERE: Final = b'{"Error":"POST a verb of kube-scheduler"}'
 
 
 class VerbsApp:
-    """ASGI: POST /filter /prioritize /preempt /bind. No middleware, no routing beyond one dictionary."""
+    """POST /filter /prioritize /preempt /bind. No middleware, no routing beyond one dictionary."""
 
     def __init__(
         self,
@@ -47,75 +39,54 @@ class VerbsApp:
         clock: Callable[[], float],
     ) -> None:
         self._ledger = ledger
-        self._binder = binder
         self._readiness = readiness
         self._metrics = metrics
         self._clock = clock
-        self._decide: dict[str, Callable[[bytes], verbs.Reply]] = {
+        self._verbs: dict[str, Callable[[bytes], Reply | Awaitable[Reply]]] = {
             "/filter": self._filter,
             "/prioritize": lambda body: verbs.prioritize(body, ledger, clock()),
             "/preempt": lambda body: verbs.preempt(body, ledger, clock()),
-            "/bind": verbs.bind,
+            "/bind": lambda body: verbs.bind(body, binder.bind),
         }
 
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """One request."""
-        path = scope["path"]
-        decide = self._decide.get(path)
-        if decide is None or scope["method"] != "POST":
-            await _respond(send, 404 if decide is None else 405, b'{"Error":"POST a verb of kube-scheduler"}')
-            return
-        try:
-            body = await _read(receive)
-        except BodyTooLargeError:
-            await _respond(send, 413, b'{"Error":"the body is too large"}')
-            return
+    def answer(self, method: str, path: str, body: bytes) -> Reply | Awaitable[Reply]:
+        """The reply to one request: a decision at once, bind's when its outcome is known."""
+        verb = self._verbs.get(path)
+        if verb is None or method != "POST":
+            return Reply(404 if verb is None else 405, _ELSEWHERE)
         started = perf_counter()
-        reply = self._answer(decide, body)
-        if reply.attempt is not None:
-            error = await self._binder.bind(reply.attempt)
-            reply = verbs.bound(error)
-        self._metrics.observe(path, perf_counter() - started, reply.status)
-        await _respond(send, reply.status, reply.body)
-
-    def _answer(self, decide: Callable[[bytes], verbs.Reply], body: bytes) -> verbs.Reply:
         problem = self._readiness.problem()
-        if problem:
-            return verbs.not_ready(problem)
         try:
-            return decide(body)
+            found = verbs.not_ready(problem) if problem else verb(body)
         except Exception as error:  # a bug must cost one attempt, not the process
-            self._metrics.crashed(error)
-            return verbs.crashed(error)
+            found = self._crashed(error)
+        if not isinstance(found, Reply):
+            return self._awaited(found, path, started)
+        self._metrics.observe(path, perf_counter() - started, found.status)
+        return found
 
-    def _filter(self, body: bytes) -> verbs.Reply:
+    async def ask(self, path: str, body: bytes) -> Reply:
+        """The reply to a POST."""
+        found = self.answer("POST", path, body)
+        return found if isinstance(found, Reply) else await found
+
+    async def _awaited(self, found: Awaitable[Reply], path: str, started: float) -> Reply:
+        try:
+            reply = await found
+        except Exception as error:  # likewise
+            reply = self._crashed(error)
+        self._metrics.observe(path, perf_counter() - started, reply.status)
+        return reply
+
+    def _crashed(self, error: Exception) -> Reply:
+        self._metrics.crashed(error)
+        return verbs.crashed(error)
+
+    def _filter(self, body: bytes) -> Reply:
         reply = verbs.filter(body, self._ledger, self._clock())
         if reply.refused or reply.withheld:
             self._metrics.refused(reply.refused, reply.withheld)
         return reply
-
-
-async def _read(receive: Receive) -> bytes:
-    """The whole body; the usual one arrives in one message."""
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        return body
-    parts, size = [body], len(body)
-    while message.get("more_body"):
-        message = await receive()
-        part = message.get("body", b"")
-        size += len(part)
-        if size > MAX_BODY_BYTES:
-            raise BodyTooLargeError
-        parts.append(part)
-    return b"".join(parts)
-
-
-async def _respond(send: Send, status: int, body: bytes) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 class Server(uvicorn.Server):
@@ -126,17 +97,25 @@ class Server(uvicorn.Server):
         """Leave signals alone."""
         yield
 
+    def stop(self) -> None:
+        """Accept no more, and end once what is under way is answered."""
+        self.should_exit = True
 
-def server(app: Any, tls: TLSFiles | None = None) -> Server:
-    """One server; the verbs' one with mutual TLS where `tls` is given."""
-    secured: dict[str, Any] = {}
-    if tls is not None:
-        secured = {
-            "ssl_certfile": tls.cert_file,
-            "ssl_keyfile": tls.key_file,
-            "ssl_ca_certs": str(tls.client_ca_file),
-            "ssl_cert_reqs": ssl.CERT_REQUIRED,
-        }
+
+class Serving(Protocol):
+    """A server that serve_until can run."""
+
+    def stop(self) -> None:
+        """Accept no more."""
+        ...
+
+    async def serve(self, sockets: list[socket.socket]) -> None:
+        """Until stop(), and what was under way then is answered."""
+        ...
+
+
+def server(app: Any) -> Server:
+    """A server of an ASGI application: of everything but the verbs."""
     return Server(
         uvicorn.Config(
             app,
@@ -149,11 +128,22 @@ def server(app: Any, tls: TLSFiles | None = None) -> Server:
             access_log=False,
             server_header=False,
             date_header=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
-            **secured,
+            timeout_graceful_shutdown=int(DRAIN_SECONDS),
         )
     )
+
+
+def verbs_server(app: VerbsApp, tls: TLSFiles | None = None) -> VerbsServer:
+    """The verbs' server, with mutual TLS where `tls` is given."""
+    return VerbsServer(app.answer, None if tls is None else _mutual(tls))
+
+
+def _mutual(tls: TLSFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tls.cert_file, tls.key_file)
+    context.load_verify_locations(tls.client_ca_file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
 
 
 def listen(address: str) -> socket.socket:
@@ -169,16 +159,16 @@ def listen(address: str) -> socket.socket:
 
 
 async def serve_until(
-    stop: asyncio.Event, servers: list[tuple[Server, socket.socket]], *, draining: Callable[[], None]
+    stop: asyncio.Event, servers: Sequence[tuple[Serving, socket.socket]], *, draining: Callable[[], None]
 ) -> None:
     """Serve all until `stop` is set, then finish the requests under way; `draining` is called in between."""
-    running = [asyncio.create_task(one.serve(sockets=[opened])) for one, opened in servers]
+    running = [asyncio.create_task(one.serve([opened])) for one, opened in servers]
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([*running, stopping], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     draining()
     for one, _ in servers:
-        one.should_exit = True
+        one.stop()
     await asyncio.gather(*running)
 
 

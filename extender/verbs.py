@@ -1,13 +1,12 @@
 """The hot path: bytes in, decision, bytes out.
 
 Sans-I/O: (bytes, ledger, now) -> Reply. Each function runs to its end without an await, so a decision is
-atomic on the event loop. Binding itself takes an API call: `bind` checks its body and names the attempt;
-extender.binder does it.
+atomic on the event loop. Only bind waits, for whoever makes the Binding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -23,14 +22,13 @@ class Reply(NamedTuple):
     """An answer: HTTP status, body, and what is to be recorded or done.
 
     `refused`: keys of the policies in whose favour the pod was refused (filter). `withheld`: nodes that only
-    Observe let pass. `attempt`: the Binding to make (bind); the body is empty until its outcome is known.
+    Observe let pass.
     """
 
     status: int
     body: bytes
     refused: tuple[str, ...] = ()
     withheld: int = 0
-    attempt: wire.BindingArgs | None = None
 
 
 MOST_LISTED: Final = 100
@@ -110,8 +108,8 @@ def preempt(body: bytes, ledger: Ledger, now: float) -> Reply:
     return Reply(200, wire.preemption_result({node: candidates[node] for node in kept}))
 
 
-def bind(body: bytes) -> Reply:
-    """The attempt to bind; its commit point is Ledger.bind, called by extender.binder."""
+async def bind(body: bytes, make: Callable[[wire.BindingArgs], Awaitable[str]]) -> Reply:
+    """What came of the Binding. `make` makes it: "" when the pod is bound, else the Error."""
     try:
         args = wire.decode_binding(body)
     except BadBody as error:
@@ -119,7 +117,8 @@ def bind(body: bytes) -> Reply:
     for name, value in (("PodUID", args.pod_uid), ("PodName", args.pod_name), ("Node", args.node)):
         if not value:
             return malformed("bind", ValueError(f"{name} is empty"))
-    return Reply(200, b"", attempt=args)
+    refusal = await make(args)
+    return Reply(200, wire.error_result(refusal) if refusal else wire.BOUND)
 
 
 def malformed(verb: str, error: Exception) -> Reply:
@@ -130,11 +129,6 @@ def malformed(verb: str, error: Exception) -> Reply:
 def not_ready(why: str) -> Reply:
     """503: refuse rather than guess."""
     return Reply(503, wire.error_result(f"not ready: {why}"))
-
-
-def bound(error: str) -> Reply:
-    """The answer to a bind whose outcome is known, or could not be learnt in time."""
-    return Reply(200, wire.error_result(error) if error else wire.BOUND)
 
 
 def crashed(error: Exception) -> Reply:

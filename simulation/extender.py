@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from adapters.kubernetes.reflector import Reflector
 from adapters.loops import Changes, forever
@@ -206,17 +205,9 @@ class Extender:
             reply.set_result(answer)
 
     async def _answer(self, verb: str, body: bytes) -> tuple[int, bytes]:
-        """The ASGI application's status and body; only bind is ever suspended."""
-        sent: list[dict[str, Any]] = []
-
-        async def receive() -> dict[str, Any]:
-            return {"body": body}
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        await self.verbs({"path": f"/{verb}", "method": "POST"}, receive, send)
-        return sent[0]["status"], sent[1]["body"]
+        """Status and body; only bind is ever suspended."""
+        reply = await self.verbs.ask(f"/{verb}", body)
+        return reply.status, reply.body
 
 
 def _checked(verb: str, status: int, answer: bytes) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from extender.config import ExtenderConfig
-from extender.server import KEEP_ALIVE_SECONDS
+from extender.connection import KEEP_ALIVE_SECONDS
 
 FILES = sorted((Path(__file__).parents[2] / "scheduler-config").glob("*.yaml"))
 GO_IDLE_SECONDS = 90

@@ -23,7 +23,8 @@ from adapters.api import NODES, PODS, POLICIES
 from adapters.memory import MemoryAPI
 from extender.metrics import Metrics
 from extender.readiness import Readiness
-from extender.server import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, VerbsApp, listen, server
+from extender.server import VerbsApp, listen
+from extender.verbs import Reply
 from lab import ports
 from ledger.decisions import Filtered
 
@@ -45,36 +46,25 @@ class Stub:
         return Filtered(list(names))
 
 
+class Unbound:
+    """A binder with a bug."""
+
+    async def bind(self, args: Any) -> str:
+        raise RuntimeError("no API server")
+
+
 def verbs_app(ledger: Any = None, *, ready: bool = True) -> VerbsApp:
     readiness = Readiness({}, lambda: 0.0)
     if ready:
         readiness.open()
-    return VerbsApp(ledger or Stub(), None, readiness, Metrics(), lambda: 0.0)
+    return VerbsApp(ledger or Stub(), Unbound(), readiness, Metrics(), lambda: 0.0)
 
 
-async def ask(app: VerbsApp, path: str, *parts: bytes, method: str = "POST") -> tuple[int, Any]:
-    """One request, its body in parts."""
-    messages = [
-        {"type": "http.request", "body": part, "more_body": i < len(parts) - 1}
-        for i, part in enumerate(parts)
-    ]
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return messages.pop(0)
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    await app({"type": "http", "path": path, "method": method}, receive, send)
-    headers = dict(sent[0]["headers"])
-    assert int(headers[b"content-length"]) == len(sent[1]["body"]), "Go reads exactly this much"
-    return sent[0]["status"], json.loads(sent[1]["body"])
-
-
-async def test_a_body_in_parts_is_one_body():
-    status, answer = await ask(verbs_app(), "/filter", FILTER[:10], FILTER[10:200], FILTER[200:])
-    assert (status, answer["NodeNames"]) == (200, ["n1"])
+async def ask(app: VerbsApp, path: str, body: bytes, method: str = "POST") -> tuple[int, Any]:
+    """One request."""
+    found = app.answer(method, path, body)
+    reply = found if isinstance(found, Reply) else await found
+    return reply.status, json.loads(reply.body)
 
 
 @pytest.mark.parametrize(
@@ -97,22 +87,10 @@ async def test_a_bug_costs_one_attempt_not_the_process():
     assert (status, answer["Error"]) == (500, "RuntimeError: a bug")
 
 
-async def test_a_body_without_end_is_cut_off():
-    part = b"x" * (MAX_BODY_BYTES // 4)
-    status, _ = await ask(verbs_app(), "/filter", *([part] * 6))
-    assert status == 413
-
-
-def test_keep_alive_outlasts_gos_idle_connections():
-    assert KEEP_ALIVE_SECONDS >= 120
-    config = server(verbs_app()).config
-    assert config.timeout_keep_alive == KEEP_ALIVE_SECONDS
-    assert config.http == "httptools"
-    assert not config.access_log
-
-
-def test_t13_one_worker():
-    assert server(verbs_app()).config.workers == 1
+async def test_a_bug_in_bind_costs_one_attempt_too():
+    bind = json.dumps({"PodUID": "u", "PodName": "p", "PodNamespace": "n", "Node": "x"}).encode()
+    status, answer = await ask(verbs_app(), "/bind", bind)
+    assert (status, answer["Error"]) == (500, "RuntimeError: no API server")
 
 
 def test_an_address_in_use_is_named():

@@ -137,12 +137,17 @@ def test_preempt_answers_victims_by_uid_whatever_was_sent(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_bind_names_the_attempt(form):
-    reply = verbs.bind(recorded(form, "bind"))
-    assert reply.attempt is not None
-    assert (reply.attempt.pod_namespace, reply.attempt.pod_name) == ("default", "filler-0")
-    assert reply.attempt.node.startswith("node-")
-    assert wire.BOUND == b'{"Error":""}'
+async def test_bind_says_what_came_of_it(form):
+    asked: list[wire.BindingArgs] = []
+
+    async def make(args: wire.BindingArgs) -> str:
+        asked.append(args)
+        return "" if len(asked) == 1 else "refused"
+
+    replies = [await verbs.bind(recorded(form, "bind"), make) for _ in range(2)]
+    assert [reply.body for reply in replies] == [b'{"Error":""}', b'{"Error":"refused"}']
+    assert (asked[0].pod_namespace, asked[0].pod_name) == ("default", "filler-0")
+    assert asked[0].node.startswith("node-")
 
 
 def test_absent_lists_arrive_as_null():
@@ -177,14 +182,18 @@ BAD_BODIES = [
 
 @pytest.mark.parametrize("body", BAD_BODIES)
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind"])
-def test_a_malformed_body_gets_400_and_says_why(verb, body):
+async def test_a_malformed_body_gets_400_and_says_why(verb, body):
+    async def make(_: wire.BindingArgs) -> str:
+        raise AssertionError("nothing to bind")
+
     decide = {
         "filter": lambda: verbs.filter(body, Scripted(filter=Filtered([])), 0.0),
         "prioritize": lambda: verbs.prioritize(body, Scripted(prioritize=[]), 0.0),
         "preempt": lambda: verbs.preempt(body, Scripted(preempt=[]), 0.0),
-        "bind": lambda: verbs.bind(body),
+        "bind": lambda: verbs.bind(body, make),
     }[verb]
-    reply = decide()
+    found = decide()
+    reply = found if isinstance(found, verbs.Reply) else await found
     if reply.status == 200:  # what is bad for one verb may be fine for another
         assert b'"Pod"' in body
         return
