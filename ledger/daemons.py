@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -11,8 +12,8 @@ from qos.cluster.selectors import admits
 
 EXPECTED_SECONDS: Final = 300.0
 """kube-controller-manager makes 20 objects a second, so 5,000 nodes have their new pods after 250 s."""
-_MOST_LAPSES: Final = 1_000
-"""The most expectations that one call gives up: a DaemonSet that never comes lapses on every node at once."""
+_MOST_PLACES: Final = 1_000
+"""The most that one call looks at: a DaemonSet that is new, or that never comes, concerns every node."""
 
 _Place: TypeAlias = tuple[str, int]
 """A DaemonSet's UID and a row."""
@@ -23,13 +24,15 @@ class Daemons:
 
     A pod is expected where its DaemonSet admits the node, the node is ready, and what is free there would
     do; and for EXPECTED_SECONDS only. Time begins when the node becomes ready, the DaemonSet appears or
-    changes, or its pod there goes away; it is passed to `lapse`.
+    changes, or its pod there goes away; it is passed to `lapse`, which also judges the nodes of a DaemonSet
+    that is new, some at each call.
     """
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self._now = 0.0
         self.records: dict[str, DaemonSet] = {}
+        self._due: deque[_Place] = deque()
         self._covered: dict[_Place, int] = {}
         self._fresh: dict[_Place, None] = {}
         self._since: dict[_Place, float] = {}
@@ -43,8 +46,7 @@ class Daemons:
             return False
         self.remove(daemon_set.uid)
         self.records[daemon_set.uid] = daemon_set
-        for row in self._table.index.values():
-            self._judge(daemon_set, row)
+        self._due.extend((daemon_set.uid, row) for row in self._table.index.values())
         return True
 
     def remove(self, uid: str) -> bool:
@@ -76,6 +78,11 @@ class Daemons:
 
     def lapse(self, now: float) -> bool:
         """Take the time; True when a node may have more room, because a pod that never came is given up."""
+        # The first call comes before anything is answered, and after all that is listed.
+        for _ in range(min(len(self._due), _MOST_PLACES) if self._now else len(self._due)):
+            uid, row = self._due.popleft()
+            if uid in self.records:
+                self._judge(self.records[uid], row)
         if now <= self._now:
             return False
         self._now = now
@@ -84,7 +91,7 @@ class Daemons:
             self._fresh.clear()
         if next(iter(self._since.values()), now) + EXPECTED_SECONDS > now:
             return False
-        oldest = islice(self._since.items(), _MOST_LAPSES)
+        oldest = islice(self._since.items(), _MOST_PLACES)
         due = [place for place, since in oldest if since + EXPECTED_SECONDS <= now]
         grown = False
         for place in due:

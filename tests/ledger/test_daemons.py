@@ -96,3 +96,15 @@ def test_a_heartbeat_does_not_begin_it_again() -> None:
     _pass_time(made, 1.0 + LATER)
     made.set_node(replace(node("n0"), labels={"beat": "2"}))
     assert holds(made, "a") == {"n0": 4}
+
+
+def test_the_nodes_of_a_new_daemon_set_are_judged_some_at_a_time() -> None:
+    made = ledger(*nodes(2_500), demand("a", 2_500, 8))
+    made.set_demand(demand("a", 0, 8))
+    _pass_time(made, 1.0)
+    made.set_daemon_set(_daemons(4))
+    seen = []
+    for _ in range(4):
+        made.held_nodes()
+        seen.append(len(made._state.daemons._expecting))
+    assert seen == [1_000, 2_000, 2_500, 2_500]
