@@ -51,7 +51,7 @@ class Pods:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def occupy(self, cpu: int) -> None:
-        """Leave no idle time on another CPU: while there is some, nobody is judged to be kept from his."""
+        """Leave no idle time on another CPU: while there is some, no pod counts as kept from its floor."""
         self.start(f"occupier-{cpu}", SPIN, floor=0)
         os.sched_setaffinity(self.processes[-1].pid, {cpu})
 
