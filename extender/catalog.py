@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import TypeVar
 
 from extender.owners import Owners, WorkloadKey
@@ -227,8 +228,8 @@ _Key = TypeVar("_Key", str, WorkloadKey)
 
 
 def _until(deleted: dict[_Key, float], due: float) -> list[_Key]:
-    """Take out what was deleted by then."""
-    gone = [key for key, when in deleted.items() if when <= due]
+    """Take out what was deleted by then; the oldest stand first."""
+    gone = [key for key, _ in takewhile(lambda one: one[1] <= due, deleted.items())]
     for key in gone:
         del deleted[key]
     return gone
