@@ -45,6 +45,8 @@ class APIError(Exception):
     +-- Conflict            409: exists already, or another resourceVersion
     +-- Gone                410: the resourceVersion is too old, list again
     Unreachable             no answer, or one that says nothing of the outcome (5xx, timeout, cut connection)
+    +-- NotTaken            nothing was done: no connection, or turned away (429)
+    +-- Ended               the server's own error (5xx, not a timeout): done or not, it does no more
     """
 
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -68,6 +70,17 @@ class Gone(APIError):  # noqa: N818
 
 class Unreachable(Exception):  # noqa: N818
     """No answer, or none that settles what happened: the request may or may not have taken effect."""
+
+
+class NotTaken(Unreachable):
+    """The request certainly took no effect: it was not sent, or was turned away."""
+
+
+class Ended(Unreachable):
+    """The server has ended the request with an error of its own.
+
+    What it had sent to its store may still take effect there, as long as the object has not changed since.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from adapters.api import PODS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
+from adapters.api import PODS, APIError, ClusterAPI, Conflict, Ended, NotFound, NotTaken, Unreachable
 from adapters.kubernetes import decode
 from extender.metrics import Metrics
 from extender.wire import BindingArgs
@@ -123,13 +123,15 @@ class Binder:
             await self._api.bind(pod.namespace, pod.name, pod.uid, node, annotations)
         except Conflict as error:
             return await self._settle_conflict(pod, node, error)
-        except Unreachable as error:
-            return await self._settle_unknown(pod, node, error)
-        except APIError as error:
+        except Ended as error:
+            return await self._settle_ended(pod, node, error, in_doubt=in_doubt)
+        except (APIError, NotTaken) as error:
             # Any other answer says that nothing was written: by this attempt.
             if in_doubt:
                 return await self._settle_unknown(pod, node, error)
             return self._rolled_back(pod, str(error))
+        except Unreachable as error:
+            return await self._settle_unknown(pod, node, error)
         self._ledger.bound(pod.uid, node)
         self._metrics.bind_outcome("bound")
         return ""
@@ -149,6 +151,23 @@ class Binder:
             return self._rolled_back(pod, str(error))
         return settled
 
+    async def _settle_ended(self, pod: Pod, node: str, error: Ended, *, in_doubt: bool) -> str:
+        """The server's own error: what it sent to its store can still land there while the pod is unchanged.
+
+        So the pod is changed: by what comes back it is bound, or this Binding never will be. An earlier one,
+        whose request may still be at work, would only try again.
+        """
+        if in_doubt:
+            return await self._settle_unknown(pod, node, error)
+        mark = {keys.WAKE_ANNOTATION: f"{self._identity} {self._clock():.6f}"}
+        body = {"metadata": {"uid": pod.uid, "annotations": mark}}
+        try:
+            seen = decode.pod(await self._api.patch(PODS, pod.namespace, pod.name, body))
+        except (APIError, Unreachable):
+            return await self._settle_unknown(pod, node, error)
+        settled = self._outcome(pod, node, seen)
+        return self._rolled_back(pod, str(error)) if settled is None else settled
+
     async def _settle_unknown(self, pod: Pod, node: str, error: APIError | Unreachable) -> str:
         try:
             settled = await self._read_outcome(pod, node)
@@ -163,6 +182,10 @@ class Binder:
             seen = decode.pod(await self._api.get(PODS, pod.namespace, pod.name))
         except NotFound:
             return self._rolled_back(pod, "it was deleted")
+        return self._outcome(pod, node, seen)
+
+    def _outcome(self, pod: Pod, node: str, seen: Pod) -> str | None:
+        """What became of the Binding, by the pod as it is; None when it is unbound."""
         if seen.uid != pod.uid:
             return self._rolled_back(pod, "it was deleted and made again")
         if not seen.node_name:

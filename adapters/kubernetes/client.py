@@ -24,6 +24,7 @@ from yarl import URL
 from adapters.api import (
     PODS,
     APIError,
+    NotTaken,
     Page,
     Resource,
     Unreachable,
@@ -76,7 +77,7 @@ class KubernetesAPI:
     """An API server over HTTP; use as an async context manager, or aclose() it.
 
     APIError and its kinds are the server's own answers; everything that leaves the outcome open is
-    Unreachable: 5xx, 429 to the end, a timeout, a cut connection.
+    Unreachable: 5xx, 429 to the end (NotTaken), a timeout, a cut connection.
     """
 
     def __init__(self, endpoint: Endpoint, timeouts: Timeouts | None = None) -> None:
@@ -244,6 +245,8 @@ class KubernetesAPI:
                 method, url, data=data, headers=headers, timeout=timeout, **self._how()
             ) as answer:
                 return answer.status, _retry_after(answer.headers.get("Retry-After")), await _body(answer)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise NotTaken(f"{method} {url.path}: {error!r}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{method} {url.path}: {error!r}") from error
 
@@ -270,7 +273,7 @@ class KubernetesAPI:
             try:
                 await self._renew()
             except OSError as error:
-                raise Unreachable(f"no token to authenticate with: {error}") from error
+                raise NotTaken(f"no token to authenticate with: {error}") from error
             self._fresh_until = time.monotonic() + _RENEW_SECONDS
         return {**_HEADERS, "Authorization": self._header} if self._header else dict(_HEADERS)
 

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from adapters.api import APIError, Conflict, Gone, NotFound, Unreachable, WatchEvent
+from adapters.api import APIError, Conflict, Ended, Gone, NotFound, NotTaken, Unreachable, WatchEvent
 
 _LONGEST_LINE: Final = 32 * 1024 * 1024
 """An event with its object; etcd's limit of 1.5 MiB is on the stored form, which JSON can exceed."""
@@ -25,6 +25,10 @@ class Stream(Protocol):
 class _Event(msgspec.Struct):
     type: str
     object: msgspec.Raw
+
+
+_BUSY: Final = 429
+_TIMEOUT: Final = 504
 
 
 class _Status(msgspec.Struct):
@@ -87,5 +91,8 @@ def status_error(code: int, raw: bytes, what: str) -> APIError | Unreachable:
         status = _Status(message=raw[:200].decode(errors="replace"))
     code = code or status.code
     if code >= 500 or code in (0, 429):
-        return Unreachable(f"{what}: {code} {status.reason}: {status.message}")
+        # After a timeout (504) the server may still be at it; without a reason it is a proxy that answers.
+        ended = code >= 500 and code != _TIMEOUT and status.reason
+        kind = NotTaken if code == _BUSY else Ended if ended else Unreachable
+        return kind(f"{what}: {code} {status.reason}: {status.message}")
     return _KINDS.get(code, APIError)(code, status.reason, f"{what}: {status.message}")

@@ -7,7 +7,19 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from adapters.api import LEASES, NODES, PODS, POLICIES, APIError, Conflict, Gone, NotFound, Unreachable
+from adapters.api import (
+    LEASES,
+    NODES,
+    PODS,
+    POLICIES,
+    APIError,
+    Conflict,
+    Ended,
+    Gone,
+    NotFound,
+    NotTaken,
+    Unreachable,
+)
 from adapters.kubernetes import client as client_module
 from adapters.kubernetes.client import KubernetesAPI, Timeouts
 from adapters.kubernetes.credentials import Endpoint
@@ -76,12 +88,23 @@ async def test_answers_that_settle_the_outcome(connect, script, code, error):
     assert (type(e.value), e.value.status, e.value.reason) == (error, code, "Reason")
 
 
-@pytest.mark.parametrize("code", [500, 502, 503, 504])
-async def test_answers_that_leave_the_outcome_open(connect, script, code):
+@pytest.mark.parametrize(("code", "kind"), [(500, Ended), (502, Ended), (503, Ended), (504, Unreachable)])
+async def test_answers_that_leave_the_outcome_open(connect, script, code, kind):
     script.answers = [status(code)]
-    with pytest.raises(Unreachable, match=f"{code} Reason: why"):
+    with pytest.raises(Unreachable, match=f"{code} Reason: why") as error:
         await connect().bind("shop", "web-1", "u1", "n1", {})
+    assert type(error.value) is kind, "after a timeout the server may still be at work"
     assert len(script.requests) == 1
+
+
+async def test_an_error_of_a_proxy_says_nothing_of_the_request(connect, script):
+    async def proxy(request):
+        return web.Response(status=503, text="<html>no backend</html>")
+
+    script.answers = [proxy]
+    with pytest.raises(Unreachable) as error:
+        await connect().bind("shop", "web-1", "u1", "n1", {})
+    assert type(error.value) is Unreachable
 
 
 async def test_an_error_that_is_no_status_object(connect, script):
@@ -122,7 +145,7 @@ async def test_a_connection_cut_before_and_within_the_answer(connect, script):
 
 async def test_nobody_listens():
     async with KubernetesAPI(Endpoint("http://127.0.0.1:1")) as api:
-        with pytest.raises(Unreachable, match="ClientConnectorError"):
+        with pytest.raises(NotTaken, match="ClientConnectorError"):
             await api.get(PODS, "shop", "web-1")
 
 
@@ -141,7 +164,7 @@ async def test_429_is_waited_out(connect, script):
 
 async def test_429_beyond_the_deadline_is_not_waited_for(connect, script):
     script.answers = [busy("3600")]
-    with pytest.raises(Unreachable, match="429 : busy"):
+    with pytest.raises(NotTaken, match="429 : busy"):
         await connect().get(PODS, "shop", "web-1")
     assert len(script.requests) == 1
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from adapters.api import PODS, APIError, Conflict, NotFound, Unreachable
+from adapters.api import PODS, APIError, Conflict, Ended, NotFound, NotTaken, Unreachable
 from adapters.kubernetes import decode
 from adapters.memory import MemoryAPI
 from extender.binder import UNKNOWN_SECONDS, Binder
@@ -200,6 +200,49 @@ async def test_t04_a_binding_that_never_arrived_is_released_in_the_end(rig):
     await rig.settled()
     assert rig.claim is None
     assert rig.clock() - began >= UNKNOWN_SECONDS, "it could still have landed until then"
+
+
+@pytest.mark.parametrize("read", [True, False])
+async def test_t04_a_request_that_was_not_taken_releases_at_once(rig, read):
+    rig.api.fail("bind", NotTaken("429 TooManyRequests: busy"))
+    if not read:
+        rig.api.fail("get", times=99)
+    assert "busy" in await rig.binder.bind(rig.args())
+    assert rig.claim is None
+    assert not rig.binder.unsettled
+
+
+async def test_t04_after_the_server_s_own_error_a_change_of_the_pod_settles_at_once(rig):
+    rig.api.fail("bind", Ended("500 InternalError: etcdserver: leader changed"))
+    before = rig.stored()["metadata"]["resourceVersion"]
+    assert "leader changed" in await rig.binder.bind(rig.args())
+    assert rig.stored()["metadata"]["resourceVersion"] != before, "what is on its way to the store fails now"
+    assert rig.claim is None
+    assert not rig.binder.unsettled
+    assert await rig.binder.bind(rig.args("n2")) == ""
+
+
+async def test_t04_after_the_server_s_own_error_a_binding_that_took_effect_is_success(rig):
+    rig.api.fail("bind", Ended("500 InternalError: etcdserver: request timed out"), applied=True)
+    assert await rig.binder.bind(rig.args()) == ""
+    assert rig.claim == ("n1", "bound")
+
+
+async def test_t04_after_the_server_s_own_error_nothing_is_settled_while_the_pod_cannot_be_changed(rig):
+    rig.api.fail("bind", Ended("500 InternalError: no leader"))
+    rig.api.fail("patch")
+    assert "not known yet" in await rig.binder.bind(rig.args())
+    assert rig.claim == ("n1", "binding")
+    await rig.settled()
+
+
+async def test_t04_an_error_of_the_second_attempt_does_not_settle_the_first(rig):
+    rig.api.fail("bind")
+    assert "not known yet" in await rig.binder.bind(rig.args())
+    rig.api.fail("bind", Ended("500 InternalError: no leader"))
+    assert "not known yet" in await rig.binder.bind(rig.args())
+    assert rig.claim == ("n1", "binding"), "its request may still be at work, and try again"
+    await rig.settled()
 
 
 async def test_t04_a_new_attempt_settles_the_one_in_doubt(rig):
