@@ -21,7 +21,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        """As compilers print it."""
+        """The problem as compilers print theirs."""
         where = f"{self.file}:{self.line}" if self.line else str(self.file)
         return f"{where}: {self.field}: {self.message}" if self.field else f"{where}: {self.message}"
 

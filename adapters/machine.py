@@ -20,7 +20,7 @@ _UNIFIED: Final = ""
 _DECIDING: Final = ("cpu", "memory")
 """The v1 controllers that make a machine one of v1 or hybrid."""
 _EFFECTIVE_CPUS: Final = ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus")
-"""Of cgroup v2, of v1, and of a v1 kernel too old for that; the first that says something."""
+"""Files of cgroup v2, of v1, and of a v1 kernel too old for that; the first that says something counts."""
 _FILES_OF: Final = ("cpu", "cpuset", "memory", "blkio", "pids")
 _OF_PROCESS: Final = "oom_score_adj"
 _DEEPEST_KUBEPODS: Final = 3
@@ -77,7 +77,8 @@ class ThisMachine:
         )
 
     def driver(self, made_without_systemd: str) -> Driver:
-        """Who makes cgroups here: the runtime where it made this cgroup itself, else who booted the machine.
+        """The maker of cgroups here: the runtime where it made this cgroup itself, else systemd where it
+        booted the machine.
 
         sd_booted(3) says whether that was systemd.
         """

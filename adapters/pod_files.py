@@ -46,7 +46,7 @@ class Origin:
     prefix: str = ""
 
     def problem(self, written: str, message: str) -> Problem:
-        """What is wrong with a field (spec.containers[0].name), or with the object where it is ""."""
+        """A problem with a field (spec.containers[0].name), or with the object where that is ""."""
         return Problem(self.file, line_of(self.document, path_of(self.document, written)), written, message)
 
 

@@ -120,7 +120,7 @@ async def _api(config: AgentConfig) -> AsyncIterator[KubernetesAPI | None]:
 
 
 def raise_open_files() -> None:
-    """As many open files as we may have: the monitor keeps some of each pod open."""
+    """Raise the limit of open files as far as we may: the monitor keeps some of each pod open."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -129,7 +129,7 @@ class Containers:
             )  # fmt: skip
 
     def of_pod(self, uid: str) -> Iterator[Running]:
-        """Those of one pod."""
+        """The containers of one pod."""
         for key, running in self.all().items():
             if key.pod_uid == uid:
                 yield running

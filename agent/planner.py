@@ -41,7 +41,7 @@ class PlannedPod:
 
     @property
     def problem(self) -> str:
-        """What is wrong with its policy, "" nothing."""
+        """The problem with its policy, "" for none."""
         return self.decided.problem
 
 

@@ -19,7 +19,7 @@ class Passes(Protocol):
     passes: int
 
     def problem(self) -> str:
-        """What is wrong with its last pass, "" nothing."""
+        """The problem with its last pass, "" for none."""
         ...
 
 

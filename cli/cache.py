@@ -222,7 +222,7 @@ def _without_uid(entry: PodEntry) -> Problem:
 
 
 def _promises(class_name: str, profiles: list[Path], resources: dict[str, int]) -> Promises:
-    """Of the profile, or else of the class; wrong usage where it has no floor and one is given."""
+    """The promises of the profile, or else of the class; wrong usage if it has no floor and one is given."""
     if class_name not in CLASSES:
         raise typer.BadParameter(f"{class_name!r} is none of {', '.join(CLASSES)}", param_hint="--class")
     given = list(read_objects(profiles).profiles.values())

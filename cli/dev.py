@@ -52,7 +52,7 @@ def generated() -> dict[str, str]:
 
 
 def out_of_date(files: Mapping[str, str], root: Path) -> dict[str, str]:
-    """Those of the files that are missing under root, or differ."""
+    """The files that are missing under root, or differ."""
     return {name: wanted for name, wanted in files.items() if _text(root / name) != wanted}
 
 

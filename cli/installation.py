@@ -23,7 +23,7 @@ PROGRAMS: Final = ("Deployment", "DaemonSet")
 """Kinds of what runs: extender and second kube-scheduler, agent."""
 PART_OF: Final = {"app.kubernetes.io/part-of": "j10ce-qos"}
 IMAGE: Final = "j10ce-qos"
-"""Of extender and agent."""
+"""The image of extender and agent."""
 SCHEDULER_IMAGE: Final = "kube-scheduler"
 HOST_CONFIGURATION: Final = ("extender.yaml", "scheduler.yaml")
 

@@ -81,12 +81,12 @@ class Kubectl:
         return self.objects("apply", *options, "-f", "-", stdin=document) if document else []
 
     def existing(self, objects: Iterable[Object]) -> list[Object]:
-        """Those of the objects that are there, as they are."""
+        """The objects that exist, as they are in the cluster."""
         document = as_list(objects)
         return self.objects("get", "--ignore-not-found", "-f", "-", stdin=document) if document else []
 
     def existing_named(self, resource: str, names: Iterable[str], *scope: str) -> list[str]:
-        """Those of the names that are there."""
+        """The names that exist."""
         found = self.run("get", resource, *scope, "--ignore-not-found", "-o", "name", *names)
         return [line.rpartition("/")[2] for line in found.splitlines()]
 

@@ -145,7 +145,7 @@ def why_kept(namespace: Object, foreign: list[str]) -> str:
 
 
 def _unnamed(kubectl: Kubectl) -> list[Object]:
-    """What is ours in our namespace under names that the manifests do not tell."""
+    """Objects of ours in our namespace whose names the manifests do not have."""
     label, value = next(iter(installation.PART_OF.items()))
     scope = ("--namespace", installation.NAMESPACE)
     # A ConfigMap's name has a hash: of another mode or version it is another one.

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 CONTROLLER: Final = "j10ce.io/extender"
 REPEAT_SECONDS: Final = 600.0
-"""The same words about the same object are not said again within this time."""
+"""Seconds within which the same words about the same object are not written again."""
 MOST_QUEUED: Final = 500
 LONGEST_NOTE: Final = 1024
 

@@ -1,4 +1,4 @@
-"""Whose cgroup this is, from a process's /proc/PID/cgroup (cgroups(7)): container, pod, QoS class. Pure.
+"""The owner of a cgroup, from a process's /proc/PID/cgroup (cgroups(7)): container, pod, QoS class. Pure.
 
 Names are those of kubelet (both cgroup drivers), runc, crun, podman and systemd. All input is distrusted: a
 path that is not plainly the container's own is refused.

@@ -29,7 +29,7 @@ METERS = frozenset(
         "tasks",
     )
 )
-"""Of a cgroup, v1 and v2."""
+"""Meters of a cgroup, v1 and v2."""
 
 OF_THE_MACHINE = frozenset(("meminfo", "pressure/cpu", "pressure/io", "pressure/memory", "stat", "vmstat"))
 """Below /proc."""
@@ -166,7 +166,7 @@ def entered(group: files.Group, child: str) -> "files.Group | None":
 
 
 def of_machine(proc: str, names: "tuple[str, ...]") -> Meters:
-    """Those of the named files below /proc that there are."""
+    """The named files below /proc that exist."""
     fds: dict[str, int] = {}
     for name in names:
         if name not in OF_THE_MACHINE:

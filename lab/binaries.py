@@ -75,12 +75,12 @@ def version_of(name: str, path: Path) -> str:
 
 
 def in_folder(folder: Path) -> dict[str, Path]:
-    """Those of the programs that are executable files in a folder."""
+    """The programs that are executable files in a folder."""
     return {n: folder / n for n in NAMES if (folder / n).is_file() and os.access(folder / n, os.X_OK)}
 
 
 def on_path(path: str) -> dict[str, Path]:
-    """Those of the programs that are on a PATH."""
+    """The programs that are on a PATH."""
     return {n: Path(found) for n in NAMES if (found := shutil.which(n, path=path))}
 
 

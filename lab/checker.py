@@ -103,7 +103,7 @@ class Verdict:
 
     @property
     def undecided(self) -> int:
-        """Of how many binds nobody can say whether they broke a floor."""
+        """The number of binds of which nobody can say whether they broke a floor."""
         return len({(f.pod, f.at) for f in self.findings if f.kind is Kind.UNDECIDED})
 
     def count(self, kind: Kind) -> int:

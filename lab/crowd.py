@@ -41,7 +41,7 @@ class CrowdPod:
         return "/".join((KUBEPODS, "burstable", f"pod{self.uid}", *own))
 
     def manifest(self, node: str, namespace: str = "default") -> dict[str, Any]:
-        """As the API server takes it, bound to a node."""
+        """The pod as the API server takes it, bound to a node."""
         requests = {"cpu": f"{self.cpu}m", "memory": f"{self.memory}Mi"}
         return {
             "apiVersion": "v1",
@@ -57,7 +57,7 @@ class CrowdPod:
         }
 
     def status(self) -> dict[str, Any]:
-        """As kubelet would report it."""
+        """The status as kubelet would report it."""
         return {
             "phase": "Running",
             "containerStatuses": [

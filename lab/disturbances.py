@@ -45,7 +45,7 @@ class _Taken:
 
 
 class Disturbances:
-    """Those of the last `grace` seconds."""
+    """The disturbances of the last `grace` seconds."""
 
     def __init__(self, occupancy: Occupancy, grace: float) -> None:
         self._occupancy = occupancy
@@ -83,7 +83,7 @@ class Disturbances:
         return total
 
     def _since(self, now: float) -> Iterator[_Taken]:
-        """Those that are still recent, and whose pods still are where they went."""
+        """The disturbances that are still recent, and whose pods still are where they went."""
         while self._recent and now - self._recent[0].at > self._grace:
             self._recent.popleft()
         for taken in self._recent:

@@ -13,7 +13,7 @@ from qos.cluster.policy import Policy, Profile, Workload
 
 
 class Situation:
-    """Who occupies what, and what is promised."""
+    """Occupied capacity, and what is promised."""
 
     def __init__(self, changes: Iterable[Change] = ()) -> None:
         self.occupancy = Occupancy()

@@ -43,9 +43,7 @@ class Witness:
         return {p.key: min(p.slots, self._filled[p.key]) + self._packing.count(p.key) for p in self._promises}
 
     def wants(self, counts: Mapping[str, int]) -> list[Want]:
-        """Those of the promises that `counts` names, with this many slots kept in all: what must still have a
-        place.
-        """
+        """The promises that `counts` names, with this many slots kept in all: these must have a place."""
         return [self._want(p, counts[p.key] - self._filled[p.key]) for p in self._promises if p.key in counts]
 
     def free(self, *, cautious: bool) -> dict[str, dict[str, int]]:

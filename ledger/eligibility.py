@@ -148,7 +148,7 @@ def _labelled(key: str, value: object) -> Mapping[str, str]:
 
 
 def admits_node(where: NodePredicate, node: Node) -> bool:
-    """The same for one node."""
+    """Whether one node is eligible."""
     if where == _EVERYWHERE and not node.taints and not node.unschedulable:
         return True
     return admits(where, node)

@@ -126,7 +126,9 @@ class Holds:
             self.clear[place][row] = self._numbers[place][row] == 0 and self._table.present[row]
 
     def add_many(self, demand: int, rows: Rows, counts: NDArray[np.int64]) -> None:
-        """The same on many nodes at once, each named once: a policy may have slots by the ten thousand."""
+        """Place or lift holds on many nodes at once, each named once: a policy may have slots by the ten
+        thousand.
+        """
         self.count[demand, rows] += counts.astype(np.int32)
         self.held_total[demand] += int(counts.sum())
         self.stamps[demand] += 1

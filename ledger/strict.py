@@ -50,7 +50,7 @@ class Strict:
         return willing and bool(self.able[number][row])
 
     def judge_all(self, number: int, willing: Flags) -> Flags:
-        """The same for all rows at once."""
+        """Whether a demand may hold, for all rows at once."""
         if number not in self._needs:
             return willing
         able, answers = self.able[number], dict[int, bool]()

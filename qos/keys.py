@@ -98,7 +98,7 @@ GUARDED: Final = "Guarded"
 SLOTS_USABLE: Final = "SlotsUsable"
 OVERLAPPING: Final = "Overlapping"
 APPLIED: Final = "Applied"
-"""Of a policy and of a NodeQoS."""
+"""A condition of a policy and of a NodeQoS."""
 VERIFIED: Final = "Verified"
 
 # Of a NodeQoS: READY, APPLIED, and:

@@ -31,7 +31,7 @@ WANTED: Final = 0.9
 LONGEST_SECONDS: Final = 10.0
 """A longer interval is not judged: nobody looked, and what happened within it averages out."""
 LONGEST_DETAIL_SECONDS: Final = 25.0
-"""The same for what is read each ten seconds only."""
+"""The longest interval judged of what is read each ten seconds only."""
 STALLED: Final = 0.01
 """The part of the interval that must be spent waiting for memory to count. Less is the odd page fault."""
 REFAULTS: Final = 10.0

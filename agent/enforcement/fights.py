@@ -1,4 +1,4 @@
-"""Who keeps changing a file back: repaired some times, then left alone for longer and longer. Pure."""
+"""Files that somebody keeps changing back: repaired, then left alone for longer and longer. Pure."""
 
 from __future__ import annotations
 

@@ -37,7 +37,9 @@ class Look(NamedTuple):
 
 
 def seen(record: Record | None, look: Look, first_looks: bool = True) -> Record:
-    """What is known after a look. first_looks: what a file of which nothing is known holds is others'."""
+    """What is known after a look. first_looks: whether a value counts as others' where nothing is known of
+    the file yet.
+    """
     if record is None:
         return Record(look.after, _at_first(look) if first_looks else None)
     if not record.written:

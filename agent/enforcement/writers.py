@@ -1,4 +1,4 @@
-"""Who wrote a kernel file: a process's name as one of a few words, for metrics and fights."""
+"""The writer of a kernel file: a process's name as one of a few words, for metrics and fights."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Writing:
         return Looked(tuple(differ), self._ended(outcome, running))
 
     def look_at(self, path: str, wanted: Mapping[Place, Wanted]) -> Looked:
-        """The same for one cgroup."""
+        """Which settings of one cgroup are not in effect."""
         return self.look(_nobodys(path), _entries(wanted))
 
     def note(self, differs: Differs, writers: Writers, *, own: bool, shared: bool) -> None:

@@ -16,7 +16,7 @@ from kernel.threads import Threads
 _BLKIO: Final = ("blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_service_bytes", "io.stat")
 """The first that there is: what is written through to disks, by all cgroups below too."""
 _LIMIT: Final = ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
-"""Of v2; of v1, the quota first, as v2 has it."""
+"""The files of a limit: v2's; v1's, the quota first, as v2 has it."""
 
 
 class PodMeters:

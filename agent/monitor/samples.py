@@ -174,7 +174,7 @@ def paged(text: bytes) -> tuple[int, int]:
 
 
 def detail(at: float, stat: bytes, events: bytes | None, io: bytes, *, unified: bool) -> MemoryDetail:
-    """Of memory.stat, memory.events and the disks' file; unified: as cgroup v2 writes them."""
+    """The details in memory.stat, memory.events and the disks' file; unified: as cgroup v2 writes them."""
     values = integers(stat)
     names = _V2_MEMORY if unified else _V1_MEMORY
     read, written = transferred(io)

@@ -97,7 +97,7 @@ PODS: Final[tuple[Shown[PodSample], ...]] = (
         lambda pod: _one(pod.detail.oom_kills if pod.detail else None),
     ),
 )
-"""Of each pod with a floor; namespace and pod come before the labels."""
+"""Metrics of each pod with a floor; namespace and pod come before the labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,4 +177,4 @@ NODE: Final[tuple[Shown[NodeSeen], ...]] = (
         counter=False,
     ),
 )
-"""Of the node; the kernel's PSI where it has it."""
+"""Metrics of the node; the kernel's PSI where it has it."""

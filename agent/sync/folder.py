@@ -47,7 +47,7 @@ class FolderSource:
                 await watched.wait()
 
     def problem(self) -> str:
-        """What is wrong with the files, the first of it."""
+        """The first problem with the files, "" for none."""
         return self._problems[0] if self._problems else ""
 
     async def _look(self) -> None:

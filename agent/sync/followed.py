@@ -192,7 +192,7 @@ class Pods:
 
 
 def known_pod(here: PodHere) -> KnownPod:
-    """As the agent keeps it."""
+    """The pod as the agent keeps it."""
     return KnownPod(here.pod, here.ids, here.policy, here.finished)
 
 

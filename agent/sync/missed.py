@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 FOLDER: Final = "missed"
 _LARGEST: Final = 4096
 _MOST: Final = 1000
-"""As many as the hook leaves (hook.markers.MOST)."""
+"""The most markers that are read: as many as the hook leaves (hook.markers.MOST)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Missed:
         self._folder = run / FOLDER
 
     def read(self) -> Iterator[MissedStart]:
-        """Those that there are, at most 1000. What is no marker is logged and removed."""
+        """The markers, at most 1000. A file that is none is logged and removed."""
         atomic_file.sweep(self._folder)
         try:
             names = sorted(entry.name for entry in self._folder.iterdir())

@@ -97,7 +97,7 @@ def definition(entry: Mapping[str, Any], when: Mapping[str, Any], stage: str) ->
 
 
 def text(document: Mapping[str, Any]) -> str:
-    """As it is written to disk."""
+    """The hooks.d file as it is written to disk."""
     return json.dumps(document, indent=2) + "\n"
 
 

@@ -45,7 +45,7 @@ class Wishes:
 
     @property
     def chosen(self) -> dict[str, str]:
-        """As the record has it."""
+        """The choices as the record has them."""
         return {"python": str(self.python or ""), "when": self.when, "stage": self.stage}
 
 

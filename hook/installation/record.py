@@ -53,7 +53,7 @@ def write(places: Places, record: Record) -> None:
 
 
 def missing_folders(*folders: Path) -> list[Path]:
-    """Those of the folders and their parents that are not there, parents first."""
+    """The folders, and their parents, that do not exist; parents first."""
     found: list[Path] = []
     for folder in folders:
         chain = [path for path in (folder, *folder.parents) if not path.exists()]

@@ -44,7 +44,7 @@ class Runtime:
 
 
 def find(names: Iterable[str] = KNOWN) -> list[Runtime]:
-    """Those on PATH or in root's usual folders."""
+    """The runtimes on PATH or in root's usual folders."""
     found = []
     for name in names:
         path = shutil.which(name) or shutil.which(name, path=_MORE_FOLDERS)

@@ -85,5 +85,5 @@ class Waiting:
         return (self._group.pressure(self._resource, self._kind) - self._before) / 1e6
 
     def part(self) -> float:
-        """Of all the time until now, 0 to 1."""
+        """The part of all the time until now, 0 to 1."""
         return self.seconds() / (time.monotonic() - self._begun)

@@ -98,5 +98,5 @@ def codename() -> str:
 
 
 def missing_commands(path: str | None = None) -> dict[str, str]:
-    """Those of COMMANDS that are not on a PATH, with their packages."""
+    """The COMMANDS that are not on a PATH, with their packages."""
     return {name: package for name, package in COMMANDS.items() if shutil.which(name, path=path) is None}

@@ -128,7 +128,7 @@ class Column:
     wide: bool = False
 
     def to_json(self) -> Schema:
-        """As the CRD has it."""
+        """The column as the CRD has it."""
         column: Schema = {
             "name": self.name,
             "type": self.type,

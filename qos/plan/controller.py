@@ -110,7 +110,7 @@ class Case:
         return zip(range(len(levels) - 1, -1, -1), levels, strict=True)
 
     def owned(self) -> list[tuple[int, Level]]:
-        """Those that are ours to set, the pod before its container."""
+        """The levels that are ours to set, the pod before its container."""
         return [(number, level) for number, level in self.levels() if level.owned]
 
     @property

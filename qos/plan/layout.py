@@ -36,7 +36,7 @@ _PARTS: Final = {GUARANTEED: (), BURSTABLE: ("burstable",), BEST_EFFORT: ("beste
 
 
 class Driver(Enum):
-    """Who makes the cgroups: the runtime itself, or systemd on its behalf."""
+    """The maker of the cgroups: the runtime itself, or systemd on its behalf."""
 
     CGROUPFS = "cgroupfs"
     SYSTEMD = "systemd"

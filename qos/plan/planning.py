@@ -34,7 +34,7 @@ def plan(pod: NodePod, container: str, promises: Promises, floor: Resources | No
 
 
 def planned(case: Case) -> Plan:
-    """As plan(), for a case that was made already."""
+    """The plan, as plan() makes it, for a case that was made already."""
     found = [finding for controller in all_controllers() for finding in controller.settings(case)]
     return Plan(
         tuple(sorted((one for one in found if isinstance(one, Setting)), key=_write_order)),

@@ -32,7 +32,7 @@ class Stated(NamedTuple):
     limits: Mapping[str, int]
 
     def fields(self) -> dict[str, int]:
-        """As Container and NodePod have them."""
+        """The amounts under the names that Container and NodePod have."""
         return {
             "cpu_request": self.requests.get(keys.CPU, 0),
             "cpu_limit": self.limits.get(keys.CPU, 0),

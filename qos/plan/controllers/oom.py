@@ -1,4 +1,5 @@
-"""Who is killed first when memory runs out: oom_score_adj of the container's first process, inherited by all.
+"""The order of being killed when memory runs out: oom_score_adj of the container's first process, inherited
+by all.
 
 Source: proc(5); lowering it below what the process was started with needs CAP_SYS_RESOURCE.
 """
