@@ -54,11 +54,9 @@ def holds_at_risk(state: State) -> Counter[int]:
         lack = _lack(state, row)
         there = [(demand, holds.movable(demand, row)) for demand in reversed(holds.on(row))]
         there += [(demand, int(holds.count[demand, row]) - movable) for demand, movable in there]
-        for demand, count in there:
-            vector = state.demands.vectors[demand].take(state.demands.dims).tolist()
-            for _ in range(count):
-                if not any(amount > 0 < slot for amount, slot in zip(lack, vector, strict=True)):
-                    break
-                lack = [amount - slot for amount, slot in zip(lack, vector, strict=True)]
-                number[demand] += 1
+        for demand, most in there:
+            vector = vector_of(state, demand)
+            if count := _too_many(lack, vector, most):
+                lack = [amount - count * slot for amount, slot in zip(lack, vector, strict=True)]
+                number[demand] += count
     return number
