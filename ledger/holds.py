@@ -39,6 +39,7 @@ class Holds:
         self.filled: Counts = np.zeros((count, rows), dtype=np.int32)
         self.given: Counts = np.zeros((count, rows), dtype=np.int32)
         self.standing: dict[int, set[int]] = {}
+        self._pairs: tuple[Rows, Rows, NDArray[np.int64]] | None = None
         self.wanting: set[int] = set()
         self.fuller: dict[int, set[int]] = {}
         self.held_total: list[int] = [0] * count
@@ -108,6 +109,7 @@ class Holds:
         self.count[demand, row] += count
         self.held_total[demand] += count
         self.stamps[demand] += 1
+        self._pairs = None
         self._stand(demand, row)
         if self.pools:
             self.pools.add(demand, row, count)
@@ -132,6 +134,7 @@ class Holds:
         self.count[demand, rows] += counts.astype(np.int32)
         self.held_total[demand] += int(counts.sum())
         self.stamps[demand] += 1
+        self._pairs = None
         for row in rows.tolist():
             self._stand(demand, row)
         self.fuller.setdefault(demand, set()).update(rows[counts > 0].tolist())
@@ -188,6 +191,7 @@ class Holds:
 
     def give(self, demand: int, row: int, count: int) -> None:
         """Give (1) a hold to an owner in flight, or take it back (-1)."""
+        self._pairs = None
         self.given[demand, row] = max(0, int(self.given[demand, row]) + count)
 
     def seats(self, demand: int) -> NDArray[np.int64] | None:
@@ -204,10 +208,14 @@ class Holds:
 
     def pairs(self) -> tuple[Rows, Rows, NDArray[np.int64]]:
         """All holds that no owner in flight was given: demands, rows, counts."""
-        found = [(demand, row) for row, there in self.standing.items() for demand in there]
-        demands, rows = np.asarray(found, dtype=np.intp).reshape(-1, 2).T
-        counts = self.count[demands, rows] - self.given[demands, rows]
-        return demands, rows, np.maximum(counts, 0).astype(np.int64)
+        if self._pairs is None:
+            numbers = [number for there in self.standing.values() for number in there]
+            sizes = np.fromiter(map(len, self.standing.values()), dtype=np.intp, count=len(self.standing))
+            rows = np.repeat(np.fromiter(self.standing, dtype=np.intp, count=len(self.standing)), sizes)
+            demands = np.asarray(numbers, dtype=np.intp)
+            counts = self.count[demands, rows] - self.given[demands, rows]
+            self._pairs = demands, rows, np.maximum(counts, 0).astype(np.int64)
+        return self._pairs
 
     def of(self, demand: int) -> Iterator[tuple[int, int]]:
         """(row, holds) of a demand, where there are any."""
@@ -222,6 +230,7 @@ class Holds:
         self.count[demand] = 0
         self.held_total[demand] = 0
         self.stamps[demand] += 1
+        self._pairs = None
         self.filled[demand] = 0
         self.filled_total[demand] = 0
         self.given[demand] = 0

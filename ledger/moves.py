@@ -212,7 +212,7 @@ class Board:
     @cached_property
     def anywhere(self) -> Flags:
         """The rows that some movable hold may lie on."""
-        return np.asarray(self.demands.eligible[list(self.shapes)].any(axis=0))
+        return np.asarray(np.bitwise_or.reduce(self.demands.eligible[list(self.shapes)], axis=0))
 
     @cached_property
     def rows(self) -> int:

@@ -173,8 +173,10 @@ def _leave_short_node(state: State, row: int, demands: list[int], *, spare: bool
 
     Those given to owners in flight last.
     """
+    standing = state.holds.standing.get(row, set())
+    there_now = [demand for demand in demands if demand in standing]
     for given in (False, True):
-        for demand in demands:
+        for demand in there_now:
             while dims := _short_dims(state, row, spare=spare):
                 there = int(state.holds.count[demand, row]) if given else state.holds.movable(demand, row)
                 count = min(there, _in_excess(state, demand, dims))

@@ -74,6 +74,10 @@ def _check_holds(state: State) -> None:
     assert holds.filled_total == holds.filled.sum(axis=1).tolist()
     standing = {row: set(np.flatnonzero(holds.count[:, row]).tolist()) for row in range(table.shape[1])}
     assert holds.standing == {row: numbers for row, numbers in standing.items() if numbers}
+    left = np.maximum(holds.count - holds.given, 0)
+    free = {place: int(left[place]) for place in zip(*np.nonzero(holds.count), strict=True)}
+    pairs = [part.tolist() for part in holds.pairs()]
+    assert {(number, row): count for number, row, count in zip(*pairs, strict=True)} == free
     given = Counter(place for flight in state.flights.by_uid.values() for place in flight.own)
     assert {place: int(holds.given[place]) for place in zip(*np.nonzero(holds.given), strict=True)} == given
     filled = Counter(
