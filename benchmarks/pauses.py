@@ -234,7 +234,8 @@ async def _running(api: Fleet, times: LoopTime) -> AsyncIterator[Play]:
     )
     stop = asyncio.Event()
     program = Program(config, api)
-    task = asyncio.create_task(program.run(stop, sockets), name="program")
+    # It makes the servers before anyone can call: no pause.
+    task = asyncio.create_task(program.run(stop, sockets), name="bench program")
     bookmarks = asyncio.create_task(_bookmarks(api), name="bench bookmarks")
     try:
         began = time.monotonic()
