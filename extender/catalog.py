@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from extender.owners import Owners, WorkloadKey
 from ledger.ledger import Ledger
-from qos.cluster.objects import Demand
+from qos.cluster.objects import Demand, PlacementMode
 from qos.cluster.policy import Policy, Profile, Workload
 from qos.cluster.resolve import PriorityClasses, Problem, resolve
 from qos.keys import HIGHEST_USER_PRIORITY
@@ -194,6 +194,8 @@ class Catalog:
         self.resolved[policy.key] = now
         if isinstance(now, Demand):
             self._ledger.set_demand(now)
+            if now.mode is PlacementMode.PINNED and not isinstance(before, Demand):
+                self._ledger.restore(now.key, _holds(policy))
             log.info("policy resolved policy=%s desired=%d priority=%d", now.key, now.desired, now.priority)
             return
         if isinstance(before, Demand):
@@ -233,6 +235,11 @@ def _until(deleted: dict[_Key, float], due: float) -> list[_Key]:
     for key in gone:
         del deleted[key]
     return gone
+
+
+def _holds(policy: Policy) -> list[tuple[str, int]]:
+    """Where its status says that slots are held: what a Pinned policy had before a restart."""
+    return [(one["nodeName"], one["slots"]) for one in policy.status.get("holds") or ()]
 
 
 def _target(policy: Policy) -> WorkloadKey | None:

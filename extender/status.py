@@ -15,11 +15,12 @@ from extender.delivery import Delivery
 from extender.guarding import Guard
 from ledger.decisions import DemandReport, Unplaced
 from qos import keys, quantity
-from qos.cluster.objects import Demand, Requirement, Selector
+from qos.cluster.objects import Demand, PlacementMode, Requirement, Selector
 from qos.cluster.policy import Policy
 from qos.cluster.resolve import Problem
 
 MOST_HOLDS: Final = 20
+MOST_PINNED: Final = 1_000
 MOST_UNPLACED: Final = 16
 MOST_RESOURCES: Final = 32
 LONGEST_DETAIL: Final = 1024
@@ -62,7 +63,7 @@ def compute(facts: Facts, now: float) -> dict[str, Any]:
         "slots": _slots(report),
         "slot": _slot(facts.resolved),
         "unplaced": [_unplaced(one) for one in (report.unplaced if report else ())][:MOST_UNPLACED],
-        "holds": _largest(report.holds if report else ()),
+        "holds": _largest(report.holds if report else (), facts.policy.mode),
     }
     earlier = {one.get("type"): one for one in facts.policy.status.get("conditions") or ()}
     stamp = timestamp(now)
@@ -213,9 +214,11 @@ def _unplaced(one: Unplaced) -> dict[str, Any]:
     return shown
 
 
-def _largest(holds: tuple[tuple[str, int], ...]) -> list[dict[str, Any]]:
+def _largest(holds: tuple[tuple[str, int], ...], mode: PlacementMode) -> list[dict[str, Any]]:
+    """The largest holds; of a Pinned policy all that fit, because a restart places them there again."""
     ordered = sorted(holds, key=lambda hold: (-hold[1], hold[0]))
-    return [{"nodeName": node, "slots": slots} for node, slots in ordered[:MOST_HOLDS]]
+    most = MOST_PINNED if mode is PlacementMode.PINNED else MOST_HOLDS
+    return [{"nodeName": node, "slots": slots} for node, slots in ordered[:most]]
 
 
 def _stamped(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ledger import report
 from ledger.bind import bind_pod
@@ -11,6 +11,7 @@ from ledger.decisions import BindDecision, DemandReport, Filtered, Mode
 from ledger.demands import NO_DEMAND, losers
 from ledger.filter import filter_nodes, prioritize_nodes
 from ledger.lost_nodes import NOT_READY_SECONDS
+from ledger.pinned import restore
 from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
 from ledger.state import State
@@ -87,6 +88,10 @@ class Ledger:
     def set_demand(self, demand: Demand) -> None:
         """Take a policy's demand as it is now."""
         self._state.set_demand(demand)
+
+    def restore(self, key: str, holds: Iterable[tuple[str, int]]) -> None:
+        """Place a new demand's holds (node, slots) where they were before a restart, if there is room."""
+        restore(self._state, key, holds)
 
     def remove_demand(self, key: str) -> None:
         """Release all holds of a demand."""

@@ -359,8 +359,12 @@ class MinimalReservationPolicyStatus(Reported):
     )
     holds: list[HoldStatus] | None = Field(
         default=None,
-        max_length=20,
-        description="The 20 nodes with the most holds. All of them are at the extender's /holds.",
+        max_length=1000,
+        description=(
+            "The 20 nodes with the most holds; of a Pinned policy up to 1000, which hold again after a "
+            "restart. "
+            "All of them are at the extender's /holds."
+        ),
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     selector: str | None = Field(

@@ -12,7 +12,7 @@ from extender.catalog import Catalog
 from extender.owners import Owners
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
-from qos.cluster.objects import OwnerReference, Pod
+from qos.cluster.objects import OwnerReference, PlacementMode, Pod
 from qos.cluster.policy import Profile, ScaleTarget, Workload
 from tests.ledger.builders import node
 from tests.qos.builders import policy
@@ -179,3 +179,15 @@ def test_a_catalog_opens_in_steps_and_a_policy_may_go_in_between(clock):
     assert [None for _ in steps] == [None]
     assert set(catalog.resolved) == {"shop/a", "shop/c"}
     assert {key: one.held for key, one in ledger.report().items()} == {"shop/a": 1, "shop/c": 1}
+
+
+@pytest.mark.parametrize(("mode", "where"), [(PlacementMode.PINNED, "n2"), (PlacementMode.FLOATING, "n0")])
+def test_pinned_holds_stand_after_a_restart_where_the_status_says(clock, mode, where):
+    desk = Desk(clock)
+    for name in ("n1", "n2"):
+        desk.ledger.set_node(node(name, 64, 64))
+    held = {"holds": [{"nodeName": "n2", "slots": 2}]}
+    before = desk.catalog.policies[KEY]
+    desk.catalog.remove_policy(KEY)
+    desk.catalog.set_policy(replace(before, mode=mode, status=held))
+    assert desk.ledger.report()[KEY].holds == ((where, 2),)

@@ -14,7 +14,7 @@ from ledger.decisions import DemandReport, Unplaced
 from qos import keys
 from qos.api.policy import MinimalReservationPolicyStatus
 from qos.api.upstream import LabelSelector
-from qos.cluster.objects import Demand, Requirement, Selector
+from qos.cluster.objects import Demand, PlacementMode, Requirement, Selector
 from qos.cluster.resolve import Problem
 from tests.qos.builders import CHECKOUT, policy
 
@@ -144,6 +144,14 @@ def test_the_twenty_largest_holds_are_shown_ties_by_name():
     holds = tuple((f"n{i:02d}", 1 + (i == 30)) for i in range(40))
     shown = status.compute(replace(FACTS, report=replace(HELD, holds=holds)), NOW)["holds"]
     assert [one["nodeName"] for one in shown] == ["n30", *(f"n{i:02d}" for i in range(19))]
+
+
+def test_all_holds_of_a_pinned_policy_are_shown_as_far_as_the_crd_allows():
+    holds = tuple((f"n{i:04d}", 1) for i in range(1_100))
+    pinned = replace(POLICY, mode=PlacementMode.PINNED)
+    computed = status.compute(replace(FACTS, policy=pinned, report=replace(HELD, holds=holds)), NOW)
+    MinimalReservationPolicyStatus.model_validate(computed)
+    assert len(computed["holds"]) == 1_000
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays():
