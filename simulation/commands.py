@@ -11,6 +11,7 @@ import typer
 
 from simulation.generator import history
 from simulation.history import History, load
+from simulation.mutations import MUTATIONS, caught
 from simulation.play import play
 from simulation.run import Result, run_seeds, watched
 from simulation.shrink import same_failure, shrunk
@@ -63,6 +64,20 @@ def replay(
     """Play one history and tell its story; ends with 1 when something is broken."""
     one = history(int(what)) if what.isdecimal() else load(Path(what))
     _show(_shortened(one) if shorten else one, save)
+
+
+@app.command()
+def mutations(
+    most: Annotated[int, typer.Option(help="The most seeds to try on each.")] = 500,
+) -> None:
+    """Plant mistakes, one at a time, and say how many seeds find each; ends with 1 when one is not found."""
+    missed = 0
+    for mutation in MUTATIONS:
+        count, rule = caught(mutation, most)
+        missed += not count
+        typer.echo(f"{count or f'> {most}':>6}  {mutation.about}  {f'({rule})' if rule else ''}")
+    if missed:
+        raise typer.Exit(1)
 
 
 def _progress(done: int, seconds: float, failed: int) -> None:

@@ -60,6 +60,7 @@ class Watcher(Told):
         self._unasked: set[str] = set()
         self._foreign: dict[str, float] = {}
         self._lacking: dict[str, float] = {}
+        self._risky: dict[str, float] = {}
         self._preemptions: dict[str, Preemption] = {}
         store.listeners.append(self._see)
 
@@ -241,7 +242,13 @@ class Watcher(Told):
             recent = self._clock() - self._foreign.get(finding.node, -1e9) <= self._world.grace
             blind = recent or self._clock() < self._blind_until
             return not self._refuses_at_bind or blind or not self._concerns(finding)
-        return self._clock() < self._blind_until or self._pinned_in_the_way(finding.policy)
+        blind = self._clock() < self._blind_until
+        return blind or self._was_at_risk(finding.policy) or self._pinned_in_the_way(finding.policy)
+
+    def _was_at_risk(self, key: str) -> bool:
+        """Whether the report said that pods in flight may cost the policy a slot: where bind cannot refuse."""
+        since = self._clock() - self._risky.get(key, float("-inf"))
+        return not self._refuses_at_bind and since <= 2 * self._world.grace
 
     def _concerns(self, finding: Finding) -> bool:
         """Whether some policy holds what is over-committed: all else is kube-scheduler's business (T17)."""
@@ -274,6 +281,8 @@ class Watcher(Told):
             self._lacking.clear()
             return
         facts = facts_of(self._world, self._store, extender)
+        risky = (key for key, report in facts.reports.items() if report.at_risk)
+        self._risky.update(dict.fromkeys(risky, self._clock()))
         for problem in invariants.accounts_add_up(facts):
             self.wrong("accounts add up", problem)
         if extender.busy:

@@ -1,0 +1,114 @@
+"""Mistakes planted on purpose, in memory: what the simulation must find, and how many seeds it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import ledger.bind
+import ledger.placement
+import ledger.preempt
+from extender.binder import Binder
+from ledger.claims import Claims
+from ledger.flights import Flights, Nominations
+from ledger.holds import Holds
+from ledger.judge import Verdict
+from ledger.ledger import Ledger
+from ledger.waiting import Waiting
+from simulation.generator import history
+from simulation.play import play
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """An attribute of `where` is replaced by what `wrong` makes of the right one."""
+
+    about: str
+    where: Any
+    name: str
+    wrong: Callable[[Any], Any]
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """The mistake is there within."""
+        right = getattr(self.where, self.name)
+        setattr(self.where, self.name, self.wrong(right))
+        try:
+            yield
+        finally:
+            setattr(self.where, self.name, right)
+
+
+def _never(answer: Any = None) -> Callable[[Any], Any]:
+    """In place of what should be done: nothing, and this answer."""
+    return lambda _right: lambda *_args, **_options: answer
+
+
+def _accepts(right: Any) -> Any:
+    def judge(*args: Any, **options: Any) -> Verdict:
+        return right(*args, **options) or Verdict(passing=np.asarray([True]))
+
+    return judge
+
+
+def _keeps_claim(_right: Any) -> Any:
+    return lambda self, uid: self.settle(uid)
+
+
+def _keeps_all(_right: Any) -> Any:
+    return lambda _state, _request, victims: [True] * len(victims)
+
+
+def _keeps_pod(_right: Any) -> Any:
+    return lambda self, uid: self._waiting.forget(uid)
+
+
+def _gives_up(_right: Any) -> Any:
+    return lambda self, pod, _node, why: self._rolled_back(pod, why)
+
+
+def _only_in(right: Any) -> Any:
+    return lambda self, demand, row, count: right(self, demand, row, max(0, count))
+
+
+def _same_anyway(_right: Any) -> Any:
+    def same(self: Claims, claim: Any, _pod: Any, node: str, owner: int) -> bool:
+        return bool(self._table.names[claim.row] == node and claim.owner == owner)
+
+    return same
+
+
+MUTATIONS = (
+    Mutation("bind does not check again", ledger.bind, "judge", _accepts),
+    Mutation("release keeps the claim", Ledger, "release", _keeps_claim),
+    Mutation("a pod that is gone keeps its claim", Ledger, "remove_pod", _keeps_pod),
+    Mutation("a resize changes no claim", Claims, "_same", _same_anyway),
+    Mutation("pods in flight are not charged", Flights, "put", _never()),
+    Mutation("nominations keep no hole", Nominations, "put", _never(False)),
+    Mutation("an owner that goes leaves its slot filled", Holds, "fill", _only_in),
+    Mutation("holds in excess are not lifted", ledger.placement, "_lift_excess", _never()),
+    Mutation("holds stay on lost nodes", ledger.placement, "_leave_lost_nodes", _never()),
+    Mutation("holds stay where their room was taken", ledger.placement, "_leave_short_nodes", _never()),
+    Mutation("preempt keeps hopeless candidates", ledger.preempt, "_lead_to_bind", _keeps_all),
+    Mutation("nobody is woken", Waiting, "ready", _never([])),
+    Mutation("a Binding without an answer is taken for lost", Binder, "_doubt", _gives_up),
+)
+"""Twelve and one."""
+
+
+def caught(mutation: Mutation, most: int, first: int = 0) -> tuple[int, str]:
+    """How many seeds it takes to find a mistake, and by which rule; (0, "") when `most` do not find it.
+
+    A seed that fails without the mistake as well is passed over.
+    """
+    for count in range(1, most + 1):
+        one = history(first + count - 1)
+        with mutation.planted():
+            broken = play(one).broken
+        if broken and not play(one).broken:
+            return count, broken[0].rule
+    return 0, ""
