@@ -45,6 +45,7 @@ class Holds:
         self.held_total: list[int] = [0] * count
         self.filled_total: list[int] = [0] * count
         self.stamps: list[int] = [0] * count
+        self._changes = 0
         self.levels: list[int] = []
         self.visible: list[Columns] = []
         self.clear: list[Flags] = []
@@ -108,7 +109,7 @@ class Holds:
         """Place (positive) or lift (negative) holds of a demand on a node."""
         self.count[demand, row] += count
         self.held_total[demand] += count
-        self.stamps[demand] += 1
+        self._stamp(demand)
         self._pairs = None
         self._stand(demand, row)
         if self.pools:
@@ -133,7 +134,7 @@ class Holds:
         """
         self.count[demand, rows] += counts.astype(np.int32)
         self.held_total[demand] += int(counts.sum())
-        self.stamps[demand] += 1
+        self._stamp(demand)
         self._pairs = None
         for row in rows.tolist():
             self._stand(demand, row)
@@ -223,13 +224,18 @@ class Holds:
         for row in np.flatnonzero(counts).tolist():
             yield row, int(counts[row])
 
+    def _stamp(self, demand: int) -> None:
+        """One count for all: a demand may be made again under another's number."""
+        self._changes += 1
+        self.stamps[demand] = self._changes
+
     def forget(self, demand: int) -> None:
         """Lift all holds of a demand that is going away."""
         self.weigh(demand, -1)
         rows = np.flatnonzero(self.count[demand]).tolist()
         self.count[demand] = 0
         self.held_total[demand] = 0
-        self.stamps[demand] += 1
+        self._stamp(demand)
         self._pairs = None
         self.filled[demand] = 0
         self.filled_total[demand] = 0

@@ -177,5 +177,7 @@ def rebuilt(world: World, store: Store, api: ClusterAPI, now: float) -> Books:
         for entry in store.entries(resource):
             handlers[resource.plural].set(entry.raw)
     books.catalog.open()
-    books.ledger.expired(now)  # what was not ready at the beginning has been so since
+    for moment in (now - world.not_ready - 1.0, now):  # what is not ready has been so for long
+        books.ledger.expired(moment)
+        books.ledger.gauges()
     return books

@@ -18,6 +18,7 @@ from ledger.flights import Flights, Nominations
 from ledger.holds import Holds
 from ledger.judge import Verdict
 from ledger.ledger import Ledger
+from ledger.state import State
 from ledger.waiting import Waiting
 from simulation.generator import history
 from simulation.play import play
@@ -55,10 +56,6 @@ def _accepts(right: Any) -> Any:
     return judge
 
 
-def _keeps_claim(_right: Any) -> Any:
-    return lambda self, uid: self.settle(uid)
-
-
 def _keeps_all(_right: Any) -> Any:
     return lambda _state, _request, victims: [True] * len(victims)
 
@@ -84,7 +81,7 @@ def _same_anyway(_right: Any) -> Any:
 
 MUTATIONS = (
     Mutation("bind does not check again", ledger.bind, "judge", _accepts),
-    Mutation("release keeps the claim", Ledger, "release", _keeps_claim),
+    Mutation("a pod that is bound stays in flight", State, "settle_flight", _never()),
     Mutation("a pod that is gone keeps its claim", Ledger, "remove_pod", _keeps_pod),
     Mutation("a resize changes no claim", Claims, "_same", _same_anyway),
     Mutation("pods in flight are not charged", Flights, "put", _never()),

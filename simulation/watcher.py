@@ -246,7 +246,7 @@ class Watcher(Told):
         return blind or self._was_at_risk(finding.policy) or self._pinned_in_the_way(finding.policy)
 
     def _was_at_risk(self, key: str) -> bool:
-        """Whether the report said that pods in flight may cost the policy a slot: where bind cannot refuse."""
+        """Whether the report said that pods in flight may cost a slot: where bind cannot refuse."""
         since = self._clock() - self._risky.get(key, float("-inf"))
         return not self._refuses_at_bind and since <= 2 * self._world.grace
 

@@ -1,0 +1,22 @@
+"""The simulation is shown to find mistakes; `make simulate MUTATIONS=1` tries all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.mutations import MUTATIONS, caught
+
+
+def test_every_mistake_is_about_something_that_is_there() -> None:
+    assert len(MUTATIONS) >= 12
+    for mutation in MUTATIONS:
+        right = getattr(mutation.where, mutation.name)
+        with mutation.planted():
+            assert getattr(mutation.where, mutation.name) is not right
+        assert getattr(mutation.where, mutation.name) is right
+
+
+@pytest.mark.parametrize("about", ["a pod that is gone keeps its claim", "holds in excess are not lifted"])
+def test_a_mistake_is_found_within_a_few_seeds(about: str) -> None:
+    mutation = next(one for one in MUTATIONS if one.about == about)
+    assert caught(mutation, 5)[0]
