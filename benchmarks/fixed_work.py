@@ -6,6 +6,7 @@ extender does: reads JSON, looks names up, compares numbers in arrays.
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,6 +45,11 @@ def work() -> int:
 def unit_seconds(probes: int = _PROBES) -> float:
     """Seconds of CPU that a unit takes here and now: the best of some; the first finds cold caches."""
     return min(_cpu_seconds(work) for _ in range(probes))
+
+
+def usual_seconds(probes: int = 9) -> float:
+    """The same as it usually is just now: to compare with what ran once, among the same neighbours."""
+    return statistics.median(_cpu_seconds(work) for _ in range(probes))
 
 
 def _cpu_seconds(call: Callable[[], object]) -> float:
