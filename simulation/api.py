@@ -6,7 +6,7 @@ What a request does happens at the server whether its client still waits or not.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +103,14 @@ class Client:
         for stream in self.streams.values():
             stream.bookmark = True
             stream.news.set()
+
+    def unseen(self, plural: str) -> Iterator[Entry]:
+        """The changes of a kind that have not been handed over, the newest first."""
+        stream = self.streams.get(plural)
+        for entry in reversed(self._store.log.get(plural, [])):
+            if stream is None or entry.version <= stream.position:
+                return
+            yield entry
 
     def behind(self, plurals: Iterable[str], seconds: float) -> bool:
         """True while some change of these kinds, older than so many seconds, has not been handed over."""

@@ -17,7 +17,7 @@ from lab.checker import Checker, Finding, Kind, Terms
 from qos.cluster.objects import PlacementMode, Pod
 from qos.keys import HOSTNAME_LABEL
 from simulation import invariants, parsed
-from simulation.books import SCHEDULER, Told, rebuilt
+from simulation.books import SCHEDULER, WATCHED, Told, rebuilt
 from simulation.facts import facts_of
 from simulation.history import World
 from simulation.invariants import Preemption
@@ -243,7 +243,22 @@ class Watcher(Told):
             blind = recent or self._clock() < self._blind_until
             return not self._refuses_at_bind or blind or not self._concerns(finding)
         blind = self._clock() < self._blind_until
-        return blind or self._was_at_risk(finding.policy) or self._pinned_in_the_way(finding.policy)
+        if blind or self._uninformed() or self._owners_away():
+            return True
+        return self._was_at_risk(finding.policy) or self._pinned_in_the_way(finding.policy)
+
+    def _uninformed(self) -> bool:
+        """Whether the extender has still to hear of a pod that ended, or of anything but pods."""
+        if self.extender is None:
+            return True
+        unseen = self.extender.api.unseen
+        ended = any(entry.type == "DELETED" or _ended(entry.body) for entry in unseen(PODS.plural))
+        return ended or any(next(unseen(kind.plural), None) for kind in WATCHED if kind is not PODS)
+
+    def _owners_away(self) -> bool:
+        """Pods on nodes that are gone or not ready fill slots for the checker, but none for the ledger."""
+        nodes = {e.body["metadata"]["name"] for e in self._store.entries(NODES) if parsed.node(e.raw).ready}
+        return any(pod.node_name and pod.node_name not in nodes for pod in self._shown.values())
 
     def _was_at_risk(self, key: str) -> bool:
         """Whether the report said that pods in flight may cost a slot: where bind cannot refuse."""
@@ -328,6 +343,10 @@ class Watcher(Told):
             again.settle(pod.uid)
             if let_in:
                 self.wrong("nobody waits for ever", f"{name} would be let in to {' '.join(let_in)}")
+
+
+def _ended(body: Body) -> bool:
+    return body["status"]["phase"] in ("Succeeded", "Failed")
 
 
 def _takes(pod: Pod) -> tuple[object, ...]:

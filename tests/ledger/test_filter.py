@@ -168,3 +168,10 @@ def test_a_pod_that_did_not_get_bound_where_it_was_sent_is_sent_elsewhere() -> N
     who = pod("o", 4, app="a")
     sent = [made.filter(who, names(2), now).nodes[0] for now in (0.0, 0.1, 2.0, 4.0)]
     assert sent == ["n0", "n0", "n1", "n0"]
+
+
+def test_a_pod_that_is_bound_by_now_is_not_charged_as_well() -> None:
+    made = ledger(*nodes(2), demand("a", 1, 2), mode=Mode.GUARD)
+    made.set_pod(pod("late", 2, node="n0"))
+    assert made.filter(pod("late", 2), names(2), 1.0).nodes
+    assert made.gauges()["in_flight"] == 0
