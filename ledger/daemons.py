@@ -131,6 +131,7 @@ class Daemons:
         return all(
             (dim := dims.get(name)) is not None and free[dim, row] >= amount
             for name, amount in daemon_set.requests.items()
+            if amount > 0
         )
 
     def _end(self, daemon_set: DaemonSet, row: int) -> None:
