@@ -70,7 +70,7 @@ def _refusal(state: State, request: Request, row: int) -> str:
 
 
 def _claim(state: State, request: Request, node: str, verdict: Verdict | None, now: float) -> BindDecision:
-    unplaced, moves = unplaced_slots(state), state.counters["moves"]
+    unplaced, moves = state.holds.unplaced, state.counters["moves"]
     if verdict is not None:
         commit(state, request, verdict)
     state.put_claim(request.pod, node, ClaimState.BINDING, now)
@@ -78,10 +78,5 @@ def _claim(state: State, request: Request, node: str, verdict: Verdict | None, n
     return BindDecision(
         policy=_key(state, request.owner),
         moved=state.counters["moves"] - moves,
-        unplaced=max(0, unplaced_slots(state) - unplaced),
+        unplaced=max(0, state.holds.unplaced - unplaced),
     )
-
-
-def unplaced_slots(state: State) -> int:
-    """Slots neither filled nor held, of all demands."""
-    return sum(max(0, state.holds.missing(demand)) for demand in state.demands.order)

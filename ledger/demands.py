@@ -9,7 +9,7 @@ import numpy as np
 
 from ledger.eligibility import Eligibility, admits_node
 from ledger.strict import Strict
-from ledger.table import Columns, Flags, Table, grown
+from ledger.table import Columns, Flags, Rows, Table, grown
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import Demand, Node, NodePredicate, PlacementMode, Pod, Selector
 from qos.cluster.selectors import matches
@@ -29,7 +29,11 @@ def order_key(demand: Demand) -> tuple[int, float, str]:
 
 
 class Demands:
-    """Each demand has a number; `vectors` is indexed [demand, resource], `eligible` [demand, row]."""
+    """Each demand has a number; `vectors` is indexed [demand, resource], `eligible` [demand, row].
+
+    `dims`: the columns of which some demand holds any, sorted by their `resources`; `axis` the same as an
+    index that goes with one of rows. `changes` counts those of the order, the vectors and the dimensions.
+    """
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -39,6 +43,9 @@ class Demands:
         self.position: dict[int, int] = {}
         self.levels: list[int] = []
         self.dims: list[int] = []
+        self.resources: list[str] = []
+        self.axis: Rows = np.zeros((0, 1), dtype=np.intp)
+        self.changes = 0
         self._by_namespace: dict[str, list[int]] = {}
         self._by_place: dict[NodePredicate, list[int]] = {}
         self._owners: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
@@ -128,6 +135,9 @@ class Demands:
         self.levels = sorted({self[number].priority for number in self.order})
         used = self.vectors[self.order].any(axis=0) if self.order else np.zeros(0, dtype=np.bool_)
         self.dims = sorted(np.flatnonzero(used).tolist(), key=self._table.resources.__getitem__)
+        self.resources = [self._table.resources[dim] for dim in self.dims]
+        self.axis = np.asarray(self.dims, dtype=np.intp)[:, None]
+        self.changes += 1
         self._by_namespace = {}
         self._by_place = {}
         self._owners.clear()

@@ -222,6 +222,8 @@ class Nominations:
 
     def above(self, uid: str, priority: int, dims: Sequence[int], rows: Rows) -> Columns | None:
         """What other pods of at least this priority wait for, [dims, rows]; None: nothing anywhere."""
+        if not self.by_priority:
+            return None
         pick = np.ix_(np.asarray(dims, dtype=np.intp), rows)
         total: Columns | None = None
         for level, columns in self.by_priority.items():

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ledger.demands import Demands
 from ledger.pools import Pools
-from ledger.table import Columns, Flags, Rows, Table, grown
+from ledger.table import Columns, Flags, Rows, Table, Vector, grown
 
 Counts: TypeAlias = NDArray[np.int32]
 """Indexed [demand, row]."""
@@ -25,8 +25,9 @@ class Holds:
     that level must leave alone; `clear[i]` flags the nodes without any. `given` counts holds given to
     owners in flight; `standing` has the demands with holds on a row; `wanting` those that may miss holds
     that they did not miss when holds were last placed, `stamps` differ when a demand's holds changed,
-    `fuller` has those that may have too many by now, and on which rows. All of it follows each change:
-    nothing is summed anew.
+    `fuller` has those that may have too many by now, and on which rows. `total`: what all holds amount to,
+    by column; `heavier`: it may have grown since the cap was last kept; `unplaced`: slots of all demands that
+    are neither filled nor held. All of it follows each change: nothing is summed anew.
     """
 
     def __init__(self, table: Table, demands: Demands, pools: Pools | None = None) -> None:
@@ -45,7 +46,11 @@ class Holds:
         self.held_total: list[int] = [0] * count
         self.filled_total: list[int] = [0] * count
         self.stamps: list[int] = [0] * count
-        self._changes = 0
+        self.changes = 0
+        self.total: Vector = np.zeros(dims, dtype=np.int64)
+        self.heavier = False
+        self.unplaced = 0
+        self._unplaced: list[int] = [0] * count
         self.levels: list[int] = []
         self.visible: list[Columns] = []
         self.clear: list[Flags] = []
@@ -76,9 +81,11 @@ class Holds:
         self.held_total += [0] * extra
         self.filled_total += [0] * extra
         self.stamps += [0] * extra
+        self._unplaced += [0] * extra
         if self._none.shape == shape:
             return
         self._none = np.zeros(shape, dtype=np.int64)
+        self.total = np.asarray(grown(self.total, shape[:1]), dtype=np.int64)
         self._no_number = np.zeros(shape[1], dtype=np.int32)
         self.visible = [np.asarray(grown(one, shape), dtype=np.int64) for one in self.visible]
         self.clear = [np.asarray(grown(one, shape[1:]), dtype=np.bool_) for one in self.clear]
@@ -114,13 +121,16 @@ class Holds:
         self._stand(demand, row)
         if self.pools:
             self.pools.add(demand, row, count)
+        self.follow(demand)
         if count < 0:
             self.wanting.add(demand)
             self._table.grown.add(row)
         else:
             self.fuller.setdefault(demand, set()).add(row)
+            self.heavier = True
         priority = self._demands[demand].priority
         amounts = self._demands.vectors[demand] * count
+        self.total += amounts
         for place, level in enumerate(self.levels):
             if level > priority:
                 break
@@ -138,13 +148,17 @@ class Holds:
         self._pairs = None
         for row in rows.tolist():
             self._stand(demand, row)
-        self.fuller.setdefault(demand, set()).update(rows[counts > 0].tolist())
+        placed = rows[counts > 0].tolist()
+        if placed:
+            self.fuller.setdefault(demand, set()).update(placed)
+            self.heavier = True
         if self.pools:
             self.pools.add(demand, rows, counts)
         lifted = rows[counts < 0].tolist()
         if lifted:
             self.wanting.add(demand)
             self._table.grown.update(lifted)
+        self.follow(demand)
         self._weigh(demand, rows, counts)
 
     def _stand(self, demand: int, row: int) -> None:
@@ -160,11 +174,13 @@ class Holds:
     def weigh(self, demand: int, sign: int) -> None:
         """Count all holds of a demand in (1) or out (-1), before and after its vector or priority changes."""
         rows = np.flatnonzero(self.count[demand])
+        self.heavier |= sign > 0
         if rows.size:
             self._weigh(demand, rows, self.count[demand, rows].astype(np.int64) * sign)
 
     def _weigh(self, demand: int, rows: Rows, counts: NDArray[np.int64]) -> None:
         amounts = self._demands.vectors[demand][:, None] * counts
+        self.total += amounts.sum(axis=1)
         priority = self._demands[demand].priority
         for place, level in enumerate(self.levels):
             if level > priority:
@@ -177,6 +193,7 @@ class Holds:
         """Count an owner in (1) or out (-1)."""
         self.filled[demand, row] += count
         self.filled_total[demand] += count
+        self.follow(demand)
         if count < 0:
             self.wanting.add(demand)
         else:
@@ -226,8 +243,14 @@ class Holds:
 
     def _stamp(self, demand: int) -> None:
         """One count for all: a demand may be made again under another's number."""
-        self._changes += 1
-        self.stamps[demand] = self._changes
+        self.changes += 1
+        self.stamps[demand] = self.changes
+
+    def follow(self, demand: int) -> None:
+        """Count a demand's missing slots anew: what it desires, fills or holds has changed."""
+        missing = max(0, self.missing(demand))
+        self.unplaced += missing - self._unplaced[demand]
+        self._unplaced[demand] = missing
 
     def forget(self, demand: int) -> None:
         """Lift all holds of a demand that is going away."""
@@ -239,6 +262,8 @@ class Holds:
         self._pairs = None
         self.filled[demand] = 0
         self.filled_total[demand] = 0
+        self.unplaced -= self._unplaced[demand]
+        self._unplaced[demand] = 0
         self.given[demand] = 0
         self.pools.forget(demand)
         self.wanting.discard(demand)

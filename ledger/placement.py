@@ -188,6 +188,9 @@ def _leave_short_node(state: State, row: int, demands: list[int], *, spare: bool
 
 def _keep_cap(state: State) -> None:
     """All holds together stay below the cap, in each pool as well; the latest demands' give way."""
+    if not state.holds.heavier:
+        return
+    state.holds.heavier = False
     demands = state.demands
     while state.pools and (most := state.pools.over(demands.vectors, demands.dims, state.cap_percent)):
         pool, dim, excess = most
@@ -195,18 +198,21 @@ def _keep_cap(state: State) -> None:
         demand = next(d for d in demands.order[::-1] if there[d] and vectors[d])
         count = min(-(-excess // int(vectors[demand])), int(there[demand]))
         _lift_least_useful(state, demand, count, state.pools.members(pool))
-    while True:
-        totals = np.asarray(state.holds.held_total, dtype=np.int64) @ state.demands.vectors
-        over = [d for d in state.demands.dims if totals[d] > state.capacity[d] * state.cap_percent // 100]
-        if not over:
-            return
-        for demand in state.demands.order[::-1]:
-            amount = int(state.demands.vectors[demand, over[0]])
+    while beyond := _beyond_cap(state):
+        dim, excess = beyond
+        for demand in demands.order[::-1]:
+            amount = int(demands.vectors[demand, dim])
             if state.holds.held_total[demand] and amount:
-                excess = int(totals[over[0]]) - state.capacity[over[0]] * state.cap_percent // 100
                 count = min(-(-excess // amount), state.holds.held_total[demand])
                 _lift_least_useful(state, demand, count)
                 break
+
+
+def _beyond_cap(state: State) -> tuple[int, int] | None:
+    """The first dimension in which more is held than the cap allows, and how much more."""
+    limits, total = state.limits, state.holds.total
+    excess = ((dim, int(total[dim]) - limits[dim]) for dim in state.demands.dims)
+    return next((found for found in excess if found[1] > 0), None)
 
 
 def _place(state: State, thorough: bool) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ledger.bind import unplaced_slots
 from ledger.decisions import DemandReport
 from ledger.demands import NO_DEMAND
 from ledger.placement import settle
@@ -123,6 +122,6 @@ def gauges(state: State, waiting: int) -> Mapping[str, float]:
         "nominated": len(state.nominations.by_uid),
         "waiting": waiting,
         "holds": sum(state.holds.held_total),
-        "unplaced": unplaced_slots(state),
+        "unplaced": state.holds.unplaced,
     }
     return values | {f"{name}_total": count for name, count in state.counters.items()}

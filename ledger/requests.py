@@ -39,11 +39,10 @@ class Request:
 
 def request_of(state: State, pod: Pod, avoid: int = -1) -> Request:
     """What a pod asks for, as the demands are now."""
-    dims = state.demands.dims
-    resources = state.table.resources
-    need = [pod.requests.get(resources[dim], 0) for dim in dims]
-    parts = tuple((dim, amount) for dim, amount in zip(dims, need, strict=True) if amount > 0)
-    return Request(pod, state.demands.owned_by(pod), need, parts, avoid)
+    demands, requests = state.demands, pod.requests
+    need = [requests.get(resource, 0) for resource in demands.resources]
+    parts = tuple([part for part in zip(demands.dims, need, strict=True) if part[1] > 0])
+    return Request(pod, demands.owned_by(pod), need, parts, avoid)
 
 
 def sees(state: State, request: Request, demand: int) -> bool:
@@ -103,7 +102,7 @@ def avail(state: State, request: Request, rows: Rows, *, own: bool) -> Columns:
 
 def cells(state: State, rows: Rows) -> tuple[NDArray[np.intp], ...]:
     """The index of some rows in the demands' dimensions."""
-    return np.ix_(np.asarray(state.demands.dims, dtype=np.intp), rows)
+    return state.demands.axis, rows
 
 
 def own_holds(state: State, request: Request, rows: Rows) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from ledger.pools import Slots
-from ledger.requests import room
+from ledger.requests import room, vector_of
 from ledger.state import State
 from ledger.table import Columns, Rows
 
@@ -68,16 +68,11 @@ def cap_slots(state: State, demand: int) -> tuple[int, int]:
 
     And the column that says so.
     """
-    order = state.demands.order[: state.demands.position[demand] + 1]
-    used = (
-        np.asarray([state.holds.held_total[n] for n in order], dtype=np.int64) @ state.demands.vectors[order]
-    )
+    used = _used(state)[state.demands.position[demand]].take(state.demands.dims).tolist()
     best = (1 << 40, -1)
-    for dim in state.demands.dims:
-        amount = int(state.demands.vectors[demand, dim])
+    for dim, amount, there in zip(state.demands.dims, vector_of(state, demand), used, strict=True):
         if amount > 0:
-            left = state.capacity[dim] * state.cap_percent // 100 - int(used[dim])
-            best = min(best, (max(0, left // amount), dim))
+            best = min(best, (max(0, (state.limits[dim] - there) // amount), dim))
     return best
 
 
@@ -102,24 +97,27 @@ def due_again(state: State, grown: set[int]) -> set[int]:
     """The demands without a place that could have one now: on rows where room has grown, or under the cap."""
     due: set[int] = set()
     if state.failed and grown:
-        failed, dims = np.asarray(list(state.failed)), np.asarray(state.demands.dims)
+        failed = np.fromiter(state.failed, dtype=np.intp, count=len(state.failed))
         left = room(state, state.holds.all, rows=np.asarray(sorted(grown), dtype=np.intp))
-        fits = (state.demands.vectors[np.ix_(failed, dims)] <= left.max(axis=1)).all(axis=1)
+        fits = (state.demands.vectors[failed[:, None], state.demands.axis.T] <= left.max(axis=1)).all(axis=1)
         due.update(failed[fits].tolist())
-    if state.capped:
-        used = _used(state)
-        due.update(
-            d for d, before in state.capped.items() if (used[state.demands.position[d]] < before).any()
-        )
+    moment = state.holds.changes, state.demands.changes
+    if state.capped and state.capped_at != moment:
+        state.capped_at = moment
+        capped = np.fromiter(state.capped, dtype=np.intp, count=len(state.capped))
+        used = _used(state)[[state.demands.position[number] for number in state.capped]]
+        due.update(capped[(used < np.asarray([*state.capped.values()])).any(axis=1)].tolist())
     return due
 
 
 def _used(state: State) -> Columns:
-    """What the holds of each demand and of those before it amount to, [place in the order, dimension]."""
-    order, dims = np.asarray(state.demands.order), np.asarray(state.demands.dims)
-    held = np.asarray(state.holds.held_total, dtype=np.int64)[order]
-    used: Columns = np.cumsum(state.demands.vectors[np.ix_(order, dims)] * held[:, None], axis=0)
-    return used
+    """What the holds of each demand and of those before it amount to, [place in the order, resource]."""
+    moment = state.holds.changes, state.demands.changes
+    if state.used is None or state.used[0] != moment:
+        order = np.asarray(state.demands.order, dtype=np.intp)
+        held = np.asarray(state.holds.held_total, dtype=np.int64)[order]
+        state.used = moment, np.cumsum(state.demands.vectors[order] * held[:, None], axis=0)
+    return state.used[1]
 
 
 def note_failure(state: State, demand: int, capped: int) -> None:

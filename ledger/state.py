@@ -17,7 +17,7 @@ from ledger.flights import Flights, Nominations, Offer
 from ledger.holds import Holds
 from ledger.lost_nodes import LostNodes
 from ledger.pools import Pools
-from ledger.table import Flags, Table, Vector
+from ledger.table import Columns, Flags, Table, Vector
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, Pod
 from qos.keys import SYSTEM_CRITICAL_PRIORITY
@@ -52,8 +52,9 @@ class State:
     `recheck`: every node's holds must be measured again, not only the touched ones; `overdue`: the search
     for moves has not been tried since room has grown; `turns`: demands to be placed, True: with a search;
     `failed`: missing slots of each demand when it last failed; `capped`: what all holds up to a demand's
-    amounted to when the cap last kept it from more; `kinds`: UIDs of pods by namespace and labels;
-    `version` counts the changes.
+    amounted to when the cap last kept it from more, by column, last looked at when the holds and the demands
+    were those of `capped_at`; `used`: what all holds up to each demand amount to, and as of when; `kinds`:
+    UIDs of pods by namespace and labels; `version` counts the changes.
     """
 
     def __init__(
@@ -96,10 +97,12 @@ class State:
         self.risk_seen = -1
         self.failed: dict[int, int] = {}
         self.capped: dict[int, Vector] = {}
+        self.capped_at = (-1, -1)
+        self.used: tuple[tuple[int, int], Columns] | None = None
         self.version = 0
         self._hopeless: dict[object, Flags] = {}
         self._hopeless_version = 0
-        self._capacity: list[int] | None = None
+        self._limits: list[int] | None = None
 
     def _resize(self) -> None:
         self.demands.resize()
@@ -117,6 +120,7 @@ class State:
             self.holds.weigh(number, 1)
         self.recheck = True
         self.failed.clear()
+        self.capped.clear()
 
     def changed(self, *, grown: bool = False) -> None:
         """Note a change to be settled; `grown` as above."""
@@ -148,11 +152,12 @@ class State:
         return self.version, self.now >= self.warmup_until
 
     @property
-    def capacity(self) -> list[int]:
-        """Allocatable of all ready nodes together, by column."""
-        if self._capacity is None or len(self._capacity) != len(self.table.resources):
-            self._capacity = self.table.allocatable[:, self.table.usable].sum(axis=1).tolist()
-        return self._capacity
+    def limits(self) -> list[int]:
+        """The most that all holds may amount to together, by column: a share of what ready nodes offer."""
+        if self._limits is None or len(self._limits) != len(self.table.resources):
+            capacity: list[int] = self.table.allocatable[:, self.table.usable].sum(axis=1).tolist()
+            self._limits = [amount * self.cap_percent // 100 for amount in capacity]
+        return self._limits
 
     # Nodes.
 
@@ -170,7 +175,7 @@ class State:
         self.lost.hear(row, node.ready)
         self.claims.recount(row)
         self.pools.put(row, node, [(d, int(self.holds.count[d, row])) for d in self.holds.on(row)])
-        self._capacity = None
+        self._limits, self.holds.heavier = None, True
         self.changed(grown=True)
 
     def remove_node(self, name: str) -> None:
@@ -188,7 +193,7 @@ class State:
         self.lost.hear(row, True)
         self.claims.recount(row)
         self.holds.touch(row)
-        self._capacity = None
+        self._limits, self.holds.heavier = None, True
         self.changed(grown=True)
 
     def lapse(self) -> None:
@@ -351,6 +356,7 @@ class State:
             self.holds.weigh(number, -1)
         number = self.demands.add(demand)
         self.holds.resize()
+        self.holds.follow(number)
         self.holds.follow_levels()
         if weighs:
             self.holds.weigh(number, 1)

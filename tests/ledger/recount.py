@@ -20,6 +20,19 @@ def check_columns(ledger: Ledger) -> None:
     _check_table(state)
     _check_holds(state)
     _check_eligible(state)
+    _check_cap(state)
+
+
+def _check_cap(state: State) -> None:
+    """Nothing is above the cap that nobody is going to look at."""
+    offered = state.table.allocatable[:, state.table.usable].sum(axis=1).tolist()
+    assert state.limits == [amount * state.cap_percent // 100 for amount in offered]
+    over = [dim for dim in state.demands.dims if state.holds.total[dim] > state.limits[dim]]
+    assert state.holds.heavier or not over
+    moment = state.holds.changes, state.demands.changes
+    if state.used is not None and state.used[0] == moment:
+        held = np.asarray(state.holds.held_total)[state.demands.order, None]
+        assert (state.used[1] == np.cumsum(state.demands.vectors[state.demands.order] * held, axis=0)).all()
 
 
 def _put(state: State, columns: Columns, row: int, amounts: Resources, sign: int = 1) -> None:
@@ -72,6 +85,10 @@ def _check_holds(state: State) -> None:
     assert (holds.number == holds.count.sum(axis=0)).all()
     assert holds.held_total == holds.count.sum(axis=1).tolist()
     assert holds.filled_total == holds.filled.sum(axis=1).tolist()
+    assert (holds.total == holds.all.sum(axis=1)).all()
+    assert holds.unplaced == sum(max(0, holds.missing(number)) for number in demands.order)
+    assert demands.resources == [table.resources[dim] for dim in demands.dims]
+    assert demands.axis.tolist() == [[dim] for dim in demands.dims]
     standing = {row: set(np.flatnonzero(holds.count[:, row]).tolist()) for row in range(table.shape[1])}
     assert holds.standing == {row: numbers for row, numbers in standing.items() if numbers}
     left = np.maximum(holds.count - holds.given, 0)
