@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from qos import keys
-from qos.quantity import parse
+from qos.quantity import MAXIMUM, parse
 
 Amounts: TypeAlias = Mapping[str, str | float]
 """A ResourceList as it is written: resource name to quantity."""
@@ -82,7 +82,7 @@ def total(
     claimed: Iterable[Amounts] = (),
     infeasible: bool = False,
 ) -> dict[str, int]:
-    """The effective request; zeros left out, pods: 1 included. Raises QuantityError.
+    """The effective request; zeros left out, pods: 1 included; capped at MAXIMUM. Raises QuantityError.
 
     `claimed`: node-allocatable resources that the pod's resource claims take (dynamic resource allocation).
     """
@@ -94,7 +94,8 @@ def total(
         sums |= _of_pod_level(pod_level, of_spec, infeasible)
     if overhead:
         _add(sums, _parsed(overhead))
-    result = {resource: amount for resource, amount in sums.items() if amount}
+    # A thousand containers could ask for more than an int64 holds.
+    result = {resource: min(amount, MAXIMUM) for resource, amount in sums.items() if amount}
     result[keys.PODS] = 1
     return result
 

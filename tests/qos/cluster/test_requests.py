@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qos.cluster.requests import ResourceRequirements, effective, total
-from qos.quantity import QuantityError
+from qos.quantity import MAXIMUM, QuantityError
 
 CASES = json.loads((Path(__file__).parents[2] / "data" / "requests.json").read_text())
 GI = 2**30
@@ -117,3 +117,8 @@ def test_more_containers_never_ask_for_less(containers, init, another):
 def test_an_infeasible_resize_never_asks_for_more(containers):
     refused = total(containers, infeasible=True)
     assert all(total(containers).get(resource, 0) >= amount for resource, amount in refused.items())
+
+
+def test_a_thousand_absurd_containers_are_capped_like_one():
+    absurd = [container(cpu="9223372036854775807", memory="16Ei", name=f"c{i}") for i in range(1_100)]
+    assert effective({"containers": absurd}) == {"cpu": MAXIMUM, "memory": MAXIMUM, "pods": 1}
