@@ -1,4 +1,4 @@
-"""What DaemonSets have still to place: a new node takes no hold where their pods are about to come."""
+"""What DaemonSets have still to place: holds avoid the room that their pods are about to take."""
 
 from __future__ import annotations
 
@@ -39,6 +39,11 @@ class Daemons:
         self._lapsed: set[_Place] = set()
         self._waiting: dict[int, set[str]] = {}
         self._expecting: set[_Place] = set()
+
+    @property
+    def expects(self) -> bool:
+        """True when there is a node where a pod is expected."""
+        return bool(self._expecting)
 
     def set(self, daemon_set: DaemonSet) -> bool:
         """Take a DaemonSet as it is now; True when something changed."""

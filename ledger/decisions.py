@@ -75,7 +75,7 @@ class DemandReport:
     """One policy's account.
 
     desired = filled + held + sum of unplaced counts, unless more pods run than slots exist: `pods`. Of those
-    held `at_risk` would have to go elsewhere if every pod in flight came to their nodes that may.
+    held `at_risk` would have to go elsewhere if every pod in flight, and of a DaemonSet, came that may.
     """
 
     key: str

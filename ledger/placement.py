@@ -4,7 +4,8 @@ order.
 Holds that are still right stay where they are. What cannot be placed as things are is placed by moves; then
 at risk, where pods in flight that were answered several nodes may still land: later answers leave a node with
 holds out, and nothing else keeps its room; last, in the place of strictly later demands' holds, which then
-look for another. What stands at risk moves when there is a safe place, or when such a pod lands.
+look for another. What stands at risk moves when there is a safe place, or when such a pod lands. Pods that
+DaemonSets have still to place count like those in flight: whether they ever come is up to their owner.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ledger.judge import commit, moved
 from ledger.moves import Search, slots_that_fit
 from ledger.requests import Request, board, room, scale, vector_of
 from ledger.retries import Patience, cap_slots, note_failure, pool_slots, slots_by_pool, take_turns
-from ledger.risk import at_risk, rows_at_risk
+from ledger.risk import at_risk, rows_at_risk, uncertain
 from ledger.state import State
 from ledger.table import Columns, Flags, Rows
 from qos.cluster.objects import Pod
@@ -31,7 +32,7 @@ def settle(state: State, *, thorough: bool = False) -> None:
     state.lapse()
     if state.dirty or (thorough and (state.overdue or state.turns)):
         _settle(state, thorough)
-    if thorough and state.flights.by_uid:
+    if thorough and uncertain(state):
         _leave_risky_nodes(state)
 
 
@@ -224,7 +225,7 @@ def _place(state: State, thorough: bool) -> None:
     grown, table.grown = table.grown, set()
     fresh = take_turns(state, grown, thorough=thorough)
     patience = Patience(len(table.names))
-    risky = bool(table.possible[state.demands.dims].any())
+    risky = bool((table.possible + table.expected)[state.demands.dims].any())
     for demand in [number for number in state.demands.order if number in state.turns]:
         waits = state.turns[demand] and not thorough
         if waits and demand not in fresh and demand not in holds.wanting:

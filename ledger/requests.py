@@ -115,13 +115,14 @@ def own_holds(state: State, request: Request, rows: Rows) -> NDArray[np.bool_]:
 def room(state: State, held: Columns | None, *, safe: bool = False, rows: Rows | None = None) -> Columns:
     """What new holds may use, [the demands' dimensions, rows]; `held` are the holds that count.
 
-    With `safe` less what any pod in flight may take. `rows`: only these.
+    With `safe` less what any pod in flight may take, and what DaemonSets have still to place. `rows`: only
+    these.
     """
     table = state.table
     pick = state.demands.dims if rows is None else cells(state, rows)
-    left = table.free[pick] - table.charged[pick] - table.nominated[pick] - table.expected[pick]
+    left = table.free[pick] - table.charged[pick] - table.nominated[pick]
     if safe:
-        left -= table.possible[pick]
+        left -= table.possible[pick] + table.expected[pick]
     if held is not None:
         left -= held[pick]
     return left

@@ -1,4 +1,6 @@
-"""Holds that stand where pods in flight may still land, which were answered several nodes."""
+"""Holds that stand where pods may still land: those in flight that were answered several nodes, and those
+that DaemonSets have still to place.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,18 @@ from ledger.table import Rows
 
 
 def rows_at_risk(state: State) -> Rows:
-    """Rows where holds would have to leave if every pod in flight landed there that may."""
+    """Rows where holds would have to leave if every pod landed there that may."""
     table, held = state.table, state.holds.all
     short = np.zeros(len(table.names), dtype=np.bool_)
-    for dim in state.demands.dims if state.flights.by_uid else ():
-        possible = table.possible[dim]
-        short |= (
-            (possible > 0) & (held[dim] > 0) & (held[dim] > table.free[dim] - table.charged[dim] - possible)
-        )
+    for dim in state.demands.dims if uncertain(state) else ():
+        may = table.possible[dim] + table.expected[dim]
+        short |= (may > 0) & (held[dim] > 0) & (held[dim] > table.free[dim] - table.charged[dim] - may)
     return np.flatnonzero(short)
+
+
+def uncertain(state: State) -> bool:
+    """Whether a pod may land anywhere of which that is not certain."""
+    return bool(state.flights.by_uid) or state.daemons.expects
 
 
 def at_risk(state: State, demand: int, row: int) -> int:
@@ -38,7 +43,8 @@ def _too_many(lack: Amounts, vector: Amounts, there: int) -> int:
 def _lack(state: State, row: int) -> Amounts:
     """How much of what is held on a row would have to go, in the demands' dimensions."""
     table, dims = state.table, state.demands.dims
-    left = table.free[dims, row] - table.charged[dims, row] - table.possible[dims, row]
+    may = table.possible[dims, row] + table.expected[dims, row]
+    left = table.free[dims, row] - table.charged[dims, row] - may
     held = state.holds.all[dims, row]
     lack: Amounts = np.minimum(held, held - left).tolist()
     return lack

@@ -278,12 +278,13 @@ def test_t15_expected_daemon_pods_are_subtracted_until_they_are_there() -> None:
     made.set_daemon_set(DaemonSet("ds", "kube-system/ds", {"cpu": 1000, "pods": 1}, TOLERATE_ALL))
     made.set_demand(demand("a", 4, 2))
     made.set_node(node("n0", 8))
-    assert holds(made, "a") == {"n0": 3}
+    assert made.report()["default/a"].at_risk == 1
     made.set_pod(daemon_pod("d", 1, "ds", node="n0"))
     assert holds(made, "a") == {"n0": 3}
     made.remove_pod("d")
     made.remove_daemon_set("ds")
     assert holds(made, "a") == {"n0": 4}
+    assert made.report()["default/a"].at_risk == 0
 
 
 def test_t16_a_resize_never_passes_the_extender_and_is_counted_from_the_watch() -> None:
