@@ -185,4 +185,4 @@ def test_after_any_changes_the_columns_are_those_of_a_rebuilt_ledger(actions: li
 def test_a_daemon_set_that_asks_for_nothing_of_a_resource_fits_where_nobody_offers_it() -> None:
     made = ledger(*nodes(1, 2), demand("a", 2, 1))
     made.set_daemon_set(DaemonSet("ds", "kube-system/ds", {"cpu": 1000, GPU: 0}, TOLERATE_ALL))
-    assert made.report()["default/a"].held == 1
+    assert made.report()["default/a"].at_risk == 1
