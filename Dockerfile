@@ -15,6 +15,7 @@ COPY lab lab
 COPY ledger ledger
 COPY manifests manifests
 COPY qos qos
+COPY simulation simulation
 # A wheel first, so that the image holds what is released and nothing else; its dependencies at the tested versions.
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /dist .
 RUN python -m venv --without-pip /opt/j10ce
