@@ -75,7 +75,7 @@ test-again: venv ## Run the one test that the variable TEST names, alone
 
 SEEDS ?= 2000
 simulate: venv ## Play SEEDS histories of a faulty control plane in virtual time; a failure is shortened and printed
-	@$(BIN)/python -P -m simulation seeds $(SEEDS)
+	@$(BIN)/python -P -m simulation $(if $(MUTATIONS),mutations,seeds $(SEEDS))
 
 test-kernel: vm ## Tests inside a machine with a real cgroup v2 kernel
 	@$(PYTEST) -m "kernel and not full" tests/kernel tests/lab/vm --durations=10

@@ -69,10 +69,11 @@ def replay(
 @app.command()
 def mutations(
     most: Annotated[int, typer.Option(help="The most seeds to try on each.")] = 500,
+    about: Annotated[str, typer.Option(help="Only those whose words contain this.")] = "",
 ) -> None:
     """Plant mistakes, one at a time, and say how many seeds find each; ends with 1 when one is not found."""
     missed = 0
-    for mutation in MUTATIONS:
+    for mutation in (one for one in MUTATIONS if about in one.about):
         count, rule = caught(mutation, most)
         missed += not count
         typer.echo(f"{count or f'> {most}':>6}  {mutation.about}  {f'({rule})' if rule else ''}")

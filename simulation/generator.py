@@ -13,7 +13,7 @@ from simulation.objects import PRIORITIES
 
 APPS = ("a", "b", "c")
 CLASSES = tuple(PRIORITIES)
-FAULTS = ("lost", "unanswered", "late", "error", "conflict", "forbidden", "slow")
+FAULTS = ("lost", "unanswered", "late", "late", "error", "conflict", "forbidden", "slow")
 WATCHED = ("pods", "pods", "pods", "nodes", "minimalreservationpolicies", "priorityclasses", "daemonsets")
 
 What = tuple[str, tuple[Any, ...]]
@@ -89,6 +89,8 @@ class Maker:
         weights = list(self._weights.values())
         for kind in self._random.choices(kinds, weights, k=self._random.randint(40, 120)):
             steps += [self._at(self._pause(), one) for one in getattr(self, f"_{kind}")()]
+        if self._random.random() < 0.3:  # what frees capacity and is no event to kube-scheduler, at the end
+            steps += [self._at(1.0, ("policy-gone", (name,))) for name in APPS]
         return History(self._world, tuple(steps), f"seed {self._world.seed}: {self._theme}")
 
     def _at(self, seconds: float, what: What) -> Step:
