@@ -31,6 +31,8 @@ def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now
     state.now = max(state.now, now)
     if exempt(pod) or state.mode is Mode.OBSERVE:
         return list(victims)
+    if node := state.claims.node_in_doubt(pod.uid):
+        return [name for name in victims if name == node]  # filter sends the pod nowhere else
     settle(state)
     flight = state.flights.drop(pod.uid)
     request = request_of(state, pod)

@@ -89,8 +89,10 @@ class Maker:
         weights = list(self._weights.values())
         for kind in self._random.choices(kinds, weights, k=self._random.randint(40, 120)):
             steps += [self._at(self._pause(), one) for one in getattr(self, f"_{kind}")()]
-        if self._random.random() < 0.3:  # what frees capacity and is no event to kube-scheduler, at the end
-            steps += [self._at(1.0, ("policy-gone", (name,))) for name in APPS]
+        if self._random.random() < 0.3:
+            # What frees capacity and is no event to kube-scheduler, when no pod backs off any more.
+            steps.append(self._at(15.0, ("nothing", ())))
+            steps += [self._at(0.0, ("policy-gone", (name,))) for name in APPS]
         return History(self._world, tuple(steps), f"seed {self._world.seed}: {self._theme}")
 
     def _at(self, seconds: float, what: What) -> Step:

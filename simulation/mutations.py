@@ -13,13 +13,13 @@ import ledger.bind
 import ledger.placement
 import ledger.preempt
 from extender.binder import Binder
+from extender.waking import Waker
 from ledger.claims import Claims
 from ledger.flights import Flights, Nominations
 from ledger.holds import Holds
 from ledger.judge import Verdict
 from ledger.ledger import Ledger
 from ledger.state import State
-from ledger.waiting import Waiting
 from simulation.generator import history
 from simulation.play import play
 
@@ -68,6 +68,13 @@ def _gives_up(_right: Any) -> Any:
     return lambda self, pod, _node, why: self._rolled_back(pod, why)
 
 
+def _wakes_nobody(_right: Any) -> Any:
+    async def wake(_self: Waker, _pod: Any) -> None:
+        return
+
+    return wake
+
+
 def _only_in(right: Any) -> Any:
     return lambda self, demand, row, count: right(self, demand, row, max(0, count))
 
@@ -91,7 +98,7 @@ MUTATIONS = (
     Mutation("holds stay on lost nodes", ledger.placement, "_leave_lost_nodes", _never()),
     Mutation("holds stay where their room was taken", ledger.placement, "_leave_short_nodes", _never()),
     Mutation("preempt keeps hopeless candidates", ledger.preempt, "_lead_to_bind", _keeps_all),
-    Mutation("nobody is woken", Waiting, "ready", _never([])),
+    Mutation("nobody is woken", Waker, "_wake", _wakes_nobody),
     Mutation("a Binding without an answer is taken for lost", Binder, "_doubt", _gives_up),
 )
 """Twelve and one."""

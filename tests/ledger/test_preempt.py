@@ -222,3 +222,13 @@ def test_a_preemptor_may_go_elsewhere_when_its_hole_was_taken_or_never_came() ->
     assert made.preempt(nominated, {"n0": ["v0"], "n1": ["thief"]}, 1.0) == ["n1"]
     assert made.preempt(nominated, {"n0": ["v0"], "n1": ["thief"]}, 4.0) == ["n1"]
     assert made.preempt(nominated, {"n0": ["v0"], "n1": ["thief"]}, 5.2) == ["n0", "n1"]
+
+
+def test_nobody_is_evicted_for_a_pod_that_may_still_land_elsewhere() -> None:
+    made = ledger(*nodes(3, 4), demand("a", 1, 2), pod("low", 4, node="n1"), mode=Mode.STRICT)
+    high = pod("high", 3, priority=10)
+    made.set_pod(high)
+    assert not made.bind(high, "n0", 0.0).refusal
+    assert made.preempt(high, {"n1": ["low"]}, 1.0) == []
+    made.release("high")
+    assert made.preempt(high, {"n1": ["low"]}, 2.0) == ["n1"]
