@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from adapters.api import POLICIES, APIError, ClusterAPI, Conflict, NotFound, Unreachable
@@ -160,7 +162,7 @@ class StatusWriter:
             log.warning("status not written policy=%s error=%s", policy.key, error)
             return
         self._metrics.status_write("written")
-        self._remember(policy.key, raw, was)
+        self._remember(policy.key, raw, was, computed)
         about = Regarding(keys.API_VERSION, POLICIES.kind, policy.namespace, policy.name, policy.uid)
         for notice in status.notices(policy.status, computed):
             self._events.say(about, *notice)
@@ -178,14 +180,21 @@ class StatusWriter:
         seen = self._catalog.policies.get(key)
         return seen.resource_version if seen is not None else ""
 
-    def _remember(self, key: str, raw: bytes, was: str) -> None:
-        """Take the answer to a call; `was` is what the watch had shown before it."""
+    def _remember(
+        self, key: str, raw: bytes, was: str, computed: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """Take the answer to a call; `was` is what the watch had shown before it.
+
+        What was written counts as there: an older CRD drops fields that it does not know, at each try.
+        """
         if self._watched(key) != was:
             return  # it has moved on during the call, perhaps past this answer
         try:
-            self._newest[key] = was, decode.policy(raw)
+            answered = decode.policy(raw)
         except decode.DecodeError as error:
             log.warning("policy not readable policy=%s error=%s", key, error)
+        else:
+            self._newest[key] = was, replace(answered, status={**answered.status, **computed})
 
     def forget(self, key: str) -> None:
         """The policy is gone."""

@@ -250,3 +250,23 @@ async def test_whatever_the_nodes_report_all_statuses_together_are_written_ten_t
         desk.clock.advance(0.1)
     assert max(sum(written[start : start + 10]) for start in range(90)) <= 10
     assert {desk.condition(keys.APPLIED, name)["reason"] for name in names} == {"InProgress"}
+
+
+async def test_a_field_that_an_older_crd_drops_is_not_written_for_ever(desk, api, monkeypatch):
+    desk, patch = desk(), api.patch
+
+    async def pruning(resource, namespace, name, body, *, subresource=""):
+        status = {field: value for field, value in body["status"].items() if field != "slot"}
+        return await patch(resource, namespace, name, {**body, "status": status}, subresource=subresource)
+
+    monkeypatch.setattr(api, "patch", pruning)
+    for _ in range(10):
+        await desk.writer.run_once()
+        desk.clock.advance(1.0)
+    assert "slot" not in desk.stored()["status"]
+    assert len(calls(api, "patch")) == 1
+    desk.watch(desk.stored())
+    for _ in range(10):
+        await desk.writer.run_once()
+        desk.clock.advance(1.0)
+    assert len(calls(api, "patch")) == 2
