@@ -207,6 +207,8 @@ def _keep_cap(state: State) -> None:
                 count = min(-(-excess // amount), state.holds.held_total[demand])
                 _lift_least_useful(state, demand, count)
                 break
+        else:
+            return  # nothing is held: nodes say that they offer less than nothing
 
 
 def _beyond_cap(state: State) -> tuple[int, int] | None:

@@ -140,5 +140,6 @@ class Pools:
             for of in self.of:
                 rows = np.flatnonzero(table.usable & (of != NO_POOL))
                 np.add.at(self._capacity.T, of[rows], table.allocatable[:, rows].T)
-        limits: Columns = self._capacity[list(dims)] * percent // 100
+        whole, rest = np.divmod(self._capacity[list(dims)], 100)
+        limits: Columns = whole * percent + rest * percent // 100  # the product itself might not fit an int64
         return limits

@@ -14,8 +14,8 @@ from typing import Final
 
 from qos import keys
 
-MAXIMUM: Final = 2**53
-"""Larger amounts are capped here: beyond any node, and a thousand of them still add up in an int64."""
+MAXIMUM: Final = 2**48
+"""Larger amounts are capped here: beyond any node, and those of 30,000 nodes or pods add up in an int64."""
 
 _LONGEST_TEXT: Final = 64
 _LARGEST_EXPONENT: Final = 99

@@ -6,6 +6,7 @@ import pytest
 
 from ledger.decisions import Unplaced
 from qos.cluster.objects import NodePredicate, PlacementMode, Taint
+from qos.quantity import parse
 from tests.ledger.builders import demand, holds, ledger, names, node, nodes, pod
 
 
@@ -170,3 +171,15 @@ def test_a_pod_that_goes_gives_its_room_to_an_unplaced_slot() -> None:
     made.remove_pod("p")
     assert made.filter(pod("q", 1), names(1), 0.0).nodes == []
     assert made.report()["default/a"].held == 4
+
+
+def test_absurd_amounts_of_many_nodes_do_not_overflow_the_cap() -> None:
+    absurd = parse("memory", "9223372036854775807")
+    many = nodes(2_000, memory=absurd, labels={"pool": "p"})
+    made = ledger(*many, demand("a", 2, 2), cap_percent=100, pool_labels=("pool",))
+    assert made.report()["default/a"].held == 2
+
+
+def test_nodes_that_offer_less_than_nothing_do_not_stop_the_ledger() -> None:
+    made = ledger(node("n0"), node("n1", cpu=-1000), demand("a", 2, 2), cap_percent=50)
+    assert made.report()["default/a"].held == 0
