@@ -97,9 +97,10 @@ class Demands:
         """The demands that ask for a resource."""
         return [number for number in self.order if resource in self[number].vector]
 
-    def follow_column(self, number: int) -> None:
-        """Write a slot vector anew: a resource of it has got a column, or has none any more."""
-        self.vectors[number] = self._table.vector(self[number].vector)
+    def follow_column(self, naming: Iterable[int]) -> None:
+        """Write slot vectors anew: a resource of them has got a column, or has none any more."""
+        for number in naming:
+            self.vectors[number] = self._table.vector(self[number].vector)
         self._arrange()
 
     def nowhere(self, number: int) -> str:

@@ -173,9 +173,9 @@ class Holds:
 
     def weigh(self, demand: int, sign: int) -> None:
         """Count all holds of a demand in (1) or out (-1), before and after its vector or priority changes."""
-        rows = np.flatnonzero(self.count[demand])
         self.heavier |= sign > 0
-        if rows.size:
+        if self.held_total[demand]:
+            rows = np.flatnonzero(self.count[demand])
             self._weigh(demand, rows, self.count[demand, rows].astype(np.int64) * sign)
 
     def _weigh(self, demand: int, rows: Rows, counts: NDArray[np.int64]) -> None:

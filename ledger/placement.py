@@ -10,21 +10,24 @@ DaemonSets have still to place count like those in flight: whether they ever com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ledger.judge import commit, moved
+from ledger.lifting import first_of, keep_cap, lift, lift_least_useful, lift_many, over_cap
 from ledger.moves import Search, slots_that_fit
 from ledger.requests import Request, board, room, scale, vector_of
 from ledger.retries import Patience, cap_slots, note_failure, pool_slots, slots_by_pool, take_turns
 from ledger.risk import at_risk, rows_at_risk, uncertain
 from ledger.state import State
-from ledger.table import Columns, Flags, Rows
+from ledger.table import Columns, Rows
 from qos.cluster.objects import Pod
 
 _PLANS_PER_SETTLE = 64
+_SHORT_PER_SETTLE = 150
+"""Nodes that holds leave, at some hundredths; until they do, pods are refused there."""
 
 
 def settle(state: State, *, thorough: bool = False) -> None:
@@ -42,32 +45,15 @@ def _settle(state: State, thorough: bool) -> None:
         _leave_lost_nodes(state)
         state.regraded = False
     _lift_excess(state)
-    _keep_cap(state)
+    keep_cap(state)
     _leave_short_nodes(state)
     grown = bool(state.table.grown and (state.failed or state.capped))
     if state.grown or grown or state.holds.wanting or state.turns or (thorough and state.overdue):
         _place(state, thorough)
     else:
         state.table.grown.clear()
-    state.dirty = bool(state.table.touched or state.holds.wanting or not all(state.turns.values()))
-
-
-def _lift(state: State, demand: int, row: int, count: int) -> None:
-    state.holds.add(demand, row, -count)
-    given = int(state.holds.given[demand, row])
-    for _ in range(given - int(state.holds.count[demand, row])):
-        state.flights.bereave(demand, row)
-    state.version += 1
-
-
-def _lift_many(state: State, demand: int, rows: Rows, counts: NDArray[np.int64]) -> None:
-    """The same on many nodes at once; those where an owner in flight was given a hold one by one."""
-    given = state.holds.given[demand].take(rows) > 0
-    for row, count in zip(rows[given].tolist(), counts[given].tolist(), strict=True):
-        _lift(state, demand, row, count)
-    if not given.all():
-        state.holds.add_many(demand, rows[~given], -counts[~given])
-        state.version += 1
+    waiting = state.table.touched or state.holds.wanting or not all(state.turns.values())
+    state.dirty = bool(waiting or (state.holds.heavier and over_cap(state)))
 
 
 def _leave_lost_nodes(state: State) -> None:
@@ -78,7 +64,7 @@ def _leave_lost_nodes(state: State) -> None:
     for demand in state.demands.order:
         if state.holds.held_total[demand]:
             lost = np.flatnonzero((state.holds.count[demand] > 0) & ~state.demands.eligible[demand])
-            _lift_many(state, demand, lost, state.holds.count[demand].take(lost).astype(np.int64))
+            lift_many(state, demand, lost, state.holds.count[demand].take(lost).astype(np.int64))
 
 
 def _leave_full_nodes(state: State, demand: int, rows: Rows) -> None:
@@ -89,7 +75,7 @@ def _leave_full_nodes(state: State, demand: int, rows: Rows) -> None:
     count = state.holds.count[demand].take(rows).astype(np.int64)
     filled = state.holds.filled[demand].take(rows)
     over = (count > 0) & (count + filled > limit)
-    _lift_many(state, demand, rows[over], np.minimum(count + filled - limit, count)[over])
+    lift_many(state, demand, rows[over], np.minimum(count + filled - limit, count)[over])
 
 
 def _lift_excess(state: State) -> None:
@@ -102,30 +88,7 @@ def _lift_excess(state: State) -> None:
         _leave_full_nodes(state, demand, np.asarray(sorted(fuller[demand]), dtype=np.intp))
         excess = -state.holds.missing(demand)
         if excess > 0 and state.holds.held_total[demand]:
-            _lift_least_useful(state, demand, min(excess, state.holds.held_total[demand]))
-
-
-def _lift_least_useful(state: State, demand: int, count: int, among: Flags | None = None) -> None:
-    """Lift this many holds: first those at risk, then where a node becomes free of holds.
-
-    Those given to owners in flight last. `among`: only from these rows.
-    """
-    holds, rank = state.holds, state.table.rank()
-    rows = np.flatnonzero(holds.count[demand] if among is None else holds.count[demand] * among)
-    safe = ~np.isin(rows, rows_at_risk(state))
-    rows = rows[np.lexsort((-rank.take(rows), holds.number.take(rows), safe))]
-    there = holds.count[demand].take(rows).astype(np.int64)
-    given = np.minimum(holds.given[demand].take(rows), there)
-    lifted = _first_of(there - given, count)
-    lifted += _first_of(given, count - int(lifted.sum()))
-    some = lifted > 0
-    _lift_many(state, demand, rows[some], lifted[some])
-
-
-def _first_of(counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """How many to take of each, in this order, until there are `most`."""
-    before = np.cumsum(counts) - counts
-    return np.asarray(np.clip(most - before, 0, counts))
+            lift_least_useful(state, demand, min(excess, state.holds.held_total[demand]))
 
 
 def _short_dims(state: State, row: int, *, spare: bool = False) -> dict[int, int]:
@@ -165,17 +128,19 @@ def _leave_short_nodes(state: State) -> None:
             short |= (holds.all[dim] > 0) & (holds.all[dim] > table.free[dim] - table.charged[dim])
         rows = np.flatnonzero(short).tolist()
     state.recheck = False
-    for row in rows:
-        _leave_short_node(state, row, state.demands.order[::-1])
+    table.touched.update(rows[_SHORT_PER_SETTLE:])
+    for row in rows[:_SHORT_PER_SETTLE]:
+        _leave_short_node(state, row)
 
 
-def _leave_short_node(state: State, row: int, demands: list[int], *, spare: bool = False) -> None:
-    """Lift holds of these demands, in this order, until what is held fits.
+def _leave_short_node(
+    state: State, row: int, demands: Sequence[int] | None = None, *, spare: bool = False
+) -> None:
+    """Lift holds of these demands or, if None, of any, the latest one's first, until what is held fits.
 
     Those given to owners in flight last.
     """
-    standing = state.holds.standing.get(row, set())
-    there_now = [demand for demand in demands if demand in standing]
+    there_now = [demand for demand in reversed(state.holds.on(row)) if demands is None or demand in demands]
     for given in (False, True):
         for demand in there_now:
             while dims := _short_dims(state, row, spare=spare):
@@ -183,39 +148,8 @@ def _leave_short_node(state: State, row: int, demands: list[int], *, spare: bool
                 count = min(there, _in_excess(state, demand, dims))
                 if count <= 0:
                     break
-                _lift(state, demand, row, count)
+                lift(state, demand, row, count)
                 state.counters["displaced"] += count
-
-
-def _keep_cap(state: State) -> None:
-    """All holds together stay below the cap, in each pool as well; the latest demands' give way."""
-    if not state.holds.heavier:
-        return
-    state.holds.heavier = False
-    demands = state.demands
-    while state.pools and (most := state.pools.over(demands.vectors, demands.dims, state.cap_percent)):
-        pool, dim, excess = most
-        there, vectors = state.pools.count[:, pool], demands.vectors[:, dim]
-        demand = next(d for d in demands.order[::-1] if there[d] and vectors[d])
-        count = min(-(-excess // int(vectors[demand])), int(there[demand]))
-        _lift_least_useful(state, demand, count, state.pools.members(pool))
-    while beyond := _beyond_cap(state):
-        dim, excess = beyond
-        for demand in demands.order[::-1]:
-            amount = int(demands.vectors[demand, dim])
-            if state.holds.held_total[demand] and amount:
-                count = min(-(-excess // amount), state.holds.held_total[demand])
-                _lift_least_useful(state, demand, count)
-                break
-        else:
-            return  # nothing is held: nodes say that they offer less than nothing
-
-
-def _beyond_cap(state: State) -> tuple[int, int] | None:
-    """The first dimension in which more is held than the cap allows, and how much more."""
-    limits, total = state.limits, state.holds.total
-    excess = ((dim, int(total[dim]) - limits[dim]) for dim in state.demands.dims)
-    return next((found for found in excess if found[1] > 0), None)
 
 
 def _place(state: State, thorough: bool) -> None:
@@ -246,10 +180,11 @@ def _place(state: State, thorough: bool) -> None:
         search |= missing > state.failed.get(demand, 0)
         few = demand in fresh and demand in state.failed and not search
         rows = np.asarray(sorted(grown | table.grown), dtype=np.intp) if few else None
+        patience.cap()
         want = min(missing, cap_slots(state, demand)[0])
         _place_missing(state, demand, want, rows, patience, search=search, risky=risky)
         if holds.missing(demand) < missing:
-            _keep_cap(state)
+            keep_cap(state)
         note_failure(state, demand, missing - want)
 
 
@@ -312,7 +247,7 @@ def _put(state: State, demand: int, want: int, rows: Rows, fit: NDArray[np.int64
     """Add holds on these rows, in this order, as many as fit on each."""
     if state.pools:
         fit = state.pools.keep_within(slots_by_pool(state, demand), rows, fit)
-    counts = _first_of(fit, want)
+    counts = first_of(fit, want)
     some = counts > 0
     state.holds.add_many(demand, rows[some], counts[some])
     state.version += 1

@@ -31,6 +31,10 @@ class Patience:
         """Nothing is left."""
         return self._left <= 0
 
+    def cap(self) -> None:
+        """A look at what the cap leaves to a demand, before the first hold and after the last one."""
+        self._left -= _LEAST
+
     def fill(self, rows: Rows | None) -> None:
         """A look for room on these rows, or on all."""
         self._left -= _FILL * (self._rows if rows is None else rows.size)

@@ -114,9 +114,11 @@ class State:
         if dim is not None:
             self.flights.fill(resource, dim)
             self.nominations.fill(resource, dim)
-        for number in self.demands.naming(resource):
+        naming = self.demands.naming(resource)
+        for number in naming:
             self.holds.weigh(number, -1)
-            self.demands.follow_column(number)
+        self.demands.follow_column(naming)
+        for number in naming:
             self.holds.weigh(number, 1)
         self.recheck = True
         self.failed.clear()

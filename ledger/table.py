@@ -7,6 +7,7 @@ from itertools import repeat
 from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.ma
 from numpy.typing import NDArray
 
 from qos.cluster.objects import Node, Resources

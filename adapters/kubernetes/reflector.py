@@ -205,6 +205,7 @@ class Reflector:
                 break
         for key in self._known - listed:
             self._on_remove(key)
+            await self._turn.breathe()
         self._known = listed
         self._version = page.resource_version
         self._works()

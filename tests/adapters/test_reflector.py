@@ -269,6 +269,24 @@ async def test_others_get_the_loop_while_a_large_list_is_read(api, store, eventu
     assert len(seen) > 50
 
 
+async def test_a_list_that_lacks_most_gives_the_loop_up_between_removals(api, store):
+    for number in range(1000):
+        api.put(PODS, pod(f"p{number}"))
+    seen = set()
+
+    async with reflecting(api, store, SlowClock(iter(range(10**9)))) as reflector:
+        await reflector.synced.wait()
+    for number in range(1, 1000):
+        api.remove(PODS, "default", f"p{number}")
+    api.expire()
+    async with running(reflector.run()):
+        while len(store) > 1:
+            seen.add(len(store))
+            await asyncio.sleep(0)
+    assert len(seen) > 100
+    assert list(store.names.values()) == ["p0"]
+
+
 class SlowClock:
     """Half a millisecond passes between any two looks at it."""
 
