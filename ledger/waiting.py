@@ -57,20 +57,51 @@ class _Refused:
     later: float = math.inf
 
 
-class Waiting:
-    """Pods refused by filter, oldest refusal first; when there are too many the oldest are forgotten."""
+class _Remembered:
+    """Refused pods, oldest refusal first.
+
+    When there are too many, the namespace that has most of them loses its oldest: thousands of pods of one
+    tenant must not keep those of another from being woken.
+    """
 
     def __init__(self) -> None:
-        self._refused: dict[str, _Refused] = {}
-        self._woken: dict[str, _Refused] = {}
+        self.by_uid: dict[str, _Refused] = {}
+        self._namespaces: dict[str, dict[str, None]] = {}
+
+    def put(self, refused: _Refused) -> None:
+        """Remember a pod that is not remembered, as the newest."""
+        pod = refused.pod
+        self.by_uid[pod.uid] = refused
+        self._namespaces.setdefault(pod.namespace, {})[pod.uid] = None
+        if len(self.by_uid) > MOST_REMEMBERED:
+            most = max(self._namespaces, key=lambda name: len(self._namespaces[name]))
+            self.pop(next(iter(self._namespaces[most])))
+
+    def pop(self, uid: str) -> _Refused | None:
+        """Forget a pod; what was remembered of it."""
+        refused = self.by_uid.pop(uid, None)
+        if refused is not None:
+            there = self._namespaces[refused.pod.namespace]
+            del there[uid]
+            if not there:
+                del self._namespaces[refused.pod.namespace]
+        return refused
+
+
+class Waiting:
+    """Pods refused by filter, and those woken since."""
+
+    def __init__(self) -> None:
+        self._refused = _Remembered()
+        self._woken = _Remembered()
 
     def __len__(self) -> int:
-        return len(self._refused)
+        return len(self._refused.by_uid)
 
     def remember(self, state: State, pod: Pod, names: Sequence[str]) -> None:
         """Note a refusal."""
-        before = self._refused.pop(pod.uid, None)
-        woken = self._woken.pop(pod.uid, None)
+        before = self._refused.pop(pod.uid)
+        woken = self._woken.pop(pod.uid)
         sampled = len(names) >= _SAMPLE
         refused = _Refused(pod, () if sampled else tuple(names), state.moment, state.now)
         if sampled:
@@ -85,13 +116,12 @@ class Waiting:
                 refused.seen[: earlier.seen.size] |= earlier.seen
         if sampled:
             refused.later = state.now + min(_LATER, 2.0**refused.vain)
-        self._refused[pod.uid] = refused
-        _bound(self._refused)
+        self._refused.put(refused)
 
     def forget(self, uid: str) -> None:
         """The pod passed, or is gone."""
-        self._refused.pop(uid, None)
-        self._woken.pop(uid, None)
+        self._refused.pop(uid)
+        self._woken.pop(uid)
 
     def ready(self, state: State) -> list[Pod]:
         """Pods whose next attempt would pass, as many of each kind as there is room for.
@@ -105,7 +135,7 @@ class Waiting:
         """The same in steps, of one kind of pods or some of it; the last is all of it."""
         settle(state, thorough=True)
         kinds: dict[object, list[_Refused]] = {}
-        for refused in self._refused.values():
+        for refused in self._refused.by_uid.values():
             if refused.later <= state.now or (refused.moment != state.moment and _due(state, refused, _SOON)):
                 kinds.setdefault(_kind(state, refused), []).append(refused)
         woken: list[Pod] = []
@@ -116,21 +146,17 @@ class Waiting:
             settle(state)
             passing, most = _passing(state, alike[0])
             for number, refused in enumerate(alike):
-                there = self._refused.get(refused.pod.uid) is refused
+                there = self._refused.by_uid.get(refused.pod.uid) is refused
                 if there and most > 0 and _wakes(state, refused, passing):
                     woken.append(refused.pod)
                     most -= 1
-                    self._woken[refused.pod.uid] = self._refused.pop(refused.pod.uid)
+                    self._refused.pop(refused.pod.uid)
+                    self._woken.pop(refused.pod.uid)
+                    self._woken.put(refused)
                 refused.moment = state.moment
                 if number % _PODS_A_STEP == 0:
                     yield woken
-        _bound(self._woken)
         yield woken
-
-
-def _bound(remembered: dict[str, _Refused]) -> None:
-    while len(remembered) > MOST_REMEMBERED:
-        del remembered[next(iter(remembered))]
 
 
 def _due(state: State, refused: _Refused, most: float) -> bool:

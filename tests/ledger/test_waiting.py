@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger.ledger import Ledger
+from ledger.waiting import MOST_REMEMBERED
 from qos.cluster.objects import Requirement, Selector
 from tests.ledger.builders import demand, go, ledger, names, node, nodes, pod
 
@@ -154,3 +155,13 @@ def test_t21_a_pod_is_woken_until_it_was_shown_every_node() -> None:
             turn += 1
             found = made.filter(who, shown[turn], now).nodes
     assert found == ["only"]
+
+
+def test_the_many_pods_of_one_namespace_keep_no_other_namespaces_pod_from_being_woken() -> None:
+    made = ledger(*nodes(2), demand("a", 8, 2))
+    assert not made.filter(pod("p", 1), names(2), 0.0).nodes
+    for i in range(MOST_REMEMBERED):
+        made.filter(pod(f"many{i}", 1, namespace="many"), names(2), 1.0)
+    assert made.gauges()["waiting"] == MOST_REMEMBERED
+    made.remove_demand("default/a")
+    assert "p" in [p.uid for p in made.waiting(2.0)]
