@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import compress
 
 import numpy as np
@@ -59,8 +59,7 @@ def _under_way(
     return node in kept and same and now - before.since < _EVICTION_SECONDS
 
 
-@contextmanager
-def victims_gone(state: State, pod: Pod, names: Sequence[str]) -> Iterator[None]:
+def victims_gone(state: State, pod: Pod, names: Sequence[str]) -> AbstractContextManager[None]:
     """Leave a preemptor's victims out of account while it is judged for the node they made room on.
 
     kube-scheduler tries a nominated node alone, and only once the victims are gone; our watch may show it
@@ -68,8 +67,15 @@ def victims_gone(state: State, pod: Pod, names: Sequence[str]) -> Iterator[None]
     offered and to which it is not nominated, the victims live.
     """
     offer = state.offers.get(pod.uid)
-    gone = offer.victims[offer.node] if offer is not None and list(names) == [offer.node] else ()
-    row = state.table.index.get(names[0], -1) if gone else -1
+    if offer is None or list(names) != [offer.node]:
+        return nullcontext()
+    return _suspended(state, offer.node, offer.victims[offer.node])
+
+
+@contextmanager
+def _suspended(state: State, node: str, gone: Sequence[str]) -> Iterator[None]:
+    """Leave these pods' claims on a node out of account."""
+    row = state.table.index.get(node, -1)
     there = [uid for uid in set(gone) if uid in state.claims.by_uid and state.claims.by_uid[uid].row == row]
     for uid in there:
         state.claims.suspend(uid, -1)
