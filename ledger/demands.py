@@ -32,7 +32,7 @@ class Demands:
     """Each demand has a number; `vectors` is indexed [demand, resource], `eligible` [demand, row].
 
     `dims`: the columns of which some demand holds any, sorted by their `resources`; `axis` the same as an
-    index that goes with one of rows. `changes` counts those of the order, the vectors and the dimensions.
+    index that goes with one of rows. `changes` counts those of any of it.
     """
 
     def __init__(self, table: Table) -> None:
@@ -84,6 +84,7 @@ class Demands:
             self.numbers[demand.key] = number
         before = self.records[number]
         self.records[number] = demand
+        self.changes += 1
         if before is None or before.vector != demand.vector:
             self.vectors[number] = self._table.vector(demand.vector)
         if before is None or (before.where, before.needs) != (demand.where, demand.needs):
@@ -163,6 +164,7 @@ class Demands:
         if node is not None and before is not None and _traits(node) == _traits(before):
             return False
         self._nodes.set_node(row, node)
+        self.changes += 1
         was = self.eligible[:, row].copy()
         for where, numbers in self._by_place.items():
             willing = node is not None and node.ready and admits_node(where, node)
@@ -173,6 +175,7 @@ class Demands:
     def hear(self, name: str, said: Enforcement | None) -> bool:
         """Take what a node says it enforces; True when an answer changed."""
         changed = self.strict.say(name, said)
+        self.changes += bool(changed)
         for number in changed:
             row = self._table.index[name]
             self.eligible[number, row] = self._eligible(number, row, self._table.nodes[row])

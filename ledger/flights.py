@@ -105,6 +105,7 @@ class Flights:
 
     def fill(self, resource: str, dim: int) -> None:
         """Charge a column that is new."""
+        self._table.changes += 1
         for flight in self.by_uid.values():
             columns = self._table.charged if flight.certain else self._table.possible
             for rows, amounts in flight.parts:
@@ -113,6 +114,7 @@ class Flights:
 
     def _charge(self, flight: Flight, sign: int) -> None:
         certain = flight.certain
+        self._table.changes += 1
         columns, dims = self._table.charged if certain else self._table.possible, self._table.dims
         for rows, amounts in flight.parts:
             for name, amount in amounts.items():
@@ -201,6 +203,7 @@ class Nominations:
 
     def fill(self, resource: str, dim: int) -> None:
         """Keep the holes in a column that is new."""
+        self._table.changes += 1
         for columns in self.by_priority.values():
             columns[dim] = 0
         for row, pod in self.by_uid.values():

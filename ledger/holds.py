@@ -27,7 +27,8 @@ class Holds:
     that they did not miss when holds were last placed, `stamps` differ when a demand's holds changed,
     `fuller` has those that may have too many by now, and on which rows. `total`: what all holds amount to,
     by column; `heavier`: it may have grown since the cap was last kept; `unplaced`: slots of all demands that
-    are neither filled nor held. All of it follows each change: nothing is summed anew.
+    are neither filled nor held; `changes` counts those of any of it. All of it follows each change:
+    nothing is summed anew.
     """
 
     def __init__(self, table: Table, demands: Demands, pools: Pools | None = None) -> None:
@@ -173,6 +174,7 @@ class Holds:
 
     def weigh(self, demand: int, sign: int) -> None:
         """Count all holds of a demand in (1) or out (-1), before and after its vector or priority changes."""
+        self.changes += 1
         self.heavier |= sign > 0
         if self.held_total[demand]:
             rows = np.flatnonzero(self.count[demand])
@@ -191,6 +193,7 @@ class Holds:
 
     def fill(self, demand: int, row: int, count: int) -> None:
         """Count an owner in (1) or out (-1)."""
+        self.changes += 1
         self.filled[demand, row] += count
         self.filled_total[demand] += count
         self.follow(demand)
@@ -209,6 +212,7 @@ class Holds:
 
     def give(self, demand: int, row: int, count: int) -> None:
         """Give (1) a hold to an owner in flight, or take it back (-1)."""
+        self.changes += 1
         self._pairs = None
         self.given[demand, row] = max(0, int(self.given[demand, row]) + count)
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.demands import NO_DEMAND
-from ledger.moves import DEPTHS, Amounts, Board, Move, Search, screen
-from ledger.requests import Request, avail, board, fits_free, own_holds, scale, sees, vector_of
+from ledger.moves import DEPTHS, Amounts, Board, Depth, Move, Search, screen
+from ledger.requests import Request, avail, board_at, fits_free, own_holds, scale, vector_of
 from ledger.retries import pool_slots
 from ledger.state import State
 from ledger.table import Flags, Rows
@@ -92,9 +92,9 @@ def _enough(request: Request, left: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def _among_holds(state: State, request: Request, rows: Rows) -> Verdict | None:
     """Steps 2 and 3: nodes with holds."""
-    held = np.unique(
-        rows[state.table.present.take(rows) & ~state.holds.clear_for(request.priority).take(rows)]
-    )
+    there = np.zeros(state.table.shape[1], dtype=np.bool_)
+    there[rows] = True
+    held = np.flatnonzero(there & state.table.present & ~state.holds.clear_for(request.priority))
     if not held.size:
         return None
     left = avail(state, request, held, own=request.owner != NO_DEMAND)
@@ -112,8 +112,7 @@ def _tightest(state: State, request: Request, rows: Rows, left: NDArray[np.int64
 
 def board_for(state: State, request: Request) -> Board:
     """What the search may move for a pod: the holds it sees."""
-    shapes = [demand for demand in state.demands.order if sees(state, request, demand)]
-    return board(state, state.holds.visible_to(request.priority), shapes)
+    return board_at(state, state.demands.level(request.priority))
 
 
 def _by_moves(state: State, request: Request, rows: Rows, left: NDArray[np.int64]) -> Verdict | None:
@@ -166,9 +165,13 @@ def plans(
     """
     change = [-n for n in request.need]
     pending: list[int] = screen(search.board, rows, request.need, left, request.owner, own).tolist()
+    tried: dict[int, list[Depth]] = {}
     for depth in DEPTHS:
         without = []
         for position in pending:
+            if any(depth.within(other) for other in tried.get(position, ())):
+                without.append(position)
+                continue
             row, takes = int(rows[position]), bool(own[position])
             taken = [(request.owner, row)] if takes and request.owner in search.board else []
             deficit = _deficit(request.need, left[:, position].tolist())
@@ -179,6 +182,8 @@ def plans(
                 return
             else:
                 without.append(position)
+                if not search.cut:
+                    tried.setdefault(position, []).append(depth)
         pending = without
 
 

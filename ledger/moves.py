@@ -9,7 +9,7 @@ is deterministic and bounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -34,10 +34,13 @@ _CANDIDATES = 24
 _TARGETS = 16
 _COVERS = 48
 _ROOMIEST = 64
+_MOST_KNOWN = 10_000
 _NEVER = np.int64(1) << 40
 
 Amounts: TypeAlias = list[int]
 """By position in Board.dims."""
+Held: TypeAlias = list[tuple[int, int]]
+"""Holds: (demand, row) each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,10 @@ class Depth:
     pushes: int
     wider: bool
     steps: int
+
+    def within(self, other: Depth) -> bool:
+        """True when all that is tried at this depth is tried at the other one as well, given the steps."""
+        return self.pushes <= other.pushes and self.wider <= other.wider
 
 
 DEPTHS = (
@@ -83,7 +90,7 @@ def slots_that_fit(room: Columns, vector: Sequence[int]) -> NDArray[np.int64]:
 
 @dataclass
 class Board:
-    """What the search looks at, and changes none of; good until the ledger changes.
+    """What the search looks at, and changes none of; good, and shared by many, until the ledger changes.
 
     `room` [the demands' dimensions, rows] is what a hold may use; `shapes` are the demands whose holds may
     move, in order.
@@ -108,6 +115,8 @@ class Board:
         self._choice: dict[int, int] = {}
         self._shapes = frozenset(self.shapes)
         self._pooled: dict[int, NDArray[np.int64]] = {}
+        self._leaving: dict[object, list[Held]] = {}
+        self._pushed: dict[tuple[int, int, bool], list[tuple[int, list[Held]]]] = {}
 
     def __contains__(self, demand: int) -> bool:
         return demand in self._shapes
@@ -201,12 +210,13 @@ class Board:
         """The most that any row has left, by dimension."""
         return np.asarray(self.room.max(axis=1, initial=0))
 
+    @cached_property
+    def beyond(self) -> Flags:
+        """Demands, by number, of which no row has room for another hold."""
+        return np.asarray((self.vectors > self.roof).any(axis=1))
+
     def places_besides(self, demand: int, rows: Rows) -> NDArray[np.int64]:
-        """How many holds of a demand the other rows can take, seen from each of these; many is many."""
-        if self.ample[demand]:
-            return np.full(rows.size, _NEVER)
-        if (self.vectors[demand] > self.roof).any():
-            return np.zeros(rows.size, dtype=np.int64)
+        """How many holds of a demand the other rows can take, seen from each of these."""
         return self.choice(demand) - self.fit(demand).take(rows)
 
     @cached_property
@@ -284,6 +294,39 @@ class Board:
         self._crowded[demand] = found
         return found
 
+    def pushed(self, demand: int, most: int, wider: bool) -> list[tuple[int, list[Held]]]:
+        """The crowded rows where a hold of the demand fits once some others left, at most `most`; and which.
+
+        As things are: rows where holds have moved already must be looked at anew.
+        """
+        key = (demand, most, wider)
+        found = self._pushed.get(key)
+        if found is None:
+            vector, found = self.vector(demand), []
+            for row in self.crowded(demand):
+                deficit = [v - r for v, r in zip(vector, self.room_of(row), strict=True)]
+                there = [held for held in self.standing(row) if held[0] != demand]
+                if max(deficit) > 0 and (leaving := self.leaving(row, there, deficit, most, wider)):
+                    found.append((row, leaving))
+            self._pushed[key] = found
+        return found
+
+    def leaving(
+        self, row: int, there: Sequence[tuple[int, int]], deficit: Amounts, most: int, wider: bool
+    ) -> list[Held]:
+        """Which of the holds there, (demand, count), could leave a row to cover a deficit."""
+        key = (row, tuple(there), tuple(deficit), most, wider)
+        found = self._leaving.get(key)
+        if found is None:
+            if len(self._leaving) >= _MOST_KNOWN:
+                self._leaving.clear()
+            choices = [(count, self.vector(demand)) for demand, count in there]
+            found = self._leaving[key] = [
+                [(demand, row) for (demand, _), n in zip(there, counts, strict=False) for _ in range(n)]
+                for counts in covers(deficit, choices, most, wider)
+            ]
+        return found
+
 
 def covers(
     deficit: Amounts, choices: Sequence[tuple[int, Amounts]], most: int, wider: bool
@@ -329,7 +372,10 @@ def _cover(
 
 
 class Search:
-    """One depth-first search over a board; `effort` is shared by all the plans asked of it."""
+    """One depth-first search over a board; `effort` is shared by all the plans asked of it.
+
+    `cut`: the last one ended for want of steps, not because there was nothing left to try.
+    """
 
     def __init__(self, board: Board) -> None:
         self.board = board
@@ -339,6 +385,7 @@ class Search:
         self._arrived: dict[tuple[int, int], int] = {}
         self._moves: list[Move] = []
         self._wider = False
+        self.cut = False
 
     def plan(
         self,
@@ -363,6 +410,7 @@ class Search:
         limit = self.effort
         self.effort = min(limit, depth.steps)
         plan = self._first(row, deficit, depth)
+        self.cut = self.effort <= 0
         self.effort += limit - min(limit, depth.steps)
         return plan
 
@@ -372,19 +420,15 @@ class Search:
                 return list(self._moves)
         return None
 
-    def _leaving(
-        self, row: int, deficit: Amounts, most: int, besides: int | None
-    ) -> Iterator[list[tuple[int, int]]]:
-        """Which holds could leave a row to cover a deficit, as lists of (demand, row)."""
+    def _leaving(self, row: int, deficit: Amounts, most: int, besides: int | None) -> list[Held]:
+        """Which holds could leave a row to cover a deficit."""
         there = [
             (demand, count - self._lifted.get((demand, row), 0))
             for demand, count in self.board.standing(row)
             if demand != besides
         ]
         there = [(demand, count) for demand, count in there if count > 0]
-        choices = [(count, self.board.vector(demand)) for demand, count in there]
-        for counts in covers(deficit, choices, most, self._wider):
-            yield [(demand, row) for (demand, _), n in zip(there, counts, strict=False) for _ in range(n)]
+        return self.board.leaving(row, there, deficit, most, self._wider)
 
     def _try(self, leaving: list[tuple[int, int]], pushes: int, rest: Sequence[tuple[int, int]] = ()) -> bool:
         """Lift these holds and find a place for them and the rest; undone when it fails."""
@@ -419,21 +463,29 @@ class Search:
         most = MOST_MOVES - len(self._moves) - len(rest) - 1
         if most <= 0:
             return False
-        vector = self.board.vector(demand)
-        eligible = self.board.eligible(demand)
-        changed = [row for row in self._change if eligible[row]]
-        for target in dict.fromkeys([*self.board.crowded(demand), *changed]):
+        for target, leavings in self._pushed(demand, source, most):
             if target == source or not self._seat(demand, target):
                 continue
-            deficit = [v - r for v, r in zip(vector, self._room(target), strict=True)]
-            if max(deficit) <= 0:
-                continue
-            for leaving in self._leaving(target, deficit, most, demand):
+            for leaving in leavings:
                 self._move(demand, source, target, 1)
                 if self._try(leaving, pushes, rest):
                     return True
                 self._move(demand, source, target, -1)
         return False
+
+    def _pushed(self, demand: int, source: int, most: int) -> Iterable[tuple[int, list[Held]]]:
+        """The rows where holds could make room for one of a demand, as things stand now, and which."""
+        eligible = self.board.eligible(demand)
+        changed = [row for row in self._change if row != source and eligible[row]]
+        if not changed:
+            return self.board.pushed(demand, most, self._wider)
+        return self._pushed_now(demand, dict.fromkeys([*self.board.crowded(demand), *changed]), most)
+
+    def _pushed_now(self, demand: int, targets: Iterable[int], most: int) -> Iterator[tuple[int, list[Held]]]:
+        for target in targets:
+            deficit = [v - r for v, r in zip(self.board.vector(demand), self._room(target), strict=True)]
+            if max(deficit) > 0:
+                yield target, self._leaving(target, deficit, most, demand)
 
     def _direct(self, demand: int, source: int) -> list[int]:
         """Rows that can take a hold as things stand now; of rows that look alike only the first."""
@@ -542,7 +594,10 @@ def _fewest(
     leave = _must_leave(board.vectors[demands].T, deficit[:, positions])
     there = counts - ((demands == guest) & own[positions])
     possible = leave <= np.minimum(there, MOST_MOVES)
-    for demand in np.unique(demands[possible]).tolist():
+    sure = possible & board.ample[demands]
+    np.minimum.at(fewest, positions[sure], leave[sure])
+    possible &= ~(board.ample | board.beyond)[demands]
+    for demand in np.flatnonzero(np.bincount(demands[possible])).tolist():
         mine = np.flatnonzero(possible & (demands == demand))
         enough = leave[mine] <= board.places_besides(demand, rows[positions[mine]])
         np.minimum.at(fewest, positions[mine[enough]], leave[mine[enough]])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ledger.judge import commit, moved
 from ledger.lifting import first_of, keep_cap, lift, lift_least_useful, lift_many, over_cap
 from ledger.moves import Search, slots_that_fit
-from ledger.requests import Request, board, room, scale, vector_of
+from ledger.requests import Request, board, board_at, room, scale, vector_of
 from ledger.retries import Patience, cap_slots, note_failure, pool_slots, slots_by_pool, take_turns
 from ledger.risk import at_risk, rows_at_risk, uncertain
 from ledger.state import State
@@ -315,9 +315,12 @@ def _place_by_moves(state: State, demand: int, aside: list[int], *, risky: bool 
     Those of the demands `aside` do not count, and leave where they must. With `risky` also where pods in
     flight may land; then only later demands' holds move: no other is put at risk for this one.
     """
-    held = state.holds.all - _given_excluded(state, aside) if aside else state.holds.all
-    others = [number for number in state.demands.order if number not in aside]
-    pool = board(state, held, state.demands.later(demand) if risky else others, safe=not risky)
+    if aside or risky:
+        held = state.holds.all - _given_excluded(state, aside) if aside else state.holds.all
+        others = [number for number in state.demands.order if number not in aside]
+        pool = board(state, held, state.demands.later(demand) if risky else others, safe=not risky)
+    else:
+        pool = board_at(state, 0)
     if not pool.shapes:
         return False
     open_rows = state.demands.eligible[demand].copy()

@@ -137,6 +137,20 @@ def scale(state: State) -> NDArray[np.float64]:
     return np.asarray(largest, dtype=np.float64)
 
 
+def board_at(state: State, level: int) -> Board:
+    """The search's view of those who see the holds from this level on; shared until anything changes."""
+    if state.boards_at != state.stamp:
+        state.boards, state.boards_at = {}, state.stamp
+    found = state.boards.get(level)
+    if found is None:
+        demands = state.demands
+        lowest = demands.levels[level] if level < len(demands.levels) else None
+        shapes = [n for n in demands.order if lowest is not None and demands[n].priority >= lowest]
+        held = state.holds.visible[level] if lowest is not None else None
+        found = state.boards[level] = board(state, held, shapes)
+    return found
+
+
 def board(state: State, held: Columns | None, shapes: Iterable[int], *, safe: bool = True) -> Board:
     """The search's view.
 

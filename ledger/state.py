@@ -16,6 +16,7 @@ from ledger.demands import NO_DEMAND, Demands
 from ledger.flights import Flights, Nominations, Offer
 from ledger.holds import Holds
 from ledger.lost_nodes import LostNodes
+from ledger.moves import Board
 from ledger.pools import Pools
 from ledger.table import Columns, Flags, Table, Vector
 from qos.cluster.needs import Enforcement
@@ -54,7 +55,8 @@ class State:
     `failed`: missing slots of each demand when it last failed; `capped`: what all holds up to a demand's
     amounted to when the cap last kept it from more, by column, last looked at when the holds and the demands
     were those of `capped_at`; `used`: what all holds up to each demand amount to, and as of when; `kinds`:
-    UIDs of pods by namespace and labels; `version` counts the changes.
+    UIDs of pods by namespace and labels; `boards`: what searches for moves look at, by the level of those who
+    ask, as of `boards_at`; `version` counts the changes that are to be settled.
     """
 
     def __init__(
@@ -98,6 +100,8 @@ class State:
         self.failed: dict[int, int] = {}
         self.capped: dict[int, Vector] = {}
         self.capped_at = (-1, -1)
+        self.boards: dict[int, Board] = {}
+        self.boards_at = (-1, -1, -1)
         self.used: tuple[tuple[int, int], Columns] | None = None
         self.version = 0
         self._hopeless: dict[object, Flags] = {}
@@ -147,6 +151,11 @@ class State:
             self._hopeless_version = self.version
             self._hopeless.clear()
         return self._hopeless
+
+    @property
+    def stamp(self) -> tuple[int, int, int]:
+        """Differs when anything has changed on which a search for moves depends."""
+        return self.table.changes, self.holds.changes, self.demands.changes
 
     @property
     def moment(self) -> tuple[int, bool]:

@@ -52,6 +52,7 @@ class Table:
 
     A resource has a column while some node offers it: what pods and policies name is a tenant's word, and a
     thousand names cost the verbs nothing. Claims of other resources are kept aside, by resource and row.
+    `changes` counts those of any column; who writes to one directly counts it.
     `on_grow` is called when the shape changed, `on_column` with the name of a resource and its new column, or
     with None when the resource has none any more.
     """
@@ -81,6 +82,7 @@ class Table:
         self.usable: Flags = np.zeros(_FIRST_ROWS, dtype=np.bool_)
         self.touched: set[int] = set()
         self.grown: set[int] = set()
+        self.changes = 0
         self._rank: Rows | None = None
 
     @property
@@ -125,6 +127,7 @@ class Table:
         row = self.rows[name] = self._spare.pop()
         self.names[row] = name
         self._rank = None
+        self.changes += 1
         return row
 
     def set_node(self, node: Node) -> int:
@@ -154,6 +157,7 @@ class Table:
     def _allocate(self, row: int, amounts: Vector) -> None:
         self.touched.add(row)
         self.grown.add(row)
+        self.changes += 1
         self.free[:, row] += amounts - self.allocatable[:, row]
         self.allocatable[:, row] = amounts
 
@@ -178,6 +182,7 @@ class Table:
             self.resources += [""] * _MORE_COLUMNS
             self._spare_columns = list(range(count + _MORE_COLUMNS - 1, count - 1, -1))
             self._grow()
+        self.changes += 1
         dim = self.dims[resource] = self._spare_columns.pop()
         self.resources[dim] = resource
         for row, amount in self._aside.pop(resource, {}).items():
@@ -186,6 +191,7 @@ class Table:
 
     def _close(self, resource: str) -> None:
         """Take back the column of a resource that nobody offers any more; the next new resource gets it."""
+        self.changes += 1
         dim = self.dims.pop(resource)
         claimed = np.flatnonzero(self.free[dim])
         if claimed.size:
@@ -199,6 +205,7 @@ class Table:
 
     def claim(self, row: int, requests: Resources, sign: int) -> None:
         """Take (sign 1) or give back (sign -1) capacity; a claimed row is not recycled."""
+        self.changes += 1
         self.touched.add(row)
         if sign < 0:
             self.grown.add(row)
@@ -233,6 +240,7 @@ class Table:
 
     def add(self, columns: str, row: int, amounts: Resources, sign: int) -> None:
         """Add amounts to one row of the columns of that name, as far as the resources have columns."""
+        self.changes += 1
         for name, amount in amounts.items():
             dim = self.dims.get(name)
             if dim is not None:
@@ -242,6 +250,7 @@ class Table:
         """Give the row back when neither a node, a claim nor a nomination is left on it."""
         if self.present[row] or self.references[row] or self.names[row] == "":
             return
+        self.changes += 1
         del self.rows[self.names[row]]
         self.names[row] = ""
         for columns in (self.free, self.charged, self.possible, self.nominated, self.expected):

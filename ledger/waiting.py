@@ -227,7 +227,7 @@ def _passing(state: State, refused: _Refused) -> tuple[Flags, int]:
     if verdict.passing is None:
         passing[verdict.row] = True
         return passing, 1
-    there = np.unique(rows[verdict.passing])
-    passing[there] = True
+    passing[rows[verdict.passing]] = True
+    there = np.flatnonzero(passing)
     left = avail(state, request, there, own=request.owner != NO_DEMAND)
     return passing, max(1, int(min(slots_that_fit(left, request.need).sum(), MOST_REMEMBERED)))

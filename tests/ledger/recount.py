@@ -8,6 +8,7 @@ import numpy as np
 
 from ledger.demands import NO_DEMAND
 from ledger.ledger import Ledger
+from ledger.requests import board_at
 from ledger.state import State
 from ledger.table import Columns
 from qos.cluster.objects import Resources
@@ -21,6 +22,29 @@ def check_columns(ledger: Ledger) -> None:
     _check_holds(state)
     _check_eligible(state)
     _check_cap(state)
+    _check_boards(state)
+
+
+def _check_boards(state: State) -> None:
+    """What searches share is what each would make for itself."""
+    kept, made_at = state.boards, state.boards_at
+    if made_at != state.stamp:
+        return
+    state.boards = {}
+    for level, board in kept.items():
+        fresh = board_at(state, level)
+        assert board.shapes == fresh.shapes
+        assert (board.room == fresh.room).all()
+        assert (board.scale == fresh.scale).all()
+        assert (board.rank == fresh.rank).all()
+        for demand in board.shapes:
+            assert (board.movable(demand) == fresh.movable(demand)).all()
+            assert (board.fit(demand) == fresh.fit(demand)).all()
+            assert board.targets(demand) == fresh.targets(demand)
+            assert board.crowded(demand) == fresh.crowded(demand)
+            assert board.pushed(demand, 2, True) == fresh.pushed(demand, 2, True)
+        assert [part.tolist() for part in board._pairs] == [part.tolist() for part in fresh._pairs]
+    state.boards = kept
 
 
 def _check_cap(state: State) -> None:

@@ -46,6 +46,17 @@ def test_a_hold_may_move_to_a_node_outside_the_sample() -> None:
     assert made.filter(pod("p", 4), [held], 0.0).nodes == [held]
 
 
+def test_pods_search_one_picture_of_the_holds_until_something_changes() -> None:
+    made = ledger(*nodes(3, 4), demand("a", 3, 3))
+    seen = []
+    for name, cpu in (("p", 2), ("q", 2.5), ("r", 3)):
+        assert not made.filter(pod(name, cpu), names(3), 0.0).nodes
+        seen.append(made._state.boards[0])
+        if name == "q":
+            made.set_pod(pod("s", 1, node="n0"))
+    assert seen[0] is seen[1] is not seen[2]
+
+
 def test_at_most_eight_holds_move() -> None:
     roomy = [node(f"big{i}", 16) for i in range(2)]
     for count, passes in ((8, True), (9, False)):
