@@ -244,7 +244,9 @@ class Program:
         return when_leading
 
     async def _tend(self) -> None:
-        """Not before the lists are in: until then each node would be a reason to place all anew."""
+        """No holds before the lists are in: until then each node would be a reason to place all anew."""
+        for _ in self.catalog.catch_up():
+            await asyncio.sleep(0)
         if self.readiness.problem():
             return
         for _ in iter(self.ledger.tend, False):

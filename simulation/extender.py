@@ -154,6 +154,8 @@ class Extender:
     async def _expire(self) -> None:
         self.books.catalog.expire()
         self.books.catalog.follow_owners()
+        for _ in self.books.catalog.catch_up():
+            await asyncio.sleep(0)
 
     async def _open(self) -> None:
         await self.readiness.wait_synced()

@@ -14,6 +14,7 @@ from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos.cluster.objects import OwnerReference, PlacementMode, Pod
 from qos.cluster.policy import Profile, ScaleTarget, Workload
+from qos.cluster.resolve import Problem
 from tests.ledger.builders import node
 from tests.qos.builders import policy
 
@@ -119,6 +120,46 @@ def test_a_policy_that_is_deleted_releases_at_once(desk):
     desk.delete("WorkloadNotFound")
     desk.catalog.remove_policy(KEY)
     assert (desk.held(), desk.problem()) == (0, "")
+
+
+def _named(name):
+    return policy(key=f"shop/{name}", name=name, uid=name)
+
+
+def _with_many(desk, count=300):
+    for number in range(count):
+        desk.catalog.set_policy(
+            replace(_named(f"many-{number}"), priority_class_name="high", count=1, floor={"cpu": 10})
+        )
+
+
+def _resolved_with_problem(desk):
+    return sum(isinstance(one, Problem) for one in desk.catalog.resolved.values())
+
+
+def test_what_hundreds_of_policies_refer_to_is_followed_some_at_a_time(desk):
+    _with_many(desk)
+    desk.delete("PriorityClassNotFound")
+    desk.clock.advance(GRACE)
+    desk.catalog.expire()
+    assert 0 < _resolved_with_problem(desk) < 20
+    desk.catalog.remove_policy("shop/many-299")
+    for done, _ in enumerate(desk.catalog.catch_up()):
+        if done == 5:
+            desk.catalog.remove_policy("shop/many-298")
+    assert (len(desk.catalog.resolved), _resolved_with_problem(desk)) == (299, 299)
+    assert desk.ledger.gauges()["holds"] == 0
+    desk.make("PriorityClassNotFound")
+    assert _resolved_with_problem(desk) > 200
+    assert len(list(desk.catalog.catch_up())) > 200
+    assert (_resolved_with_problem(desk), desk.ledger.report()["shop/many-0"].held) == (0, 1)
+
+
+def test_nothing_is_remembered_of_targets_that_no_policy_names(desk):
+    for number in range(20):
+        target = ScaleTarget("apps/v1", "Deployment", f"other-{number}")
+        desk.catalog.set_policy(replace(_named("other"), count=None, scale_target=target, generation=number))
+    assert len(desk.catalog._users) == 2
 
 
 def _injected(name: str, cpu: int, template: str = "7f", **more: Any) -> Pod:
