@@ -106,9 +106,10 @@ async def test_t15_daemon_sets_are_expected_on_new_nodes(running, make_node, mak
     body["metadata"] = {"namespace": "default", "name": "agent"}
     api.put(DAEMON_SETS, body)
     async with running(api) as program:
-        assert program.ledger.report()["default/checkout"].held == 1
+        report = program.ledger.report()["default/checkout"]
+        assert (report.held, report.at_risk) == (2, 1)  # no other node has room for the second
         api.remove(DAEMON_SETS, "default", "agent")
-        await eventually(lambda: program.ledger.report()["default/checkout"].held == 2)
+        await eventually(lambda: program.ledger.report()["default/checkout"].at_risk == 0)
 
 
 def bad(resource, make_node, make_pod, make_policy):
