@@ -21,6 +21,8 @@ _COMPARED_AT_ONCE = 5_000
 """Selectors compared with sets of labels in one step, at half a microsecond each."""
 _MOST_LABEL_SETS = 20_000
 """Pods of one template share their labels, so asking once for each set of them is enough."""
+_MOST_LABELS = 100
+"""A pod with more of them is asked for each time: thousands of such sets would take much memory."""
 
 
 def order_key(demand: Demand) -> tuple[int, float, str]:
@@ -196,7 +198,8 @@ class Demands:
             owner = next(fitting, NO_DEMAND)
             if len(self._owners) >= _MOST_LABEL_SETS:
                 self._owners.clear()
-            self._owners[key] = owner
+            if len(pod.labels) <= _MOST_LABELS:
+                self._owners[key] = owner
         return owner
 
     def rivals(self, namespace: str) -> list[int]:

@@ -144,9 +144,11 @@ def _shared(meta: PodMetadata) -> tuple[Mapping[str, str], OwnerReference | None
     """Labels and controller, which pods of one template have in common."""
     field = "labels"
     try:
-        labels = _labels(written(meta.labels))
+        text = written(meta.labels)
+        labels = (_labels if len(text) <= wire.LONGEST_KEPT else _labels.__wrapped__)(text)
         field = "ownerReferences"
-        return labels, _controller(written(meta.owner_references))
+        text = written(meta.owner_references)
+        return labels, (_controller if len(text) <= wire.LONGEST_KEPT else _controller.__wrapped__)(text)
     except msgspec.MsgspecError as error:
         value = bytes(getattr(meta, "labels" if field == "labels" else "owner_references")).decode()
         raise DecodeError("Pod", key_of(meta), f"metadata.{field}", value, str(error)) from None

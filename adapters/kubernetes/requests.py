@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from adapters.kubernetes.wire import (
+    LONGEST_KEPT,
     Amounts,
     ClaimStatus,
     Container,
@@ -39,6 +40,8 @@ _Parts: TypeAlias = tuple[bytes, bool, bytes, bytes]
 """ResourceRequirements as written: resources, restartable, the status' resources, allocatedResources."""
 
 _NO_STATUS: Final = PodStatus()
+_LEAST: Final = 64
+"""What a container that states nothing counts for."""
 _RESOURCES: Final = msgspec.json.Decoder(Resources)
 _AMOUNTS: Final = msgspec.json.Decoder(Amounts)
 _CLAIMS: Final = msgspec.json.Decoder(list[ClaimStatus])
@@ -51,10 +54,13 @@ def request_of(
     status = status or _NO_STATUS
     reported = _reported(status)
     pod_level = written(spec.resources)
+    containers = tuple([_parts(container, reported) for container in spec.containers or ()])
+    init_containers = tuple([_parts(container, reported) for container in spec.init_containers or ()])
+    make = _request if _length(containers, init_containers) <= LONGEST_KEPT else _request.__wrapped__
     try:
-        return _request(
-            tuple([_parts(container, reported) for container in spec.containers or ()]),
-            tuple([_parts(container, reported) for container in spec.init_containers or ()]),
+        return make(
+            containers,
+            init_containers,
             (pod_level, False, written(status.resources), written(status.allocated_resources))
             if pod_level
             else None,
@@ -68,6 +74,10 @@ def request_of(
     except msgspec.MsgspecError as error:
         as_written = [written(one.resources).decode() for one in spec.containers or ()]
         raise DecodeError(kind, key_of(metadata), "resources", as_written, str(error)) from None
+
+
+def _length(*parts: tuple[_Parts, ...]) -> int:
+    return sum([_LEAST + len(stated) for some in parts for stated, *_ in some])
 
 
 @lru_cache(maxsize=16384)
@@ -117,8 +127,12 @@ def overhead_of(kind: str, metadata: Identity, spec: PodSpec) -> Vector:
     return vector_of(kind, metadata, "spec.overhead", amounts or {})
 
 
-@lru_cache(maxsize=16384)
 def _resources(text: bytes) -> Resources | None:
+    return _few_resources(text) if len(text) <= LONGEST_KEPT else _RESOURCES.decode(text)
+
+
+@lru_cache(maxsize=16384)
+def _few_resources(text: bytes) -> Resources | None:
     return _RESOURCES.decode(text) if text else None
 
 

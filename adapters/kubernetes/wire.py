@@ -18,6 +18,11 @@ T = TypeVar("T")
 Amounts: TypeAlias = dict[str, str | int | float]
 
 
+LONGEST_KEPT: Final = 4096
+"""Bytes. Longer parts are decoded anew each time: they are nobody's template, and who makes thousands of pods
+of a hundred kilobytes must not fill our memory with what was in them.
+"""
+
 ABSENT: Final = msgspec.Raw()
 """A part that is not there; null arrives as the bytes `null`."""
 

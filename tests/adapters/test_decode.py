@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -414,3 +415,30 @@ def test_a_profile_promises_otherwise_than_its_class():
     obj["spec"]["promises"] = {"cpuBurstPercent": 10}
     with pytest.raises(DecodeError, match=r"QoSProfile lc: spec.promises \(cpu_burst_percent\): .* without"):
         decode.profile(encode(obj))
+
+
+def _labelled(number):
+    labels = {f"k{i}": f"{number}-{'x' * 50}" for i in range(1_000)}
+    return {"metadata": {"name": "p", "uid": "u", "labels": labels}, "spec": {"containers": []}}
+
+
+def _owned(number):
+    owners = [{"kind": "Job", "name": f"{number}-{i}", "uid": "x" * 36} for i in range(1_000)]
+    return {"metadata": {"name": "p", "uid": "u", "ownerReferences": owners}, "spec": {"containers": []}}
+
+
+def _populous(number):
+    containers = [{"name": f"c{i}", "resources": {"requests": {"cpu": f"{number}m"}}} for i in range(1_000)]
+    return {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": containers}}
+
+
+@pytest.mark.parametrize("make", [_labelled, _owned, _populous])
+def test_what_large_pods_say_is_not_kept_when_they_are_gone(make):
+    raws = [encode(make(number)) for number in range(30)]
+    decode.pod(raws[0])
+    tracemalloc.start()
+    for raw in raws:
+        decode.pod(raw)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < len(raws[0])
