@@ -277,9 +277,10 @@ def _leave_risky_nodes(state: State) -> None:
         if patience.over:
             return
         state.risk_seen = row
-        for demand in state.holds.on(row):
+        patience.risk()
+        for demand in filter(state.demands.floating, state.holds.on(row)):
             count = min(at_risk(state, demand, row), state.holds.movable(demand, row))
-            if not count or not state.demands.floating(demand) or patience.over:
+            if not count or patience.over:
                 continue
             patience.fill(None)
             placed = _fill(state, demand, count, None)

@@ -10,7 +10,7 @@ import numpy as np
 from ledger.decisions import DemandReport
 from ledger.demands import NO_DEMAND
 from ledger.placement import settle
-from ledger.risk import holds_at_risk
+from ledger.risk import gather_at_risk
 from ledger.state import State
 from ledger.unplaced import Place, why
 
@@ -29,15 +29,18 @@ class Reports:
     def gather(self, state: State) -> Iterator[dict[str, DemandReport]]:
         """By key, in the demands' order, in steps of some milliseconds; the last is all of it.
 
-        Each demand's account is of one moment.
+        Each demand's account is of one moment, but for its waiting owners and its holds at risk.
         """
         done = 0
-        waiting = Counter[int]()
+        waiting, risky = Counter[str](), Counter[str]()
         for step in _waiting_owners(state):
             waiting = step
             yield {}
         settle(state)
-        risky = holds_at_risk(state)
+        for step in gather_at_risk(state):
+            risky = step
+            yield {}
+        settle(state)
         found: dict[str, DemandReport] = {}
         place = Place(state)
         for key in [state.demands[number].key for number in state.demands.order]:
@@ -48,7 +51,7 @@ class Reports:
             number = state.demands.numbers.get(key)
             if number is not None:
                 done += _A_POLICY + (len(state.table.names) if state.holds.missing(number) > 0 else 0)
-                found[key] = self._report(state, number, waiting[number], risky[number], place)
+                found[key] = self._report(state, number, waiting[key], risky[key], place)
         self._holds = {key: held for key, held in self._holds.items() if key in found}
         yield found
 
@@ -63,7 +66,7 @@ class Reports:
             unplaced=why(state, demand, place),
             waiting_owners=waiting,
             pods=state.holds.filled_total[demand],
-            at_risk=risky,
+            at_risk=min(risky, state.holds.held_total[demand]),
         )
 
     def _held(self, state: State, demand: int, key: str) -> tuple[tuple[str, int], ...]:
@@ -77,16 +80,16 @@ class Reports:
         return known[1]
 
 
-def _waiting_owners(state: State) -> Iterator[Counter[int]]:
-    """Pending owners that kube-scheduler found no node for, by demand; the last step is all of it."""
-    waiting: Counter[int] = Counter()
+def _waiting_owners(state: State) -> Iterator[Counter[str]]:
+    """Pending owners that kube-scheduler found no node for, by demand's key; the last step is all of it."""
+    waiting: Counter[str] = Counter()
     pods = [pod for pod in state.pending.values() if pod.unschedulable_since > 0]
     for start in range(0, len(pods), _SLICE // _A_POD):
         for pod in pods[start : start + _SLICE // _A_POD]:
             if not pod.deleting and pod.uid not in state.claims.by_uid:
                 owner = state.demands.owned_by(pod)
                 if owner != NO_DEMAND:
-                    waiting[owner] += 1
+                    waiting[state.demands[owner].key] += 1
         yield waiting
 
 

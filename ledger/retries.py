@@ -13,7 +13,7 @@ from ledger.table import Columns, Rows
 
 _ROWS_VISITED = 150_000
 """What one settle may take, some milliseconds: so many rows looked at once."""
-_FILL, _SEARCH, _LEAST = 2, 16, 1_000
+_FILL, _SEARCH, _LEAST, _RISK = 2, 16, 1_000, 500
 
 
 class Patience:
@@ -38,6 +38,10 @@ class Patience:
     def fill(self, rows: Rows | None) -> None:
         """A look for room on these rows, or on all."""
         self._left -= _FILL * (self._rows if rows is None else rows.size)
+
+    def risk(self) -> None:
+        """A look at what is at risk on one row."""
+        self._left -= _RISK
 
     def search(self) -> None:
         """A search for moves."""

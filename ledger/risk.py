@@ -5,6 +5,8 @@ that DaemonSets have still to place.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +14,8 @@ from ledger.moves import Amounts
 from ledger.requests import vector_of
 from ledger.state import State
 from ledger.table import Rows
+
+_ROWS_A_STEP: Final = 200
 
 
 def rows_at_risk(state: State) -> Rows:
@@ -50,19 +54,27 @@ def _lack(state: State, row: int) -> Amounts:
     return lack
 
 
-def holds_at_risk(state: State) -> Counter[int]:
-    """How many holds of each demand would have to go: the latest demands' first, as they do.
+def gather_at_risk(state: State) -> Iterator[Counter[str]]:
+    """How many holds of each demand, by key, would have to go: the latest demands' first, as they do.
 
-    Those given to owners in flight go last.
+    Those given to owners in flight go last. In steps of some rows; the last is all of it.
     """
-    holds, number = state.holds, Counter[int]()
-    for row in rows_at_risk(state).tolist():
-        lack = _lack(state, row)
-        there = [(demand, holds.movable(demand, row)) for demand in reversed(holds.on(row))]
-        there += [(demand, int(holds.count[demand, row]) - movable) for demand, movable in there]
-        for demand, most in there:
-            vector = vector_of(state, demand)
-            if count := _too_many(lack, vector, most):
-                lack = [amount - count * slot for amount, slot in zip(lack, vector, strict=True)]
-                number[demand] += count
+    number = Counter[str]()
+    for done, row in enumerate(rows_at_risk(state).tolist()):
+        if done % _ROWS_A_STEP == 0:
+            yield number
+        number.update(_at_risk_on(state, row))
+    yield number
+
+
+def _at_risk_on(state: State, row: int) -> Counter[str]:
+    holds, number = state.holds, Counter[str]()
+    lack = _lack(state, row)
+    there = [(demand, holds.movable(demand, row)) for demand in reversed(holds.on(row))]
+    there += [(demand, int(holds.count[demand, row]) - movable) for demand, movable in there]
+    for demand, most in there:
+        vector = vector_of(state, demand)
+        if count := _too_many(lack, vector, most):
+            lack = [amount - count * slot for amount, slot in zip(lack, vector, strict=True)]
+            number[state.demands[demand].key] += count
     return number

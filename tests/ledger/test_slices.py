@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from types import ModuleType
 from unittest.mock import patch
 
-from ledger import demands, lifting, placement
+from ledger import demands, lifting, placement, risk
+from ledger.decisions import Mode
+from qos.cluster.objects import PlacementMode
 from tests.ledger.builders import demand, ledger, names, node, nodes, pod
 from tests.ledger.recount import check_columns
 
@@ -91,6 +93,45 @@ def test_policies_are_arranged_once_when_a_resource_comes_or_goes() -> None:
         made.report()
         assert made.gauges()["holds"] == placed
         check_columns(made)
+
+
+def test_holds_at_risk_are_counted_some_nodes_at_a_time() -> None:
+    made = ledger(*nodes(600, 4), demand("a", 600, 4), mode=Mode.GUARD)
+    assert made.report()["default/a"].held == 600
+    assert len(made.filter(pod("high", 1, priority=1_000), names(600), 0.0).nodes) == 600
+    steps = made.gather_report()
+    seen = []
+    while True:
+        with counted(risk, "_at_risk_on") as calls:
+            reports = next(steps, None)
+        if reports is None:
+            break
+        seen.append(calls["_at_risk_on"])
+        last = reports
+    assert (max(seen), sum(seen)) == (200, 600)
+    assert last["default/a"].at_risk == 600
+
+
+def test_pinned_holds_at_risk_are_looked_at_some_nodes_at_a_time() -> None:
+    made = ledger(*nodes(600, 4), demand("a", 600, 4, mode=PlacementMode.PINNED), mode=Mode.GUARD)
+    assert made.report()["default/a"].held == 600
+    made.filter(pod("high", 1, priority=1_000), names(600), 0.0)
+    with counted(placement, "at_risk") as calls:
+        made.tend()
+    assert calls["at_risk"] == 0
+    assert made.report()["default/a"].at_risk == 600
+
+
+def test_a_report_in_steps_gives_a_new_policy_nothing_of_the_one_whose_number_it_gets() -> None:
+    made = ledger(*nodes(1), demand("a", 1))
+    for number in range(4_000):
+        made.set_pod(pod(f"p{number}", app="a", unschedulable_since=1.0))
+    steps = made.gather_report()
+    next(steps)
+    made.remove_demand("default/a")
+    made.set_demand(demand("b", 1))
+    *_, last = steps
+    assert last["default/b"].waiting_owners == 0
 
 
 def test_no_verb_waits_for_a_module_of_numpy() -> None:
