@@ -47,8 +47,10 @@ def _settle(state: State, thorough: bool) -> None:
     _lift_excess(state)
     keep_cap(state)
     _leave_short_nodes(state)
+    _pass_over_content(state)
     grown = bool(state.table.grown and (state.failed or state.capped))
-    if state.grown or grown or state.holds.wanting or state.turns or (thorough and state.overdue):
+    due = bool(state.turns) if thorough else not all(state.turns.values())
+    if state.grown or grown or state.holds.wanting or due or (thorough and state.overdue):
         _place(state, thorough)
     else:
         state.table.grown.clear()
@@ -152,6 +154,18 @@ def _leave_short_node(
                 state.counters["displaced"] += count
 
 
+def _pass_over_content(state: State) -> None:
+    """Demands that miss nothing need no turn: an owner that was bound has taken the hold that left."""
+    for demand in [number for number in state.holds.wanting if state.holds.missing(number) <= 0]:
+        _content(state, demand)
+
+
+def _content(state: State, demand: int) -> None:
+    state.holds.wanting.discard(demand)
+    state.failed.pop(demand, None)
+    state.capped.pop(demand, None)
+
+
 def _place(state: State, thorough: bool) -> None:
     """Each demand whose turn it is, in order; what a higher one displaces is looked after at its own turn.
 
@@ -161,8 +175,10 @@ def _place(state: State, thorough: bool) -> None:
     grown, table.grown = table.grown, set()
     fresh = take_turns(state, grown, thorough=thorough)
     patience = Patience(len(table.names))
-    risky = bool((table.possible + table.expected)[state.demands.dims].any())
-    for demand in [number for number in state.demands.order if number in state.turns]:
+    risky = uncertain(state) and any(
+        columns[dim].any() for columns in (table.possible, table.expected) for dim in state.demands.dims
+    )
+    for demand in sorted(state.turns, key=state.demands.position.__getitem__):
         waits = state.turns[demand] and not thorough
         if waits and demand not in fresh and demand not in holds.wanting:
             continue
@@ -174,8 +190,7 @@ def _place(state: State, thorough: bool) -> None:
         holds.wanting.discard(demand)
         missing = holds.missing(demand)
         if missing <= 0:
-            state.failed.pop(demand, None)
-            state.capped.pop(demand, None)
+            _content(state, demand)
             continue
         search |= missing > state.failed.get(demand, 0)
         few = demand in fresh and demand in state.failed and not search
@@ -217,12 +232,15 @@ def _fill(state: State, demand: int, want: int, rows: Rows | None) -> int:
     """
     left = room(state, state.holds.all, safe=True, rows=rows)
     fit = _fit(state, demand, left, rows)
-    there = np.flatnonzero(fit)
+    number = state.holds.number if rows is None else state.holds.number[rows]
+    there = np.flatnonzero(fit * (number > 0))
+    if int(fit[there].sum()) < want or state.pools:  # else nodes without holds need not be put in order
+        there = np.flatnonzero(fit)
     if not there.size:
         return 0
     tight = (left[:, there] / scale(state)[:, None]).sum(axis=0)
     named = there if rows is None else rows[there]
-    order = np.lexsort((state.table.rank()[named], tight, state.holds.number[named] == 0))
+    order = np.lexsort((state.table.rank()[named], tight, number[there] == 0))
     return _put(state, demand, want, named[order], fit[there][order])
 
 
