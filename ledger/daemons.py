@@ -59,6 +59,9 @@ class Daemons:
         daemon_set = self.records.pop(uid, None)
         if daemon_set is None:
             return False
+        rows = [row for row in self._table.index.values() if (uid, row) in self._expecting]
+        self._expecting.difference_update((uid, row) for row in rows)
+        self._table.expect(rows, daemon_set.requests, -1)
         for row in self._table.index.values():
             self._end(daemon_set, row)
         return True

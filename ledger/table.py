@@ -232,19 +232,21 @@ class Table:
         self.add("nominated", row, requests, sign)
         self.references[row] += sign
 
-    def expect(self, row: int, requests: Resources, sign: int) -> None:
-        """Leave room (sign 1) for a DaemonSet's pod, or no longer (sign -1)."""
+    def expect(self, rows: int | Sequence[int], requests: Resources, sign: int) -> None:
+        """Leave room (sign 1) for a DaemonSet's pod on a row or on each of several, or no longer (-1)."""
         if sign < 0:
-            self.grown.add(row)
-        self.add("expected", row, requests, sign)
+            self.grown.update((rows,) if isinstance(rows, int) else rows)
+        self.add("expected", rows, requests, sign)
 
-    def add(self, columns: str, row: int, amounts: Resources, sign: int) -> None:
-        """Add amounts to one row of the columns of that name, as far as the resources have columns."""
+    def add(self, columns: str, rows: int | Sequence[int], amounts: Resources, sign: int) -> None:
+        """Add amounts to one row, or to each of several, of the columns of that name, as far as the resources
+        have columns.
+        """
         self.changes += 1
         for name, amount in amounts.items():
             dim = self.dims.get(name)
             if dim is not None:
-                getattr(self, columns)[dim, row] += sign * amount
+                getattr(self, columns)[dim, rows] += sign * amount
 
     def recycle(self, row: int) -> None:
         """Give the row back when neither a node, a claim nor a nomination is left on it."""
