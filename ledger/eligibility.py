@@ -14,6 +14,7 @@ from qos.cluster.selectors import admits, matches
 
 _ABSENT = 0
 _EVERYWHERE = NodePredicate()
+_MOST_LABELS = 256
 
 _Tainted: TypeAlias = tuple[tuple[Taint, ...], bool]
 """A node's taints, and whether it is cordoned."""
@@ -30,6 +31,15 @@ class _Codes:
     def put(self, row: int, value: object) -> None:
         """Write a row; None: absent."""
         self.column[row] = _ABSENT if value is None else self._code(value)
+        if len(self.values) > 2 * self.column.size + 1:
+            self._forget_unused()
+
+    def _forget_unused(self) -> None:
+        """Nodes come and go, each with a name of its own: their values must not stay."""
+        used = np.union1d(self.column, [_ABSENT])
+        self.column = np.searchsorted(used, self.column).astype(np.int32)
+        self.values = [self.values[code] for code in used.tolist()]
+        self.codes = {value: code for code, value in enumerate(self.values) if code != _ABSENT}
 
     def _code(self, value: object) -> int:
         code = self.codes.get(value)
@@ -53,7 +63,7 @@ class _Codes:
 class Eligibility:
     """The nodes' labels that placements ask for, and their taints, kept in step with the table.
 
-    The column of a label is made when a placement first names its key.
+    The column of a label is made when a placement names its key.
     """
 
     def __init__(self, table: Table) -> None:
@@ -97,6 +107,8 @@ class Eligibility:
     def _label(self, key: str) -> _Codes:
         codes = self._labels.get(key)
         if codes is None:
+            if len(self._labels) >= _MOST_LABELS:
+                self._labels.clear()  # a key is a tenant's word, and its column can be made again
             codes = self._labels[key] = _Codes(self._table.shape[1])
             for row in self._table.index.values():
                 node = self._table.nodes[row]

@@ -16,7 +16,7 @@ from qos.cluster.objects import (
     Taint,
     Toleration,
 )
-from tests.ledger.builders import demand, ledger, node
+from tests.ledger.builders import demand, holds, ledger, node
 from tests.ledger.recount import check_columns
 
 _KEY = st.sampled_from(("pool", "zone"))
@@ -99,4 +99,25 @@ def test_a_scale_of_a_demand_leaves_the_holds_where_they_are() -> None:
     assert all(after[name] >= count for name, count in before.items())
     made.set_demand(replace(demand("a", 6, 4), vector={"cpu": 8000, "memory": 1, "pods": 1}))
     assert made.report()["default/a"].held == 4
+    check_columns(made)
+
+
+def test_values_of_nodes_that_are_gone_and_keys_that_nobody_names_are_forgotten() -> None:
+    asks = Requirement("host", "NotIn", ("h7",))
+    made = ledger(demand("a", 1, where=NodePredicate(affinity=(NodeSelectorTerm(labels=(asks,)),))))
+    for number in range(1_000):
+        made.set_node(
+            node(f"n{number}", labels={"host": f"h{number}"}, taints=(Taint("t", str(number), "X"),))
+        )
+        if number >= 20:
+            made.remove_node(f"n{number - 20}")
+    for number in range(1_000):
+        key = NodePredicate(node_selector=((f"key-{number}", "x"),))
+        made.set_demand(demand("b", 1, where=key))
+    known = made._state.demands._nodes
+    rows = made._state.table.shape[1]
+    assert len(known._labels) <= 256
+    assert len(known._taints.values) <= 2 * rows + 1
+    made.set_demand(demand("c", 20, 1, where=NodePredicate(node_selector=(("host", "h999"),))))
+    assert holds(made, "c") == {"n999": 8}
     check_columns(made)
