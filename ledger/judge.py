@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ledger.board import Amounts, Board
 from ledger.demands import NO_DEMAND
-from ledger.moves import DEPTHS, Amounts, Board, Depth, Move, Search, screen
+from ledger.moves import DEPTHS, Depth, Move, Search, screen
 from ledger.requests import Request, avail, board_at, fits_free, own_holds, scale, vector_of
 from ledger.retries import pool_slots
 from ledger.state import State

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ledger.moves import slots_that_fit
+from ledger.board import slots_that_fit
 from ledger.requests import room, vector_of
 from ledger.state import State
 

@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ledger.board import slots_that_fit
 from ledger.judge import commit, moved
 from ledger.lifting import first_of, keep_cap, lift, lift_least_useful, lift_many, over_cap
-from ledger.moves import Search, slots_that_fit
+from ledger.moves import Search
 from ledger.requests import Request, board, board_at, room, scale, vector_of
 from ledger.retries import Patience, cap_slots, note_failure, pool_slots, slots_by_pool, take_turns
 from ledger.risk import at_risk, rows_at_risk, uncertain

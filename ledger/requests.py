@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.moves import Amounts, Board
+from ledger.board import Amounts, Board
 from ledger.state import State
 from ledger.table import Columns, Rows
 from qos.cluster.objects import Pod

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from ledger.moves import Amounts
+from ledger.board import Amounts
 from ledger.requests import vector_of
 from ledger.state import State
 from ledger.table import Rows

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from ledger.board import Board
 from ledger.claims import Claim, Claims, ClaimState
 from ledger.daemons import Daemons
 from ledger.decisions import Mode
@@ -16,7 +17,6 @@ from ledger.demands import NO_DEMAND, Demands
 from ledger.flights import Flights, Nominations, Offer
 from ledger.holds import Holds
 from ledger.lost_nodes import LostNodes
-from ledger.moves import Board
 from ledger.pools import Pools
 from ledger.table import Columns, Flags, Table, Vector
 from qos.cluster.needs import Enforcement

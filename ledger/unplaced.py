@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ledger.board import slots_that_fit
 from ledger.decisions import Unplaced
-from ledger.moves import slots_that_fit
 from ledger.requests import room, vector_of
 from ledger.retries import cap_slots, pool_slots
 from ledger.state import State

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ledger.board import slots_that_fit
 from ledger.demands import NO_DEMAND
 from ledger.judge import judge
-from ledger.moves import slots_that_fit
 from ledger.placement import settle
 from ledger.requests import avail, request_of
 from ledger.state import State

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from ledger.board import MOST_MOVES
 from ledger.ledger import Ledger
-from ledger.moves import MOST_MOVES
 from qos.cluster.objects import Demand, Pod
 from tests.ledger.builders import demand, ledger, names, node, pod
 
