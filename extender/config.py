@@ -14,7 +14,7 @@ from ruamel.yaml.error import YAMLError
 
 from ledger.decisions import Mode
 from ledger.lost_nodes import NOT_READY_SECONDS
-from qos.keys import HIGHEST_USER_PRIORITY
+from qos.keys import HIGHEST_USER_PRIORITY, HOSTNAME_LABEL
 
 HostPort = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^\s:/]+):[0-9]{1,5}$")]
 ObjectPath = Annotated[
@@ -88,7 +88,8 @@ class ExtenderConfig(_Section):
         default=[],
         max_length=4,
         description="Labels of nodes, such as node.kubernetes.io/instance-type. Nodes with the same value of "
-        "one are a pool, in which capPercent holds as well; nodes without the label are in none.",
+        "one are a pool, in which capPercent holds as well; nodes without the label are in none. Not "
+        "kubernetes.io/hostname: a pool is many nodes.",
     )
     binds: bool = Field(
         default=True,
@@ -151,6 +152,15 @@ class ExtenderConfig(_Section):
         default=True,
         description="Annotate nodes with holds so that cluster-autoscaler does not remove them.",
     )
+
+    @model_validator(mode="after")
+    def _pools_are_of_many_nodes(self) -> ExtenderConfig:
+        if HOSTNAME_LABEL in self.cap_pool_labels:
+            raise ValueError(
+                f"capPoolLabels has {HOSTNAME_LABEL}: every node would be a pool of its own, and the verbs "
+                "too slow; to hold less on each node, set placement.maxSlotsPerNode in the policies"
+            )
+        return self
 
     @model_validator(mode="after")
     def _remote_verbs_need_tls(self) -> ExtenderConfig:

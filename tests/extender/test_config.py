@@ -63,6 +63,10 @@ def test_flags_override_the_file(tmp_path):
         ("lease: one", ["lease", "one"]),
         ("schedulerNames: []", ["schedulerNames"]),
         ("bindDeadlineSeconds: -1", ["bindDeadlineSeconds", "-1"]),
+        (
+            "capPoolLabels: [zone, kubernetes.io/hostname]",
+            ["capPoolLabels", "kubernetes.io/hostname", "maxSlotsPerNode"],
+        ),
         ("- a", ["mapping"]),
         ("a: [", ["not YAML", "line"]),
         ("tls: {certFile: a}", ["tls.keyFile"]),
