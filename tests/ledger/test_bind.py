@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -194,3 +196,26 @@ def test_t04_a_pod_that_is_bound_elsewhere_keeps_its_claim(mode: Mode) -> None:
     assert made.bind(pod("p", 6), "n1", 0.0).refusal == "the pod is bound to node n0"
     made.set_demand(demand("a", 2, 6))
     assert holds(made, "a") == {"n1": 1}
+
+
+def _calls(policies: int) -> int:
+    """Function calls that one pod's filter, bind and end make; by the second pod, when all is settled."""
+    made = ledger(*nodes(4, 400, memory=400), *(demand(f"a{i}", 1) for i in range(policies)), mode=Mode.GUARD)
+    made.report()
+    counted = Counter[str]()
+    for name in ("p", "q"):
+        counted.clear()
+        sys.setprofile(lambda _frame, event, _argument: counted.update((event,)))
+        try:
+            (*_, chosen) = made.filter(pod(name, 1), names(4), 0.0).nodes
+            made.bind(pod(name, 1), chosen, 0.0)
+            made.remove_pod(name)
+            made.settle(name)
+            made.held_nodes()
+        finally:
+            sys.setprofile(None)
+    return counted["call"] + counted["c_call"]
+
+
+def test_a_pod_costs_the_same_however_many_policies_there_are() -> None:
+    assert _calls(100) == _calls(1)
