@@ -128,7 +128,7 @@ def test_status_is_written_by_its_subresource_only(kubectl: Kubectl, namespace: 
         ("mrp.spec.floor.resources", "extended resources such as example.com/gpu"),
         ("mrp.spec.slots", "exactly one of count, scaleTargetRef"),
         ("mrp.spec.placement", "whether holds may move"),
-        ("mrp.status", "written by the extender"),
+        ("mrp.status", "the extender writes it"),
         ("mrp.spec.nodeEnforcement", "only nodes whose NodeQoS is fresh"),
         ("qosp.spec.class", "latency sensitive"),
         ("qosp.spec.promises", "otherwise than the class has it"),
