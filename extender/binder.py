@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from adapters.api import PODS, APIError, ClusterAPI, Conflict, Ended, NotFound, NotTaken, Unreachable
@@ -98,6 +98,9 @@ class Binder:
             self._metrics.bind_outcome("gone")
             return pod
         decision = self._ledger.bind(pod, args.node, self._clock())
+        if decision.awaited:
+            gone = await self._read_gone(decision.awaited)
+            decision = self._ledger.bind(pod, args.node, self._clock(), gone)
         if decision.refusal:
             self._metrics.bind_outcome("refused")
             return decision.refusal
@@ -114,6 +117,21 @@ class Binder:
         except (APIError, Unreachable) as error:
             return f"pod {name} is not known here and cannot be read: {error}"
         return pod if pod.uid == args.pod_uid else f"pod {name} has another UID"
+
+    async def _read_gone(self, victims: Sequence[Pod]) -> frozenset[str]:
+        """UIDs of those that the API server has no more, or that ended; one that cannot be read is not."""
+        gone = set()
+        for victim in victims:
+            try:
+                seen = decode.pod(await self._api.get(PODS, victim.namespace, victim.name))
+            except NotFound:
+                gone.add(victim.uid)
+            except (APIError, Unreachable) as error:
+                log.info("a victim cannot be read pod=%s error=%s", victim.key, error)
+            else:
+                if seen.uid != victim.uid or seen.terminal:
+                    gone.add(victim.uid)
+        return frozenset(gone)
 
     async def _make_binding(self, pod: Pod, node: str, decision: BindDecision, *, in_doubt: bool) -> str:
         annotations = {keys.BOUND_BY_ANNOTATION: self._identity}

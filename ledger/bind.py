@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import numpy as np
 
 from ledger.claims import ClaimState
@@ -9,16 +11,20 @@ from ledger.decisions import BindDecision, Mode
 from ledger.demands import NO_DEMAND
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
-from ledger.preempt import victims_gone
-from ledger.refusals import IN_DOUBT, SHORT, UNKNOWN, in_the_way, policies_at, unable
+from ledger.preempt import left_out, victims_left
+from ledger.refusals import IN_DOUBT, SHORT, UNKNOWN, WAITS_FOR_VICTIMS, in_the_way, policies_at, unable
 from ledger.requests import Request, request_of
 from ledger.state import State, exempt
 from ledger.waiting import Waiting
 from qos.cluster.objects import Pod
 
 
-def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) -> BindDecision:
-    """Claim the node for the pod, or refuse (Strict only); see BindDecision."""
+def bind_pod(
+    state: State, waiting: Waiting, pod: Pod, node: str, now: float, gone: Collection[str] = ()
+) -> BindDecision:
+    """Claim the node for the pod, or refuse (Strict only); see BindDecision. `gone`: UIDs of victims that
+    are known to be.
+    """
     state.now = max(state.now, now)
     if _already(state, pod, node):
         state.settle_flight(pod.uid)
@@ -28,12 +34,18 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
     if state.mode is Mode.STRICT and state.claims.node_in_doubt(pod.uid):
         return BindDecision(refusal=IN_DOUBT)
     settle(state)
-    state.settle_flight(pod.uid)
+    flight = state.flights.drop(pod.uid)
     state.drop_claim(pod.uid)
     request = request_of(state, pod)
     row = state.table.index.get(node, -1)
-    with victims_gone(state, pod, [node]):
-        verdict = judge(state, request, np.asarray([row], dtype=np.intp), decided=True)
+    left = victims_left(state, pod, [node])
+    verdict = _judged(state, request, row, left)
+    if verdict is not None and (awaited := _awaited(state, request, row, left, gone)):
+        if flight is not None:
+            state.flights.put(flight)
+        return BindDecision(refusal=WAITS_FOR_VICTIMS, awaited=awaited)
+    if flight is not None:
+        state.changed()
     if exempt(pod):
         state.counters["exempt"] += 1
     elif verdict is None and state.mode is Mode.STRICT:
@@ -41,6 +53,29 @@ def bind_pod(state: State, waiting: Waiting, pod: Pod, node: str, now: float) ->
         return BindDecision(refusal=_refusal(state, request, row))
     waiting.forget(pod.uid)
     return _claim(state, request, node, verdict, now)
+
+
+def _judged(state: State, request: Request, row: int, without: Sequence[str]) -> Verdict | None:
+    """The verdict on one row, with these pods left out of account."""
+    with left_out(state, without):
+        return judge(state, request, np.asarray([row], dtype=np.intp), decided=True)
+
+
+def _awaited(
+    state: State, request: Request, row: int, left: Sequence[str], gone: Collection[str]
+) -> tuple[Pod, ...]:
+    """The victims, of those left, that must be known to be gone before the pod gets in; none where bind
+    cannot refuse.
+
+    That kube-scheduler tries its nominated node does not show that they are: when it gives up a Binding that
+    may still land it finds room there that is none.
+    """
+    unsure = [uid for uid in left if uid not in gone]
+    if state.mode is not Mode.STRICT or exempt(request.pod) or not unsure:
+        return ()
+    if _judged(state, request, row, [uid for uid in left if uid in gone]) is not None:
+        return ()
+    return tuple(state.claims.by_uid[uid].pod for uid in unsure)
 
 
 def _already(state: State, pod: Pod, node: str) -> bool:

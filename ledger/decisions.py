@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from qos.cluster.objects import Pod
+
 
 class Mode(Enum):
     """How far an installation goes (design: Modes of an installation)."""
@@ -44,12 +46,15 @@ class BindDecision:
     fills.
 
     `moved`: how many holds moved to make room; `unplaced`: how many lost their place (Guard only).
+    `awaited`: refused only for these victims of the pod, which are not known to be gone: who reads that they
+    are may ask again.
     """
 
     refusal: str = ""
     policy: str = ""
     moved: int = 0
     unplaced: int = 0
+    awaited: tuple[Pod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

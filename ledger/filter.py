@@ -12,7 +12,7 @@ from ledger.demands import NO_DEMAND
 from ledger.flights import Flight, joined
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
-from ledger.preempt import victims_gone
+from ledger.preempt import left_out, victims_left
 from ledger.refusals import in_doubt, refuse
 from ledger.requests import Request, avail, cells, own_holds, request_of
 from ledger.state import State, exempt
@@ -41,7 +41,7 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
     rows = state.table.rows_of(names)
     request = request_of(state, pod, _tried(before, now))
     state.claims.suspend(pod.uid, -1)
-    with victims_gone(state, pod, names):
+    with left_out(state, victims_left(state, pod, names)):
         verdict = judge(state, request, rows)
     state.claims.suspend(pod.uid, 1)
     if state.mode is Mode.OBSERVE:

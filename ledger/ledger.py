@@ -117,9 +117,9 @@ class Ledger:
         """The candidate nodes (name -> victims' UIDs) where evicting would really lead to a bind."""
         return candidates(self._state, pod, victims, now)
 
-    def bind(self, pod: Pod, node: str, now: float) -> BindDecision:
-        """Check, move, claim: the commit point."""
-        return bind_pod(self._state, self._waiting, pod, node, now)
+    def bind(self, pod: Pod, node: str, now: float, gone: Collection[str] = ()) -> BindDecision:
+        """Check, move, claim: the commit point. `gone`: UIDs of the pod's victims that were read to be gone."""
+        return bind_pod(self._state, self._waiting, pod, node, now, gone)
 
     def bound(self, uid: str, node: str) -> None:
         """The API server confirmed the Binding, to `node`."""

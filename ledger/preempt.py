@@ -59,30 +59,33 @@ def _under_way(
     return node in kept and same and now - before.since < _EVICTION_SECONDS
 
 
-def victims_gone(state: State, pod: Pod, names: Sequence[str]) -> AbstractContextManager[None]:
-    """Leave a preemptor's victims out of account while it is judged for the node they made room on.
+def victims_left(state: State, pod: Pod, names: Sequence[str]) -> list[str]:
+    """UIDs of a preemptor's victims that we still count on the node they made room on; none elsewhere.
 
-    kube-scheduler tries a nominated node alone, and only once the victims are gone; our watch may show it
-    later (T06). A refusal there would make it evict others, and leave the hole to anyone. On nodes that were
-    offered and to which it is not nominated, the victims live.
+    kube-scheduler tries a nominated node alone, and as a rule once the victims are gone; our watch may show
+    it later (T06). A refusal there would make it evict others, and leave the hole to anyone. On nodes that
+    were offered and to which it is not nominated, the victims live.
     """
     offer = state.offers.get(pod.uid)
     if offer is None or list(names) != [offer.node]:
-        return nullcontext()
-    return _suspended(state, offer.node, offer.victims[offer.node])
+        return []
+    row, claims = state.table.index.get(offer.node, -1), state.claims.by_uid
+    return [uid for uid in dict.fromkeys(offer.victims[offer.node]) if uid in claims and claims[uid].row == row]
+
+
+def left_out(state: State, uids: Sequence[str]) -> AbstractContextManager[None]:
+    """Leave claims out of account meanwhile."""
+    return _suspended(state, uids) if uids else nullcontext()
 
 
 @contextmanager
-def _suspended(state: State, node: str, gone: Sequence[str]) -> Iterator[None]:
-    """Leave these pods' claims on a node out of account."""
-    row = state.table.index.get(node, -1)
-    there = [uid for uid in set(gone) if uid in state.claims.by_uid and state.claims.by_uid[uid].row == row]
-    for uid in there:
+def _suspended(state: State, uids: Sequence[str]) -> Iterator[None]:
+    for uid in uids:
         state.claims.suspend(uid, -1)
     try:
         yield
     finally:
-        for uid in there:
+        for uid in uids:
             state.claims.suspend(uid, 1)
 
 

@@ -18,6 +18,7 @@ _MOST_NAMED = 3
 UNKNOWN = "the node is not known to j10ce yet"
 SHORT = "capacity is claimed by pods that are about to run there"
 IN_DOUBT = "an earlier Binding of the pod, to another node, may still land"
+WAITS_FOR_VICTIMS = "pods that were evicted for the pod still run there"
 WARMING_UP = "holds are not given out yet after a start"
 
 

@@ -188,11 +188,11 @@ class Client:
         assert not field_selector, "the simulation does not play selections"
 
         def read() -> Page:
-            self.stream(resource).position = self._store.version
             items = [entry.raw for entry in self._store.entries(resource)]
             return Page(items, str(self._store.version))
 
         page: Page = await self._request("list", resource.plural, read)
+        self.stream(resource).position = int(page.resource_version)
         return page
 
     async def watch(

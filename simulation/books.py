@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from adapters.api import (
@@ -82,9 +82,9 @@ class Telling(Ledger):
 
     told = Told()
 
-    def bind(self, pod: Pod, node: str, now: float) -> BindDecision:
+    def bind(self, pod: Pod, node: str, now: float, gone: Collection[str] = ()) -> BindDecision:
         """As Ledger.bind."""
-        decision = super().bind(pod, node, now)
+        decision = super().bind(pod, node, now, gone)
         if not decision.refusal:
             self.told.claimed(pod.uid, node)
         return decision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -30,10 +31,13 @@ class Claims:
     def known(self, uid: str) -> Pod | None:
         return self.pods.get(uid)
 
-    def bind(self, pod: Pod, node: str, now: float) -> BindDecision:
-        if not self.decision.refusal:
+    def bind(self, pod: Pod, node: str, now: float, gone: Collection[str] = ()) -> BindDecision:
+        decision = self.decision
+        if decision.awaited and all(victim.uid in gone for victim in decision.awaited):
+            decision = BindDecision()
+        if not decision.refusal:
             self.claims[pod.uid] = node, "binding"
-        return self.decision
+        return decision
 
     def bound(self, uid: str, node: str) -> None:
         self.claims[uid] = node, "bound"
@@ -112,6 +116,26 @@ async def test_t01_a_refused_bind_claims_nothing_and_calls_nobody(api, clock, ev
     assert await rig.binder.bind(rig.args()) == "holds of default/checkout are in the way"
     assert rig.claim is None
     assert not api.bindings
+
+
+@pytest.mark.parametrize(
+    ("fate", "binds"), [("runs", False), ("ended", True), ("gone", True), ("made again", True), ("?", False)]
+)
+async def test_t06_victims_are_read_before_a_pod_takes_their_room(
+    api, clock, eventually, make_pod, fate, binds
+):
+    victim = decode.pod(orjson.dumps(api.put(PODS, make_pod("victim", node="n1"))))
+    rig = Rig(api, clock, eventually, make_pod("web"), refusal="they still run", awaited=(victim,))
+    if fate == "ended":
+        api.put(PODS, api.get_object(PODS, "default", "victim") | {"status": {"phase": "Succeeded"}})
+    elif fate == "?":
+        api.fail("get")
+    elif fate != "runs":
+        api.remove(PODS, "default", "victim")
+    if fate == "made again":
+        api.put(PODS, make_pod("victim", node="n1"))
+    assert await rig.binder.bind(rig.args()) == ("" if binds else "they still run")
+    assert rig.claim == (("n1", "bound") if binds else None)
 
 
 async def test_t01_nothing_is_awaited_between_check_and_claim(rig):

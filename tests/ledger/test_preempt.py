@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from ledger.decisions import Mode
+from ledger.decisions import BindDecision, Mode
 from ledger.ledger import Ledger
+from ledger.refusals import WAITS_FOR_VICTIMS
 from qos.cluster.objects import PlacementMode, Pod
 from tests.ledger.builders import demand, holds, ledger, names, node, nodes, pod
 
@@ -107,9 +108,33 @@ def test_t06_a_preemptors_node_passes_although_the_watch_still_shows_its_victim(
     assert not made.filter(pod("p", 4, priority=5), ["n0"], 0.0).nodes, "it is not nominated yet"
     who = pod("p", 4, priority=5, nominated_node_name="n0")
     assert made.filter(who, ["n0"], 0.0).nodes == ["n0"]
-    assert not made.bind(pod("p", 4, priority=5), "n0", 0.0).refusal, "the watch lags behind the nomination"
+    before = made.gauges()
+    asked = made.bind(pod("p", 4, priority=5), "n0", 0.0)
+    assert [one.uid for one in asked.awaited] == ["victim"], "the watch lags: the API server is to be read"
+    assert asked.refusal == WAITS_FOR_VICTIMS
+    assert made.gauges() == before
+    assert not made.bind(pod("p", 4, priority=5), "n0", 0.0, gone={"victim"}).refusal
     made.remove_pod("victim")
     assert made.report()["default/a"].held == 1
+
+
+def test_every_victim_that_is_needed_is_awaited() -> None:
+    victims = [pod(name, 2, node="n0") for name in ("v", "w")]
+    made = ledger(*nodes(1), demand("a", 1, 4, priority=9), *victims)
+    assert made.preempt(pod("p", 4, priority=5), {"n0": ["v", "w"]}, 0.0) == ["n0"]
+    made.set_pod(who := pod("p", 4, priority=5, nominated_node_name="n0"))
+    assert [one.uid for one in made.bind(who, "n0", 0.0, gone={"v"}).awaited] == ["w"]
+    made.remove_pod("w")
+    assert [one.uid for one in made.bind(who, "n0", 0.0).awaited] == ["v"]
+    made.remove_pod("v")
+    assert made.bind(who, "n0", 0.0) == BindDecision()
+
+
+def test_guard_awaits_no_victim() -> None:
+    made = ledger(*nodes(1), pod("victim", 8, node="n0"), demand("a", 1, 1), mode=Mode.GUARD)
+    assert made.preempt(pod("p", 4, priority=5), {"n0": ["victim"]}, 0.0) == ["n0"]
+    made.set_pod(who := pod("p", 4, priority=5, nominated_node_name="n0"))
+    assert made.bind(who, "n0", 0.0) == BindDecision()
 
 
 def _offered() -> tuple[Ledger, Pod]:
@@ -127,7 +152,7 @@ def test_victims_on_a_node_that_was_offered_and_not_chosen_live() -> None:
     assert made.bind(who, "n0", 0.0).refusal
     assert holds(made, "a") == {"n0": 1, "n1": 1}
     assert not made.filter(who, ["n0"], 0.0).nodes
-    assert not made.bind(who, "n1", 0.0).refusal
+    assert not made.bind(who, "n1", 0.0, gone={"v1"}).refusal
 
 
 def test_an_offer_ends_when_the_nomination_changes() -> None:
