@@ -118,7 +118,7 @@ class Ledger:
         return candidates(self._state, pod, victims, now)
 
     def bind(self, pod: Pod, node: str, now: float, gone: Collection[str] = ()) -> BindDecision:
-        """Check, move, claim: the commit point. `gone`: UIDs of the pod's victims that were read to be gone."""
+        """Check, move, claim: the commit point. `gone`: UIDs of its victims that are known to be."""
         return bind_pod(self._state, self._waiting, pod, node, now, gone)
 
     def bound(self, uid: str, node: str) -> None:

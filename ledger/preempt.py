@@ -70,7 +70,8 @@ def victims_left(state: State, pod: Pod, names: Sequence[str]) -> list[str]:
     if offer is None or list(names) != [offer.node]:
         return []
     row, claims = state.table.index.get(offer.node, -1), state.claims.by_uid
-    return [uid for uid in dict.fromkeys(offer.victims[offer.node]) if uid in claims and claims[uid].row == row]
+    there = (uid for uid in dict.fromkeys(offer.victims[offer.node]) if uid in claims)
+    return [uid for uid in there if claims[uid].row == row]
 
 
 def left_out(state: State, uids: Sequence[str]) -> AbstractContextManager[None]:
