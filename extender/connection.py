@@ -24,6 +24,8 @@ KEEP_ALIVE_SECONDS: Final = 150.0
 """Above the 90 s that Go keeps idle connections: it does not replay a POST on one that we closed."""
 MAX_BODY_BYTES: Final = 256 * 1024 * 1024
 """5,000 full nodes are about 50 MB; what is larger is no scheduler's."""
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""Of a request's line and headers, beyond their first bytes; kube-scheduler's are below 1 KiB."""
 DRAIN_SECONDS: Final = 20.0
 
 Handler = Callable[[str, str, bytes], Reply | Awaitable[Reply]]
@@ -32,6 +34,7 @@ Handler = Callable[[str, str, bytes], Reply | Awaitable[Reply]]
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _MALFORMED: Final = Reply(400, b'{"Error":"not HTTP/1.1"}')
 _TOO_LARGE: Final = Reply(413, b'{"Error":"the body is too large"}')
+_HEAD_TOO_LARGE: Final = Reply(431, b'{"Error":"the headers are too large"}')
 
 
 class _Request(NamedTuple):
@@ -62,6 +65,7 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._expects = False
         self._receiving = False
+        self._head: int | None = None
         self._ending = False
         self._used = self._loop.time()
 
@@ -82,10 +86,15 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of one request, or of several."""
+        if self._head is not None:
+            self._head += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._refuse(_MALFORMED)
+            return
+        if self._head is not None and self._head > MAX_HEAD_BYTES:
+            self._refuse(_HEAD_TOO_LARGE)
 
     def pause_writing(self) -> None:
         """The client does not read: neither do we."""
@@ -117,7 +126,7 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         self._parts, self._size, self._url, self._expects = [], 0, b"", False
-        self._receiving = True
+        self._receiving, self._head = True, 0
 
     def on_url(self, url: bytes) -> None:
         """Its path, or a part of it."""
@@ -130,6 +139,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """The body follows."""
+        self._head = None
         if self._expects and self._answering is None:
             self._transport.write(_CONTINUE)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -150,6 +151,40 @@ async def test_a_body_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) ->
         assert await ended(reader)
         assert one.echo.asked == []
         writer.close()
+
+
+class Written(asyncio.Transport):
+    """A transport that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.closing = b"", False
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.closing = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+
+async def test_a_head_without_end_is_cut_off() -> None:
+    transport, echo = Written(), Echo()
+    one = connection.Connection(echo, set(), KEEP_ALIVE_SECONDS)
+    one.connection_made(transport)
+    one.data_received(request("/filter", b"x" * 100_000))  # a body is no head
+    assert transport.written.startswith(b"HTTP/1.1 200 ")
+    transport.written = b""
+    one.data_received(b"POST /filter HTTP/1.1\r\nx: ")
+    one.data_received(b"x" * connection.MAX_HEAD_BYTES)
+    assert not transport.written
+    one.data_received(b"x")
+    assert transport.written.startswith(b"HTTP/1.1 431 ")
+    assert transport.closing
+    one.connection_lost(None)
+    assert echo.asked == ["/filter"]
 
 
 async def test_a_client_that_asks_before_it_sends_is_told_to_go_on() -> None:
