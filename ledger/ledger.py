@@ -15,7 +15,7 @@ from ledger.pinned import restore
 from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
 from ledger.state import State
-from ledger.waiting import Waiting
+from ledger.waiting import SAMPLE, Waiting
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, Pod
 
@@ -29,6 +29,7 @@ class Ledger:
     `binds` False: bind does not come through us (trap T09): a pod in flight is charged on the union of its
     answers. Until `warmup_until` filter gives ordinary pods no held node: what pods in flight were answered
     before the start is not known. After `not_ready_seconds` owners on a node that is not ready fill no slot.
+    `sample`: a pod that is shown as many nodes may have been shown a part of them.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Ledger:
         warmup_until: float = 0.0,
         not_ready_seconds: float = NOT_READY_SECONDS,
         pool_labels: Sequence[str] = (),
+        sample: int = SAMPLE,
     ) -> None:
         self.mode = mode
         self._state = State(
@@ -52,7 +54,7 @@ class Ledger:
             not_ready_seconds=not_ready_seconds,
             pool_labels=pool_labels,
         )
-        self._waiting = Waiting()
+        self._waiting = Waiting(sample)
         self._reports = report.Reports()
 
     def set_node(self, node: Node) -> None:

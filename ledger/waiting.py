@@ -21,7 +21,7 @@ from ledger.table import Flags
 from qos.cluster.objects import Pod
 
 MOST_REMEMBERED = 5_000
-_SAMPLE = 100
+SAMPLE = 100
 """Below this number of nodes kube-scheduler shows every node.
 
 Above, the names are a sample and other nodes may do too (T18).
@@ -91,7 +91,8 @@ class _Remembered:
 class Waiting:
     """Pods refused by filter, and those woken since."""
 
-    def __init__(self) -> None:
+    def __init__(self, sample: int = SAMPLE) -> None:
+        self._sample = sample
         self._refused = _Remembered()
         self._woken = _Remembered()
 
@@ -102,7 +103,7 @@ class Waiting:
         """Note a refusal."""
         before = self._refused.pop(pod.uid)
         woken = self._woken.pop(pod.uid)
-        sampled = len(names) >= _SAMPLE
+        sampled = len(names) >= self._sample
         refused = _Refused(pod, () if sampled else tuple(names), state.moment, state.now)
         if sampled:
             refused.sample = len(names)

@@ -25,6 +25,7 @@ from extender.owners import Owners
 from extender.view import View
 from ledger.decisions import BindDecision, Mode
 from ledger.ledger import Ledger
+from ledger.waiting import SAMPLE
 from qos.cluster.objects import Pod
 from simulation.history import World
 from simulation.store import EPOCH, Store
@@ -137,10 +138,9 @@ def config_of(world: World) -> ExtenderConfig:
     )
 
 
-def opened(
-    config: ExtenderConfig, api: ClusterAPI, clock: Clock, wall: Clock, changed: Callable[[], None]
-) -> Books:
+def opened(world: World, api: ClusterAPI, clock: Clock, wall: Clock, changed: Callable[[], None]) -> Books:
     """Empty books."""
+    config = config_of(world)
     ledger = Telling(
         config.mode,
         cap_percent=config.cap_percent,
@@ -148,6 +148,7 @@ def opened(
         settle_seconds=config.settle_seconds,
         warmup_until=clock() + config.warmup,
         not_ready_seconds=config.not_ready_seconds,
+        sample=world.sample or SAMPLE,
     )
     owners = Owners()
     guarding = Guarding(
@@ -171,7 +172,7 @@ def rebuilt(world: World, store: Store, api: ClusterAPI, now: float) -> Books:
     def nothing(*_: object) -> None:
         return
 
-    books = opened(config_of(world), api, lambda: now - world.warmup - 1.0, lambda: EPOCH + now, nothing)
+    books = opened(world, api, lambda: now - world.warmup - 1.0, lambda: EPOCH + now, nothing)
     handlers = {one.resource.plural: one for one in books.ingest(nothing, nothing).handlers()}
     for resource in WATCHED:
         for entry in store.entries(resource):

@@ -85,7 +85,7 @@ class Extender:
     def _assemble(self) -> None:
         clock = self._loop.time
         changes = self._changes = Changes(program.IDLE_SECONDS)
-        books = self.books = opened(self._config, self._api, clock, self.wall, changes.note)
+        books = self.books = opened(self._world, self._api, clock, self.wall, changes.note)
         self.ledger = books.ledger
         self.ledger.told = self.told
         self.writer = StatusWriter(

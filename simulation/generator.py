@@ -5,6 +5,7 @@ Only here are random numbers drawn in a row; what is made is data, and playing i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -38,6 +39,8 @@ THEMES: dict[str, dict[str, int]] = {
         "daemons": 1,
     },
 }
+SLOW_BINDS: dict[str, int] = {"burst": 5, "room": 6, "crash": 8}
+"""One history in eight: in Guard, pods of 1 CPU fill the nodes while binds take seconds, and owners crash."""
 DISTURBANCES: tuple[dict[str, int], ...] = (
     {},
     {"watches": 3},
@@ -64,6 +67,7 @@ class Maker:
         self._pods: list[str] = []
         self._numbers = 0
         self._pace = random.choice((0.02, 0.1, 0.3))
+        self._apart = Random(f"apart {seed}")  # noqa: S311
         drawn = random.choice(("Guard", "Strict"))
         binding = random.random() < 0.75
         self._world = World(
@@ -81,6 +85,11 @@ class Maker:
 
     def make(self) -> History:
         """World and steps."""
+        # Drawn apart, so that the other seeds keep their meaning.
+        if self._apart.random() < 0.2:
+            self._world = replace(self._world, sample=self._apart.choice((1, 2, 4)))
+        if self._apart.random() < 0.125:
+            return self._slow_binds()
         steps = [self._at(0.0, self._node(name)) for name in self._nodes]
         for name in APPS[: self._random.randint(1, len(APPS))]:
             steps.append(self._at(0.0, ("policy", (name, self._spec()))))
@@ -94,6 +103,22 @@ class Maker:
             steps.append(self._at(15.0, ("nothing", ())))
             steps += [self._at(0.0, ("policy-gone", (name,))) for name in APPS]
         return History(self._world, tuple(steps), f"seed {self._world.seed}: {self._theme}")
+
+    def _slow_binds(self) -> History:
+        """Room that many pods in flight may take stays room for holds, also where bind refuses nothing."""
+        random = self._random
+        self._world = replace(self._world, mode="Guard", spread=True, cap=100)
+        steps = [self._at(0.0, ("node", (name, self._cpu, 8192, 110))) for name in self._nodes]
+        count = random.randint(2, 4)
+        spec = {"floor": {"resources": {"cpu": "1"}}, "slots": {"count": count}}
+        steps.append(self._at(0.0, ("policy", ("a", spec))))
+        steps.append(self._at(0.3, ("app", ("a", count, 1000, 64, 0, False))))
+        steps.append(self._at(4.0, ("nothing", ())))
+        steps += [self._at(0.0, ("slow", (who, 12.0))) for who in ("extender", "scheduler")]
+        kinds, weights = list(SLOW_BINDS), list(SLOW_BINDS.values())
+        for kind in random.choices(kinds, weights, k=random.randint(15, 40)):
+            steps += [self._at(random.expovariate(1.0), one) for one in getattr(self, f"_{kind}")()]
+        return History(self._world, tuple(steps), f"seed {self._world.seed}: slow binds")
 
     def _at(self, seconds: float, what: What) -> Step:
         return round(seconds, 3), *what
@@ -168,6 +193,18 @@ class Maker:
         count = self._random.randint(4, 14)
         self._pods += [f"f{self._numbers}-{i}" for i in range(count)]
         return [("flood", (f"f{self._numbers}", count, self._slot(), 64, 0))]
+
+    def _burst(self) -> list[What]:
+        """As many pods of 1 CPU as fill a part of the nodes."""
+        self._numbers += 1
+        count = len(self._nodes) * self._cpu // 1000 // self._random.choice((1, 2, 4))
+        self._pods += [f"f{self._numbers}-{i}" for i in range(count)]
+        return [("flood", (f"f{self._numbers}", count, 1000, 64, 0))]
+
+    def _room(self) -> list[What]:
+        """Some pods end."""
+        ending = self._random.sample(self._pods, min(len(self._pods), self._random.randint(1, 4)))
+        return [("delete", (name, 0.0)) for name in ending]
 
     def _important(self) -> list[What]:
         return [("pod", (self._name(), self._slot(), self._memory(), self._random.choice((10, 100, 100))))]

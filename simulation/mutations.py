@@ -15,7 +15,7 @@ import ledger.preempt
 from extender.binder import Binder
 from extender.waking import Waker
 from ledger.claims import Claims
-from ledger.flights import Flights, Nominations
+from ledger.flights import Flight, Flights, Nominations
 from ledger.holds import Holds
 from ledger.judge import Verdict
 from ledger.ledger import Ledger
@@ -79,6 +79,10 @@ def _only_in(right: Any) -> Any:
     return lambda self, demand, row, count: right(self, demand, row, max(0, count))
 
 
+def _taken_for_certain(_right: Any) -> Any:
+    return property(lambda _self: True)
+
+
 def _same_anyway(_right: Any) -> Any:
     def same(self: Claims, claim: Any, _pod: Any, node: str, owner: int) -> bool:
         return bool(self._table.names[claim.row] == node and claim.owner == owner)
@@ -92,6 +96,7 @@ MUTATIONS = (
     Mutation("a pod that is gone keeps its claim", Ledger, "remove_pod", _keeps_pod),
     Mutation("a resize changes no claim", Claims, "_same", _same_anyway),
     Mutation("pods in flight are not charged", Flights, "put", _never()),
+    Mutation("what pods in flight may take counts as taken", Flight, "certain", _taken_for_certain),
     Mutation("nominations keep no hole", Nominations, "put", _never(False)),
     Mutation("an owner that goes leaves its slot filled", Holds, "fill", _only_in),
     Mutation("holds in excess are not lifted", ledger.placement, "_lift_excess", _never()),
@@ -101,7 +106,6 @@ MUTATIONS = (
     Mutation("nobody is woken", Waker, "_wake", _wakes_nobody),
     Mutation("a Binding without an answer is taken for lost", Binder, "_doubt", _gives_up),
 )
-"""Twelve and one."""
 
 
 def caught(mutation: Mutation, most: int, first: int = 0) -> tuple[int, str]:

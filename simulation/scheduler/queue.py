@@ -78,8 +78,9 @@ class Queue:
         if pod.uid in self.in_flight:
             queued.events.append("update")
             return
+        less = any(pod.requests.get(name, 0) < amount for name, amount in queued.pod.requests.items())
         queued.pod, queued.raw = pod, raw
-        if pod.uid in self.unschedulable and _worth(queued, "update"):
+        if pod.uid in self.unschedulable and _worth(queued, "scale-down" if less else "update"):
             self._requeue(queued)
 
     def move(self, event: str, *, but: str = "", least: int | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from simulation.generator import history
 from simulation.mutations import MUTATIONS, caught
 
 
@@ -20,3 +21,10 @@ def test_every_mistake_is_about_something_that_is_there() -> None:
 def test_a_mistake_is_found_within_a_few_seeds(about: str) -> None:
     mutation = next(one for one in MUTATIONS if one.about == about)
     assert caught(mutation, 5)[0]
+
+
+def test_what_may_be_taken_is_not_taken() -> None:
+    """Issue 10, 2.1: binds are slow, many pods are in flight, owners crash."""
+    mutation = next(one for one in MUTATIONS if one.about == "what pods in flight may take counts as taken")
+    assert history(8).about.endswith("slow binds")
+    assert caught(mutation, 1, 8) == (1, "FloorBroken")
