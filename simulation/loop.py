@@ -6,10 +6,15 @@ Every task belongs to a part (the extender, a scheduler, the world); to kill a p
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import ContextVar, copy_context
-from typing import Any
+from contextvars import Context, ContextVar, copy_context
+from heapq import heappop, heappush
+from typing import Any, TypeVarTuple
 
+Args = TypeVarTuple("Args")
+_RESOLUTION = 1e-9
+"""Seconds: timers so close are due together."""
 _PART: ContextVar[Part] = ContextVar("part")
 
 
@@ -53,21 +58,28 @@ class Part:
             self._loop.failed.append(task.exception())
 
 
-class _Clockwork:
-    """In a selector's place: waiting is letting time pass."""
+class _Call(asyncio.TimerHandle):
+    """A callback, and nothing else: asyncio's own take longer to make than most take to run."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context | None) -> None:
+        self.callback, self.args = callback, args
+        self.context = copy_context() if context is None else context
+        self.over = False
 
-    def select(self, timeout: float | None) -> list[Any]:
-        """No file is ever ready."""
-        if timeout is None:
-            raise Stuck("nothing is ready and no timer is set")
-        self.now += timeout
-        return []
+    def cancel(self) -> None:
+        """Do not call it; it stays where it waits."""
+        self.over = True
 
-    def close(self) -> None:
-        """Nothing to close."""
+    def cancelled(self) -> bool:
+        """Whether it will not be called."""
+        return self.over
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __lt__(self, _other: object) -> bool:
+        """None comes before another of the same time."""
+        return False
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -75,15 +87,67 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self._clockwork = _Clockwork()
-        self._selector = self._clockwork
-        self._clock_resolution = 1e-9
+        self._now = 0.0
+        self._stopping = False
+        self._calls: deque[_Call] = deque()
+        self._timers: list[tuple[float, _Call]] = []
         self.failed: list[BaseException | None] = []
         self.set_task_factory(_adopted)
 
     def time(self) -> float:
         """Virtual seconds since the beginning."""
-        return self._clockwork.now
+        return self._now
+
+    def call_soon(
+        self, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
+    ) -> asyncio.Handle:
+        """As asyncio's."""
+        call = _Call(callback, args, context)
+        self._calls.append(call)
+        return call
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As asyncio's."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As asyncio's."""
+        call = _Call(callback, args, context)
+        heappush(self._timers, (when, call))
+        return call
+
+    def _run_once(self) -> None:
+        """Take the timers that are due, once nothing else is ready letting time pass; call what is ready."""
+        calls, timers = self._calls, self._timers
+        while timers and timers[0][1].over:
+            heappop(timers)
+        if not calls and not self._stopping:
+            if not timers:
+                raise Stuck("nothing is ready and no timer is set")
+            self._now += max(0.0, timers[0][0] - self._now)
+        end = self._now + _RESOLUTION
+        while timers and timers[0][0] < end:
+            calls.append(heappop(timers)[1])
+        for _ in range(len(calls)):
+            call = calls.popleft()
+            if not call.over:
+                self._call(call)
+
+    def _call(self, call: _Call) -> None:
+        try:
+            call.context.run(call.callback, *call.args)
+        except (Exception, asyncio.CancelledError) as error:
+            self.call_exception_handler({"message": "a callback failed", "exception": error})
+
+    def close(self) -> None:
+        """Nothing is called any more."""
+        super().close()
+        self._calls.clear()
+        self._timers.clear()
 
     def _process_events(self, event_list: Any) -> None:
         """Nothing comes from outside."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+
+import orjson
 
 from adapters.kubernetes import decode
 from qos.cluster.objects import Node, Pod
@@ -22,3 +25,9 @@ def pod(raw: bytes) -> Pod:
 def node(raw: bytes) -> Node:
     """A node."""
     return decode.node(raw)
+
+
+@lru_cache(maxsize=32_768)
+def conditions(raw: bytes) -> Sequence[Mapping[str, str]]:
+    """A pod's conditions."""
+    return tuple(orjson.loads(raw)["status"].get("conditions", ()))

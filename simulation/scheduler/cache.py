@@ -35,6 +35,17 @@ class Cache:
         self.on: dict[str, dict[str, Placed]] = {}
         self.nominated: dict[str, tuple[str, Pod]] = {}
         self._used: dict[str, dict[str, int]] = {}
+        self._obstacles: dict[str, tuple[Pod, dict[str, str]]] = {}
+
+    def set_node(self, node: Node) -> None:
+        """A node as it is now."""
+        self.nodes[node.name] = node
+        self._obstacles.clear()
+
+    def remove_node(self, name: str) -> None:
+        """A node is gone."""
+        self.nodes.pop(name, None)
+        self._obstacles.clear()
 
     def put(self, pod: Pod, node: str, raw: bytes = b"") -> None:
         """A pod is on a node: seen there (`raw`), or assumed."""
@@ -58,12 +69,16 @@ class Cache:
 
     def nominate(self, pod: Pod, node: str) -> None:
         """Keep a place for a pod; "" for none."""
+        if self.nominated.get(pod.uid) == (node, pod):
+            return
         if node:
             self.nominated[pod.uid] = node, pod
-        else:
-            self.nominated.pop(pod.uid, None)
+        elif self.nominated.pop(pod.uid, None) is None:
+            return
+        self._obstacles.clear()
 
     def _count(self, node: str, pod: Pod, sign: int) -> None:
+        self._obstacles.clear()
         used = self._used.setdefault(node, {})
         for name, amount in pod.requests.items():
             used[name] = used.get(name, 0) + sign * amount
@@ -73,32 +88,48 @@ class Cache:
         have = self.nodes[node].allocatable.get("cpu", 0)
         return (have - self._used.get(node, {}).get("cpu", 0)) / have if have else 0.0
 
+    def obstacles(self, pod: Pod) -> dict[str, str]:
+        """Of each node, by name: kept until something changes, for pods are tried again and again."""
+        known = self._obstacles.get(pod.uid)
+        if known is None or known[0] is not pod:
+            found = {name: self.obstacle(pod, self.nodes[name]) for name in self.nodes}
+            known = self._obstacles[pod.uid] = pod, found
+        return known[1]
+
     def obstacle(self, pod: Pod, node: Node, *, without: Sequence[Pod] = ()) -> str:
         """Why the in-tree filters refuse the node, "" when they do not; `without` these pods on it."""
         if (pin := pod.labels.get(PIN_LABEL)) is not None and pin != node.name:
             return TAINT
-        if not pin and (node.unschedulable or any(t.effect != "PreferNoSchedule" for t in node.taints)):
+        if not pin and (
+            node.unschedulable or (node.taints and any(t.effect != "PreferNoSchedule" for t in node.taints))
+        ):
             return TAINT
         used = self._used.get(node.name, {})
         if without or self.nominated:
             used = self._expected(pod, node.name, used, without)
-        have = node.allocatable
+        have, short = node.allocatable, ""
         for name, amount in pod.requests.items():
-            if amount > have.get(name, 0):
+            there = have.get(name, 0)
+            if amount > there:
                 return NEVER
-        for name, amount in pod.requests.items():
-            if amount > have.get(name, 0) - used.get(name, 0):
-                return FIT
-        return ""
+            if amount > there - used.get(name, 0):
+                short = FIT
+        return short
 
     def _expected(self, pod: Pod, node: str, used: dict[str, int], without: Sequence[Pod]) -> dict[str, int]:
         """What is used with nominated pods of at least the pod's priority, and without some."""
+        nominated = [
+            other
+            for uid, (where, other) in self.nominated.items()
+            if where == node and uid != pod.uid and other.priority >= pod.priority
+        ]
+        if not (nominated or without):
+            return used
         used = dict(used)
         for other in without:
             add(used, other.requests, -1)
-        for uid, (where, other) in self.nominated.items():
-            if where == node and uid != pod.uid and other.priority >= pod.priority:
-                add(used, other.requests, 1)
+        for other in nominated:
+            add(used, other.requests, 1)
         return used
 
 

@@ -102,12 +102,12 @@ class Scheduler:
         node = parsed.node(raw)
         event = "node-update" if node.name in self.cache.nodes else "node-add"
         if self.cache.nodes.get(node.name) != node:
-            self.cache.nodes[node.name] = node
+            self.cache.set_node(node)
             self.queue.move(event)
         return node.name
 
     def _remove_node(self, name: str) -> None:
-        self.cache.nodes.pop(name, None)
+        self.cache.remove_node(name)
         self.queue.move("node-delete")
 
     def _set_pod(self, raw: bytes) -> str:
@@ -156,7 +156,9 @@ class Scheduler:
     def _gone(self, uid: str) -> None:
         queued = self.queue.find(uid)
         self.queue.remove(uid)
-        nominated = self.cache.nominated.pop(uid, None)
+        nominated = self.cache.nominated.get(uid)
+        if nominated is not None:
+            self.cache.nominate(nominated[1], "")
         if self.cache.drop(uid) is not None:
             self.queue.move("pod-delete")
         elif queued is not None and nominated is not None:
@@ -233,8 +235,9 @@ class Scheduler:
         """The in-tree filters, until enough nodes are found (T18)."""
         found = []
         most = self._world.sample or len(names)
+        obstacles = self.cache.obstacles(pod)
         for count, name in enumerate(names):
-            obstacle = self.cache.obstacle(pod, self.cache.nodes[name])
+            obstacle = obstacles[name]
             if obstacle:
                 statuses[name] = obstacle
                 rejectors.add(FIT if obstacle == NEVER else obstacle)
@@ -340,7 +343,7 @@ class Scheduler:
         status: dict[str, Any] = {}
         if nominated is not None and nominated != pod.nominated_node_name:
             status["nominatedNodeName"] = nominated or None
-        conditions = orjson.loads(raw)["status"].get("conditions", [])
+        conditions = parsed.conditions(raw)
         if not any(c["type"] == "PodScheduled" and c["reason"] == reason for c in conditions):
             at = self._watcher.stamp()
             condition = {

@@ -25,7 +25,9 @@ def eligible(cache: Cache, pod: Pod, statuses: Mapping[str, str]) -> bool:
 
 def dry_run(cache: Cache, pod: Pod, statuses: Mapping[str, str]) -> Victims:
     """The victims on each node where evicting helps, in the nodes' order."""
-    found = {}
+    found: Victims = {}
+    if all(one.pod.priority >= pod.priority for one in cache.placed.values()):
+        return found
     for name, status in statuses.items():
         if status in RESOLVABLE and name in cache.nodes:
             victims = _on(cache, pod, name)

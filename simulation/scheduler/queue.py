@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from qos.cluster.objects import Pod
@@ -143,15 +143,13 @@ class Queue:
     def pop(self) -> Queued | None:
         """The next pod to try: highest priority, then longest waiting; one that backs off if no other is."""
         now = self._clock()
-        for uid, queued in list(self.backoff.items()):
-            if queued.until <= now:
-                self.active[uid] = self.backoff.pop(uid)
-        place = self.active
-        if not place and self._eager:
-            place = {uid: q for uid, q in self.backoff.items() if not q.errors}
-        if not place:
+        for uid in [uid for uid, queued in self.backoff.items() if queued.until <= now]:
+            self.active[uid] = self.backoff.pop(uid)
+        queued = _first(self.active.values())
+        if queued is None and self._eager:
+            queued = _first(queued for queued in self.backoff.values() if not queued.errors)
+        if queued is None:
             return None
-        queued = min(place.values(), key=lambda q: (-q.pod.priority, q.since))
         uid = queued.pod.uid
         self.active.pop(uid, None)
         self.backoff.pop(uid, None)
@@ -161,6 +159,17 @@ class Queue:
     def next_time(self) -> float | None:
         """When a pod that backs off after an error may be tried; None when none does."""
         return min((queued.until for queued in self.backoff.values()), default=None)
+
+
+def _first(places: Iterable[Queued]) -> Queued | None:
+    """The highest priority, then the longest waiting."""
+    best: Queued | None = None
+    most, since = 0, 0.0
+    for queued in places:
+        priority = queued.pod.priority
+        if best is None or priority > most or (priority == most and queued.since < since):
+            best, most, since = queued, priority, queued.since
+    return best
 
 
 def _worth(queued: Queued, event: str) -> bool:
