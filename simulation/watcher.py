@@ -14,6 +14,7 @@ from adapters.api import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, POLICIES, PRIORI
 from adapters.kubernetes import decode
 from lab.changes import Change, PriorityClass, Watched
 from lab.checker import Checker, Finding, Kind, Terms
+from ledger.decisions import DemandReport
 from qos.cluster.objects import PlacementMode, Pod
 from qos.keys import HOSTNAME_LABEL
 from simulation import invariants, parsed
@@ -262,8 +263,17 @@ class Watcher(Told):
 
     def _was_at_risk(self, key: str) -> bool:
         """Whether the report said that pods in flight may cost a slot: where bind cannot refuse."""
-        since = self._clock() - self._risky.get(key, float("-inf"))
-        return not self._refuses_at_bind and since <= 2 * self._world.grace
+        if self._refuses_at_bind:
+            return False
+        if self._clock() - self._risky.get(key, float("-inf")) <= 2 * self._world.grace:
+            return True
+        reports = self._reports()  # since the last look a slot may have been held again, at risk at once
+        return key in reports and reports[key].at_risk > 0
+
+    def _reports(self) -> Mapping[str, DemandReport]:
+        """What the extender reports now."""
+        extender = self.extender
+        return extender.ledger.report() if extender is not None and extender.part.alive else {}
 
     def _concerns(self, finding: Finding) -> bool:
         """Whether some policy holds what is over-committed: all else is kube-scheduler's business (T17)."""
@@ -278,8 +288,7 @@ class Watcher(Told):
         extender = self.extender
         if extender is None or not extender.part.alive:
             return False
-        demands = extender.books.catalog.demands().values()
-        reports = extender.ledger.report()
+        demands, reports = extender.books.catalog.demands().values(), self._reports()
         pinned = any(demand.mode is PlacementMode.PINNED for demand in demands)
         return pinned and key in reports and reports[key].missing > 0
 
