@@ -60,6 +60,7 @@ class Watcher(Told):
         self._claimed: set[str] = set()
         self._unasked: set[str] = set()
         self._foreign: dict[str, float] = {}
+        self._resized: dict[str, float] = {}
         self._lacking: dict[str, float] = {}
         self._risky: dict[str, float] = {}
         self._preemptions: dict[str, Preemption] = {}
@@ -160,6 +161,8 @@ class Watcher(Told):
         if pod is None or pod.node_name or self._placed.get(uid) == node:
             return
         self._placed[uid] = node
+        if self._clock() - self._resized.get(uid, -1e9) <= self._world.grace:
+            self._foreign[node] = self._clock()  # it may have been let in as large as it was
         if self.extender is not None and self.extender.behind(0.5 * self._world.grace):
             self.blind()
         self._feed(self._as_placed(pod))
@@ -211,6 +214,8 @@ class Watcher(Told):
             if self._placed.pop(pod.uid, pod.node_name) != pod.node_name:
                 self._foreign[pod.node_name] = self._clock()
             self._hole_taken(pod)
+        if before is not None and before.requests != pod.requests:
+            self._resized[pod.uid] = self._clock()
         if pod.node_name and (not pod.bound_by or (before and before.requests != pod.requests)):
             self._foreign[pod.node_name] = self._clock()
         if before is None or _takes(before) != _takes(pod):
