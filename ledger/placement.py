@@ -20,7 +20,7 @@ from ledger.judge import commit, moved
 from ledger.lifting import first_of, keep_cap, lift, lift_least_useful, lift_many, over_cap
 from ledger.moves import Search
 from ledger.requests import Request, board, board_at, room, scale, vector_of
-from ledger.retries import Patience, cap_slots, note_failure, pool_slots, slots_by_pool, take_turns
+from ledger.retries import Patience, cap_slots, in_turn, note_failure, pool_slots, slots_by_pool, take_turns
 from ledger.risk import at_risk, rows_at_risk, uncertain
 from ledger.state import State
 from ledger.table import Columns, Rows
@@ -179,7 +179,7 @@ def _place(state: State, thorough: bool) -> None:
     risky = uncertain(state) and any(
         columns[dim].any() for columns in (table.possible, table.expected) for dim in state.demands.dims
     )
-    for demand in sorted(state.turns, key=state.demands.position.__getitem__):
+    for demand in in_turn(state):
         waits = state.turns[demand] and not thorough
         if waits and demand not in fresh and demand not in holds.wanting:
             continue

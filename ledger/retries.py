@@ -4,6 +4,9 @@ failed; as many at a time as the verbs can wait for.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
 import numpy as np
 
 from ledger.pools import Slots
@@ -69,6 +72,20 @@ def take_turns(state: State, grown: set[int], *, thorough: bool) -> set[int]:
         turns.update(dict.fromkeys(state.demands.order, True))
         state.overdue = False
     return fresh
+
+
+def in_turn(state: State) -> Iterator[int]:
+    """The demands that have a turn, in order; also those that one of them displaces, which come after it."""
+    position, displaced = state.demands.position, state.counters["displaced"]
+    coming = sorted(position[demand] for demand in state.turns)
+    while coming:
+        yield state.demands.order[heappop(coming)]
+        if state.counters["displaced"] == displaced:
+            continue
+        displaced = state.counters["displaced"]
+        for demand in state.holds.wanting - state.turns.keys():
+            state.turns[demand] = False
+            heappush(coming, position[demand])
 
 
 def cap_slots(state: State, demand: int) -> tuple[int, int]:

@@ -183,3 +183,12 @@ def test_absurd_amounts_of_many_nodes_do_not_overflow_the_cap() -> None:
 def test_nodes_that_offer_less_than_nothing_do_not_stop_the_ledger() -> None:
     made = ledger(node("n0"), node("n1", cpu=-1000), demand("a", 2, 2), cap_percent=50)
     assert made.report()["default/a"].held == 0
+
+
+def test_what_is_displaced_has_its_place_before_the_next_pod() -> None:
+    made = ledger(node("n0", 2), node("n1", 1), demand("a", 1, 2), demand("c", 2, 1))
+    made.set_pod(pod("o", 1, app="a", node="n1"))
+    assert (holds(made, "a"), holds(made, "c")) == ({}, {"n0": 2})
+    made.remove_pod("o")
+    assert not made.filter(pod("p", 1), ["n1"], 0.0).nodes
+    assert (holds(made, "a"), holds(made, "c")) == ({"n0": 1}, {"n1": 1})
