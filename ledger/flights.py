@@ -146,6 +146,10 @@ def joined(before: Flight | None, after: Flight) -> Flight:
     )
 
 
+EVICTION_SECONDS = 5.0
+"""A deletion shows within; one that takes longer may have failed, and another node may do better."""
+
+
 @dataclass(slots=True)
 class Offer:
     """What a preemptor was answered last: the UIDs of its victims, by node.
@@ -168,6 +172,7 @@ class Nominations:
     def __init__(self, table: Table) -> None:
         self._table = table
         self.by_uid: dict[str, tuple[int, Pod]] = {}
+        self._foreseen: dict[str, float] = {}
         self.by_priority: dict[int, Columns] = {}
         self._counts: Counter[int] = Counter()
 
@@ -200,6 +205,21 @@ class Nominations:
         self._count(row, pod, -1)
         self._table.recycle(row)
         return True
+
+    def foresee(self, pod: Pod, node: str, now: float) -> None:
+        """Keep a hole for a pod that will be nominated there, most likely."""
+        self.put(pod, node)
+        self._foreseen[pod.uid] = now
+
+    def lapse(self, now: float) -> bool:
+        """Let go the holes of nominations that did not come; True when there were any."""
+        late = [uid for uid, since in self._foreseen.items() if now - since > EVICTION_SECONDS]
+        vain = [uid for uid in late if uid in self.by_uid and not self.by_uid[uid][1].nominated_node_name]
+        for uid in late:
+            del self._foreseen[uid]
+        for uid in vain:
+            self.drop(uid)
+        return bool(vain)
 
     def fill(self, resource: str, dim: int) -> None:
         """Keep the holes in a column that is new."""

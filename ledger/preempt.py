@@ -10,7 +10,7 @@ import numpy as np
 
 from ledger.decisions import Mode
 from ledger.demands import NO_DEMAND
-from ledger.flights import Offer
+from ledger.flights import EVICTION_SECONDS, Offer
 from ledger.judge import Verdict, board_for, commit, moved, own_flags, plans
 from ledger.moves import Search
 from ledger.placement import settle
@@ -18,9 +18,6 @@ from ledger.requests import Request, avail, request_of, sees
 from ledger.state import State, exempt
 from ledger.table import Columns, Flags, Rows, Vector
 from qos.cluster.objects import Pod
-
-_EVICTION_SECONDS = 5.0
-"""A deletion shows within; one that takes longer may have failed, and another node may do better."""
 
 
 def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now: float) -> list[str]:
@@ -56,7 +53,7 @@ def _under_way(
     """
     node = pod.nominated_node_name
     same = set(victims.get(node, ())) <= set(before.victims.get(node, ()))
-    return node in kept and same and now - before.since < _EVICTION_SECONDS
+    return node in kept and same and now - before.since < EVICTION_SECONDS
 
 
 def victims_left(state: State, pod: Pod, names: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from ledger.claims import Claim, Claims, ClaimState
 from ledger.daemons import Daemons
 from ledger.decisions import Mode
 from ledger.demands import NO_DEMAND, Demands
-from ledger.flights import Flights, Nominations, Offer
+from ledger.flights import EVICTION_SECONDS, Flights, Nominations, Offer
 from ledger.holds import Holds
 from ledger.lost_nodes import LostNodes
 from ledger.pools import Pools
@@ -211,6 +211,8 @@ class State:
         """Notice what has changed only because time has passed."""
         if self.daemons.lapse(self.now):
             self.changed(grown=True)
+        if self.nominations.lapse(self.now):
+            self.changed()
         for row in self.lost.lapse(self.now):
             if self.claims.recount(row):
                 self.changed()
@@ -341,10 +343,20 @@ class State:
 
     def _forget_claims(self, uid: str) -> None:
         self.settle_flight(uid)
+        if self.offers and uid in self.claims.by_uid:
+            self._foresee(uid, self.table.names[self.claims.by_uid[uid].row])
         self.drop_claim(uid)
         self.offers.pop(uid, None)
         if self.nominations.drop(uid):
             self.changed()
+
+    def _foresee(self, victim: str, node: str) -> None:
+        """A victim is gone, and where its preemptor is nominated is not shown yet: most likely there."""
+        for uid, offer in self.offers.items():
+            late = self.now - offer.since > EVICTION_SECONDS
+            if offer.node or late or uid not in self.pending or victim not in offer.victims.get(node, ()):
+                continue
+            self.nominations.foresee(self.pending[uid], node, self.now)
 
     def remove_pod(self, uid: str) -> None:
         """The pod is gone."""

@@ -257,3 +257,17 @@ def test_nobody_is_evicted_for_a_pod_that_may_still_land_elsewhere() -> None:
     assert made.preempt(high, {"n1": ["low"]}, 1.0) == []
     made.release("high")
     assert made.preempt(high, {"n1": ["low"]}, 2.0) == ["n1"]
+
+
+def test_the_hole_is_the_preemptor_s_before_its_nomination_shows() -> None:
+    made = ledger(*nodes(1), pod("victim", 8, node="n0"), demand("a", 1, 8, priority=9))
+    made.set_pod(pod("p", 8, priority=9))
+    for late in (0.0, 6.0):
+        made.set_pod(pod("victim", 8, node="n0"))
+        assert made.preempt(pod("p", 8, priority=9), {"n0": ["victim"]}, 0.0) == ["n0"]
+        made.filter(pod("other", 1), ["n0"], late)
+        made.remove_pod("victim")
+        assert holds(made, "a") == ({"n0": 1} if late else {})
+        if not late:
+            made.filter(pod("other", 1), ["n0"], 5.1)
+            assert holds(made, "a") == {"n0": 1}, "it was not nominated there after all"
