@@ -131,7 +131,3 @@ class Occupancy:
     def owners_on(self, name: str, promise: Promise) -> int:
         """How many slots of a promise are filled on a node."""
         return sum(promise.owned(pod) for pod in self.places[name].pods.values())
-
-    def bound_owners(self, namespace: str) -> Iterable[Pod]:
-        """Pods of a namespace that run on a node."""
-        return (p for p in self.pods.values() if p.namespace == namespace and p.node_name and not p.terminal)

@@ -16,6 +16,7 @@ from extender import connection
 from extender.connection import KEEP_ALIVE_SECONDS, VerbsServer
 from extender.server import listen
 from extender.verbs import Reply
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.program
 
@@ -215,8 +216,7 @@ async def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is
         reader, writer = await one.connect()
         writer.write(request("/later", b"x"))
         await writer.drain()
-        while not one.echo.asked:  # noqa: ASYNC110 - the server tells nobody
-            await asyncio.sleep(0.01)
+        await eventually(lambda: one.echo.asked)
         later, another = await one.connect()
         assert await ended(later), "it came later, and has been idle for long enough"
         one.echo.gate.set()
@@ -236,8 +236,7 @@ async def test_what_is_under_way_is_answered_when_it_stops() -> None:
         idle, other = await one.connect()
         writer.write(request("/later", b"x"))
         await writer.drain()
-        while not one.echo.asked:  # noqa: ASYNC110 - likewise
-            await asyncio.sleep(0.01)
+        await eventually(lambda: one.echo.asked)
         one.server.stop()
         assert await ended(idle)
         with pytest.raises(ConnectionError):
@@ -255,8 +254,7 @@ async def test_a_client_that_goes_away_harms_nobody() -> None:
         _, writer = await one.connect()
         writer.write(request("/later", b"x"))
         await writer.drain()
-        while not one.echo.asked:  # noqa: ASYNC110 - likewise
-            await asyncio.sleep(0.01)
+        await eventually(lambda: one.echo.asked)
         writer.transport.abort()
         reader, other = await one.connect()
         one.echo.gate.set()
