@@ -106,11 +106,11 @@ class CgroupTree:
         values = self._values(path, observed.WANTED) if path != "/" else {}
         if path not in self._loose:  # hundreds of files in /proc, where the kernel's own threads are
             self._loose[path] = self._machine.loose(path)
-        self._shared[path] = Seen(values, children, self._loose[path])
+        self._shared[path] = Seen(values, self._competing(path, children, tops), self._loose[path])
         self._cpus[path] = self._machine.shared_cpus([*_prefixes(path)] if path != "/" else [])
         if qos := _class_below(path):
             self._parents[qos] = path
-        for name in children:
+        for name in self._shared[path].children:
             child = f"{path.rstrip('/')}/{name}"
             if pod_uid(child):
                 there[child] = None
@@ -118,6 +118,16 @@ class CgroupTree:
                 self._read_shared(child, tops, there)
             else:
                 self._shared[child] = Seen(self._beside(child))
+
+    def _competing(self, path: str, children: tuple[str, ...], tops: set[str]) -> tuple[str, ...]:
+        """Pods and what they are in, and whatever else may take CPU."""
+        of_pods = {
+            name
+            for name in children
+            if (child := f"{path.rstrip('/')}/{name}") in tops or pod_uid(child) or _class_below(child)
+        }
+        beside = self._machine.compete([name for name in children if name not in of_pods], path)
+        return tuple(name for name in children if name in of_pods or name in beside)
 
     def _freshen(self, path: str) -> None:
         """Read a pod that is new, that has other children, or that somebody wrote into."""

@@ -195,6 +195,16 @@ class ThisMachine:
         """How many threads are in a cgroup itself, beside those in it."""
         return kernel_facts.threads(self.competing(), path, self._proc)
 
+    def compete(self, children: Sequence[str], path: str) -> tuple[str, ...]:
+        """Of the cgroups in this one those that may take CPU: on v1 those with processes in them or below.
+
+        On v2 all of them: their cgroup.events says it.
+        """
+        if self.cgroup == V2:
+            return tuple(children)
+        where, above = self.competing(), path.rstrip("/")
+        return tuple(name for name in children if kernel_facts.populated(where, f"{above}/{name}"))
+
     def competing(self) -> str:
         """The mountpoint of the hierarchy in which cgroups compete for the CPU."""
         return self.mounts.get("cpu") or next(iter(self.hierarchies()), "")
@@ -207,7 +217,7 @@ class ThisMachine:
             return None
         found = {
             name: kernel_facts.look(where, f"{parent}/{name}", observed.WANTED_BESIDE)
-            for name in sorted({*look.children} - {own})
+            for name in sorted(self.compete([one for one in look.children if one != own], parent))
         }
         return {name: one.values for name, one in found.items() if one is not None}
 

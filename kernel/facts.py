@@ -66,6 +66,19 @@ def threads(mountpoint: str, path: str, proc: str = "/proc") -> int:
     return sum([_threads_of(proc + "/" + pid) if pid != "0" else 1 for pid in pids])
 
 
+def populated(mountpoint: str, path: str) -> bool:
+    """Whether there are processes in a cgroup of v1 or in one below it; v2 says so in cgroup.events.
+
+    A cgroup that tells nobody its processes counts as one that has some. Raises Refused.
+    """
+    found = look(mountpoint, path, ("cgroup.procs",))
+    if found is None:
+        return False
+    if found.values.get("cgroup.procs", "?").strip():
+        return True
+    return any(populated(mountpoint, path.rstrip("/") + "/" + name) for name in found.children)
+
+
 def mounts(proc: str = "/proc") -> "dict[str, str]":
     """Where each hierarchy is mounted: v1 controller -> mountpoint, "" -> that of cgroup v2."""
     return hierarchies.mounts(_text(proc + "/self/mountinfo"))

@@ -13,6 +13,7 @@ READABLE = frozenset(
     (
         "cgroup",
         "cgroup.controllers",
+        "cgroup.events",
         "cgroup.procs",
         "cgroup.subtree_control",
         "cgroup.type",

@@ -192,6 +192,8 @@ def load_of(rivals: Sequence[Rival], scale: Scale) -> int:
 
 
 def _load(rival: Rival, scale: Scale) -> int:
+    if not _is_populated(rival):
+        return 0
     return IDLE_LOAD if rival.idle else scale.load(rival.weight)
 
 
@@ -208,11 +210,16 @@ def _promised(rival: Rival) -> int:
 
 
 def _weighs(rival: Rival) -> int:
-    return 0 if rival.idle else rival.weight
+    return 0 if rival.idle or not _is_populated(rival) else rival.weight
 
 
 def _is_idle(rival: Rival) -> int:
-    return int(rival.idle)
+    return int(rival.idle and rival.populated)
+
+
+def _is_populated(rival: Rival) -> int:
+    """A floor is for processes that are there, or will be."""
+    return int(rival.populated or rival.cpu_floor > 0)
 
 
 def _least(*limits: int | None) -> int | None:
@@ -237,15 +244,17 @@ def _against(level: Level) -> str:
 
 
 def _named(rivals: Sequence[Rival]) -> str:
-    if not rivals:
+    count = total(rivals, _is_populated)
+    if not count:
         return "no siblings"
-    if len(rivals) > _NAMED:
+    if count > _NAMED:
         idle = total(rivals, _is_idle)
-        return f"{len(rivals)} siblings of weight {total(rivals, _weighs)}" + (
+        return f"{count} siblings of weight {total(rivals, _weighs)}" + (
             f", {idle} of them idle" if idle else ""
         )
-    weights = "+".join("idle" if rival.idle else str(rival.weight) for rival in rivals)
-    return f"weight{'s' if len(rivals) > 1 else ''} {weights}"
+    busy = (rival for rival in rivals if _is_populated(rival))
+    weights = "+".join("idle" if rival.idle else str(rival.weight) for rival in busy)
+    return f"weight{'s' if count > 1 else ''} {weights}"
 
 
 def _cpu(millicores: int) -> str:

@@ -22,7 +22,8 @@ class Rival:
 
     Beside a container in a pod: not the pod's other containers, which the plan knows itself.
     `weight`: cpu.weight (v2) or cpu.shares (v1); `idle`: cpu.idle is 1. `cpu_floor` in millicores,
-    `memory_min`, `memory_low` in bytes: what is promised to it, 0: nothing.
+    `memory_min`, `memory_low` in bytes: what is promised to it, 0: nothing. `populated`: there are processes
+    in it or below; one without any takes no CPU, and what is charged to it may still be protected.
     """
 
     weight: int
@@ -30,6 +31,7 @@ class Rival:
     cpu_floor: int = 0
     memory_min: int = 0
     memory_low: int = 0
+    populated: bool = True
 
 
 @dataclass(frozen=True, slots=True)

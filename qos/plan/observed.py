@@ -24,6 +24,7 @@ class Seen(NamedTuple):
     loose: int = 0
 
 
+_EVENTS: Final = "cgroup.events"
 WANTED: Final = (
     "cpu.weight",
     "cpu.shares",
@@ -35,10 +36,22 @@ WANTED: Final = (
     "memory.low",
     "memory.max",
     "memory.limit_in_bytes",
+    _EVENTS,
 )
 """What to read of a cgroup on the way to a container."""
-WANTED_BESIDE: Final = ("cpu.weight", "cpu.shares", "cpu.idle", "memory.min", "memory.low", "memory.max")
-"""What to read of its siblings; on cgroup v1 in the cpu hierarchy only: no memory is protected there."""
+WANTED_BESIDE: Final = (
+    "cpu.weight",
+    "cpu.shares",
+    "cpu.idle",
+    "memory.min",
+    "memory.low",
+    "memory.max",
+    _EVENTS,
+)
+"""What to read of its siblings; on cgroup v1 in the cpu hierarchy only: no memory is protected there.
+
+Siblings without processes are left out on v1, which has no cgroup.events.
+"""
 
 _DEFAULT_PERIOD: Final = 100_000
 _UNLIMITED: Final = 2**62
@@ -95,6 +108,7 @@ def rival(values: Values, memory: int) -> Rival:
         _idle(values),
         memory_min=_claim(values, "memory.min", memory),
         memory_low=_claim(values, "memory.low", memory),
+        populated="populated 0" not in values.get(_EVENTS, "").split("\n"),
     )
 
 

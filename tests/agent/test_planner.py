@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -278,6 +278,61 @@ def test_what_is_said_to_have_changed_is_read_again(fake: Fake) -> None:
         planner.changed(changed)
         [one] = here.plans(planner).values()
         assert one.containers[0].facts.levels[-2].weight == int(weight)
+
+
+# --- who else takes CPU: nodes as systemd and kubelet make them ---
+
+MOUNTS = ("dev-hugepages.mount", "dev-mqueue.mount", "sys-kernel-debug.mount", "sys-kernel-tracing.mount")
+
+
+def systemd_node(root: Path, version: str, pods: Mapping[str, int]) -> Fake:
+    """8 CPUs; busy system.slice, mount units without processes; a pod of each name with this weight."""
+    unified = version == V2
+    fake = Fake(root, v1=not unified, unified=unified)
+    fake.write("sys/devices/system/cpu/online", "0-7\n")
+    fake.write("proc/meminfo", "MemTotal:  33554432 kB\n")
+    plain = {"system.slice": True, "init.scope": True, "user.slice": False} | dict.fromkeys(MOUNTS, False)
+    groups = {path: (100 if unified else 1024, populated) for path, populated in plain.items()}
+    groups["kubepods"] = groups["kubepods/burstable"] = (313 if unified else 8192, True)
+    groups["kubepods/besteffort"] = (1 if unified else 2, False)
+    for uid, weight in pods.items():
+        groups[f"kubepods/burstable/pod{uid}"] = (weight, True)
+        groups[f"kubepods/burstable/pod{uid}/c1"] = (weight, True)
+    for path, (weight, populated) in groups.items():
+        if unified:
+            fake.group("unified", path, cpu_weight=f"{weight}", cgroup_events=f"populated {int(populated)}\n")
+        else:
+            fake.group("cpu", path, cpu_shares=f"{weight}", cgroup_procs="")
+            fake.group("memory", path)
+        if populated and not unified:  # processes are in the leaves
+            leaf = path if path.endswith(("/c1", ".scope")) else f"{path}/some.service"
+            fake.group("cpu", leaf, cgroup_procs="77\n") if "kubepods" not in leaf or "c1" in leaf else None
+    return fake
+
+
+@pytest.mark.parametrize(("version", "neighbours"), [(V1, 1024), (V2, 39)])
+def test_cgroups_without_processes_are_no_rivals(tmp_path: Path, version: str, neighbours: int) -> None:
+    """A systemd node has some seven mount units at its root, of default weight and without a process."""
+    here = Here("")
+    weights = {UIDS[0]: 2 * neighbours, **dict.fromkeys(UIDS[1:], neighbours)}
+    fake = systemd_node(tmp_path, version, weights)
+    here.run(0, here.pod(0, 2000))
+    for number in (1, 2, 3):
+        here.run(number, here.pod(number, 0))
+    [container] = here.plans(here.planner(fake.machine(), version))[UIDS[0]].containers
+    busy = 100 if version == V2 else 1024
+    assert [one.weight for one in container.facts.levels[0].rivals if one.populated] == [busy, busy]
+    file = "cpu.weight" if version == V2 else "cpu.shares"
+    [weight] = [int(one.value) for one in container.plan.settings if (one.level, one.file) == (1, file)]
+    assert weight < 3 * neighbours
+    fake.group(
+        "unified" if version == V2 else "cpu",
+        "user.slice",
+        cgroup_procs="88\n",
+        cgroup_events="populated 1\n",
+    )
+    [container] = here.plans(here.planner(fake.machine(), version))[UIDS[0]].containers
+    assert [one.weight for one in container.facts.levels[0].rivals if one.populated] == [busy] * 3
 
 
 # --- on this machine's cgroups ---

@@ -22,7 +22,7 @@ def tree(tmp_path: Path) -> Path:
         group.mkdir()
         (group / "cpu.weight").write_text(f"{weight}\n")
         (group / "memory.min").write_text("0\n")
-        (group / "cgroup.events").write_text("populated 0\n")
+        (group / "cgroup.stat").write_text("nr_descendants 0\n")
     return tmp_path
 
 
@@ -30,7 +30,7 @@ def test_a_cgroup_with_its_children(tree: Path) -> None:
     look = facts.look(str(tree), "/a", ("cpu.weight", "memory.min", "memory.low"))
     assert look is not None
     assert look.values == {"cpu.weight": "100\n", "memory.min": "0\n"}
-    assert look.names == {"cpu.weight", "memory.min", "cgroup.events"}
+    assert look.names == {"cpu.weight", "memory.min", "cgroup.stat"}
     assert look.children == ("b",)
     root = facts.look(str(tree), "/", ("cpu.weight",))
     assert root is not None
@@ -51,9 +51,19 @@ def test_a_link_is_no_cgroup(tree: Path) -> None:
 
 
 def test_only_files_that_are_known_are_read(tree: Path) -> None:
-    look = facts.look(str(tree), "/a", ("cgroup.events",))
+    look = facts.look(str(tree), "/a", ("cgroup.stat",))
     assert look is not None
     assert look.values == {}
+
+
+def test_a_cgroup_of_v1_is_populated_where_one_below_it_is(tree: Path) -> None:
+    assert facts.populated(str(tree), "/a"), "nobody can tell"
+    for name in ("a", "a/b"):
+        (tree / name / "cgroup.procs").write_text("")
+    assert not facts.populated(str(tree), "/a")
+    (tree / "a/b/cgroup.procs").write_text("77\n")
+    assert facts.populated(str(tree), "/a")
+    assert not facts.populated(str(tree), "/gone")
 
 
 def test_this_machine() -> None:
