@@ -15,7 +15,7 @@ from adapters.output import Output, OutputOption
 from lab.progress import build_progress
 from lab.vm import image, payload, recipe
 from lab.vm.machine import Machine, Patience
-from lab.vm.recipe import Image
+from lab.vm.recipe import Image, System
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -43,13 +43,15 @@ def prepare(
 def run(
     script: Annotated[str, typer.Argument(help="Shell script for the guest; the repository is its folder.")],
     seconds: Annotated[float, typer.Option(help="The most it may take.", min=1.0)] = 300.0,
+    systemd: Annotated[bool, typer.Option("--systemd", help="With systemd as process 1.")] = False,
 ) -> None:
     """Boot the machine, run a script in it, print what it printed; the exit status is the script's."""
     found = _image()
     with tempfile.TemporaryDirectory(prefix="j10ce-vm-") as name:
         folder = Path(name)
         payload.write(folder / "payload.tar", {payload.COMMAND: script}, {})
-        with Machine(found, folder, folder / "payload.tar", Patience(seconds, seconds)) as machine:
+        patience, system = Patience(seconds, seconds), System.SYSTEMD if systemd else System.PLAIN
+        with Machine(found, folder, folder / "payload.tar", patience, system=system) as machine:
             results = machine.results()
         sys.stdout.write((results / "output").read_text(errors="replace"))
         status = int((results / "status").read_text())

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from lab.vm.recipe import KERNEL_ARGUMENTS, MACHINE_FLAGS, Image, VmError
+from lab.vm.recipe import KERNEL_ARGUMENTS, MACHINE_FLAGS, Image, System, VmError
 
 _MEBIBYTE = 1 << 20
 SWAP_SIZE = 512 * _MEBIBYTE
@@ -45,9 +45,11 @@ class Machine:
         payload: Path,
         patience: Patience | None = None,
         *,
+        system: System = System.PLAIN,
         flags: Sequence[str] = (),
     ) -> None:
-        """`flags`: more of QEMU's; a later -m replaces ours."""
+        """`system`: what runs as process 1. `flags`: more of QEMU's; a later -m replaces ours."""
+        self._system = system
         self._image = image
         self._flags = flags
         self._payload = payload
@@ -96,7 +98,7 @@ class Machine:
             *MACHINE_FLAGS,
             *self._flags,
             *("-kernel", str(self._image.kernel), "-initrd", str(self._image.initramfs)),
-            *("-append", " ".join(KERNEL_ARGUMENTS)),
+            *("-append", " ".join((*KERNEL_ARGUMENTS, f"j10ce.init={self._system.value}"))),
             *("-chardev", f"file,id=console,path={_escaped(self.console)}", "-serial", "chardev:console"),
             *("-device", "virtio-serial-pci"),
             *_port("reports", self.reports),

@@ -10,6 +10,7 @@ import platform
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 GUEST = Path(__file__).parent / "guest"
@@ -27,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
 ROOT_PACKAGES = (
     *("python3", "python3-pytest", "python3-pytest-timeout"),
     *("crun", "runc", "podman"),
+    *("systemd", "systemd-sysv", "dbus", "udev", "libpam-systemd"),
     *("iproute2", "kmod", "procps", "util-linux", "mount", "e2fsprogs", "busybox-static"),
 )
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
@@ -43,6 +45,13 @@ MACHINE_FLAGS = (
     *("-smp", "2", "-m", "1024", "-no-reboot", "-nodefaults", "-display", "none"),
 )
 KERNEL_ARGUMENTS = ("console=ttyS0", "quiet", "panic=-1", "psi=1", "mitigations=off")
+
+
+class System(StrEnum):
+    """What runs as process 1 of the guest: a script in lab/vm/guest, which for systemd becomes systemd."""
+
+    PLAIN = "init"
+    SYSTEMD = "init-systemd"
 
 
 class VmError(Exception):

@@ -21,6 +21,18 @@ if os.environ.get("J10CE_IN_VM") != "1":
     )
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that is marked systems("plain", "systemd") runs once with each of them as process 1."""
+    if marker := metafunc.definition.get_closest_marker("systems"):
+        metafunc.parametrize("system", marker.args)
+
+
+@pytest.fixture(autouse=True)
+def system() -> str:
+    """What is process 1 where a test does not say."""
+    return "plain"
+
+
 @pytest.fixture
 def load() -> Iterator[Load]:
     """What keeps cgroups busy."""

@@ -24,6 +24,7 @@ filterwarnings = error
 markers =
   kernel: runs inside the test VM
   full: too long for make test
+  systems: what is process 1
   runtime: needs container runtimes
 """
 

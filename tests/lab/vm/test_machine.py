@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.vm.machine import Machine, Patience
-from lab.vm.recipe import Image, VmError
+from lab.vm.recipe import GUEST, Image, System, VmError
 from tests.waiting import until
 
 pytestmark = pytest.mark.program
@@ -110,3 +110,11 @@ def test_leaving_ends_all_of_it(machine: Machine, tmp_path: Path, monkeypatch: p
 def state(pid: str) -> str:
     done = subprocess.run(["ps", "-o", "stat=", "-p", pid], capture_output=True, text=True, check=False)
     return done.stdout.strip()
+
+
+@pytest.mark.parametrize("system", list(System))
+def test_the_kernel_is_told_what_process_1_is(tmp_path: Path, system: System) -> None:
+    machine = Machine(Image(tmp_path), tmp_path, tmp_path / "payload.tar", system=system)
+    argv = machine.argv()
+    assert f"j10ce.init={system.value}" in argv[argv.index("-append") + 1].split()
+    assert os.access(GUEST / system.value, os.X_OK)

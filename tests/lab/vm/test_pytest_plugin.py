@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lab.vm.pytest_plugin import LOGS, GuestSession
-from lab.vm.recipe import VmError
+from lab.vm.pytest_plugin import LOGS, TESTS, GuestSession, pytest_collection_modifyitems, system_of
+from lab.vm.recipe import System, VmError
 
 FIRST, SECOND = "tests/kernel/test_a.py::test_first", "tests/kernel/test_a.py::test_second[x]"
 
@@ -127,3 +127,32 @@ def test_a_machine_that_cannot_be_booted_fails_every_test() -> None:
     guest._boot = boot  # type: ignore[method-assign]
     for test in (FIRST, SECOND):
         assert "needs mmdebstrap" in guest.reports(item(test))[0].longreprtext
+
+
+class CollectedItem:
+    """What the plugin reads of a collected test."""
+
+    def __init__(self, path: Path, **parameters: object) -> None:
+        self.path, self.callspec = path, SimpleNamespace(params=parameters)
+        self.marks: list[object] = []
+
+    def add_marker(self, mark: object) -> None:
+        self.marks.append(mark)
+
+
+def test_tests_of_one_system_follow_each_other_and_others_stay_where_they_are() -> None:
+    ours, elsewhere = TESTS / "test_a.py", Path("/elsewhere/test_b.py")
+    first, other = CollectedItem(ours, system="systemd"), CollectedItem(elsewhere)
+    second, third = CollectedItem(ours, load=1), CollectedItem(ours, system="plain")
+    items: list[Any] = [first, other, second, third]
+    pytest_collection_modifyitems(items)
+    assert items == [second, other, third, first]
+    assert [system_of(item) for item in items if item is not other] == [
+        *(System.PLAIN, System.PLAIN, System.SYSTEMD)
+    ]
+    assert [bool(item.marks) for item in items] == [True, False, True, True]
+
+
+def test_each_system_has_logs_of_its_own() -> None:
+    assert GuestSession(SimpleNamespace(), [FIRST]).logs == LOGS  # type: ignore[arg-type]
+    assert GuestSession(SimpleNamespace(), [FIRST], System.SYSTEMD).logs != LOGS  # type: ignore[arg-type]
