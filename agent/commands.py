@@ -61,6 +61,14 @@ def serve(
             envvar="J10CE_NODE_CGROUPS",
         ),
     ] = False,
+    observe: Annotated[
+        bool,
+        typer.Option(
+            "--observe",
+            help="Plan, measure and report what would be written; write nothing that a pod could feel.",
+            envvar="J10CE_AGENT_OBSERVE",
+        ),
+    ] = False,
     nri_socket: Annotated[
         str, typer.Option(help="The container runtime's NRI socket; '' does without.")
     ] = str(NRI_SOCKET),
@@ -82,6 +90,7 @@ def serve(
                 nri_socket=Path(nri_socket) if nri_socket else None,
                 address=address(listen),
                 check_seconds=check_seconds,
+                observe=observe,
             )
         )
         raise_open_files()

@@ -22,7 +22,8 @@ class AgentConfig:
     """node: its name in the API server, "" standalone. standalone: a folder of YAML; None: an API server.
 
     kubeconfig: None: the service account of the pod it runs in. nri_socket: None: no NRI. address: host and
-    port of /metrics. check_seconds: between two full checks of all files. proc, sys: where those are mounted.
+    port of /metrics. check_seconds: between two full checks of all files. observe: write nothing that a pod
+    could feel. proc, sys: where those are mounted.
     """
 
     node: str = ""
@@ -33,6 +34,7 @@ class AgentConfig:
     nri_socket: Path | None = NRI_SOCKET
     address: tuple[str, int] = ("127.0.0.1", 10262)
     check_seconds: float = 60.0
+    observe: bool = False
     proc: str = "/proc"
     sys: str = "/sys"
 

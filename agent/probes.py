@@ -10,7 +10,7 @@ import posix
 from collections.abc import Mapping
 from typing import Final
 
-from kernel import values
+from kernel import facts, values
 from kernel.refused import Refused
 from kernel.scratch import Scratch, own_process
 from qos.cluster.node_report import PromiseState
@@ -66,6 +66,33 @@ class Node:
 def promises(node: Node) -> tuple[PromiseState, ...]:
     """Every promise that the controllers know, tried. Milliseconds; nothing is left behind."""
     return tuple(_state(node, keeps) for controller in all_controllers() for keeps in controller.KEEPS)
+
+
+def observed_promises(node: Node, path: str) -> tuple[PromiseState, ...]:
+    """The same by looking alone: none is enforced; the message says whether a cgroup has the files.
+
+    path: of a cgroup to look in, "" for none.
+    """
+    return tuple(
+        _observed(node, path, keeps) for controller in all_controllers() for keeps in controller.KEEPS
+    )
+
+
+def _observed(node: Node, path: str, keeps: Keeps) -> PromiseState:
+    files = keeps.files(node.unified)
+    there = next((file for file in files if _is_there(node, path, file)), "")
+    found = f"{there} is there" if there else f"{' and '.join(files) or 'its file'} is not there"
+    message = f"the agent only observes: nothing was tried; {found}"
+    return PromiseState(keeps.promise, enforced=False, file=there, message=message)
+
+
+def _is_there(node: Node, path: str, file: str) -> bool:
+    hierarchy = all_files()[file].hierarchy
+    if hierarchy == OF_PROCESS:
+        return True
+    mountpoint = node.mounts.get("" if node.unified else hierarchy)
+    look = facts.look(mountpoint, path, ()) if mountpoint and path else None
+    return look is not None and file in look.names
 
 
 def _state(node: Node, keeps: Keeps) -> PromiseState:

@@ -7,6 +7,7 @@ import gc
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -14,17 +15,20 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from adapters.api import ClusterAPI
 from adapters.loops import forever
 from adapters.machine import ThisMachine
-from agent import defaults
+from agent import defaults, observed
 from agent.config import AgentConfig
 from agent.containers import Containers
 from agent.enforcement.drift import DriftWatch
 from agent.enforcement.enforcer import Enforcer
 from agent.enforcement.metrics import DriftMetrics
 from agent.enforcement.originals import Originals
+from agent.enforcement.writing import Writing
 from agent.measuring import Measuring
 from agent.nri.plugin import NriPlugin
+from agent.observer import Observer
+from agent.observer_metrics import ObserverMetrics
 from agent.planner import Planner
-from agent.probes import Node, promises
+from agent.probes import Node, observed_promises, promises
 from agent.readiness import Readiness
 from agent.reconciler import Reconciler
 from agent.report.writer import ReportWriter
@@ -45,6 +49,7 @@ log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
 REPORT_SECONDS: Final = 5.0
 MISSED_SECONDS: Final = 1.0
+OBSERVED_SECONDS: Final = 10.0
 PROBE_SECONDS: Final = 900.0
 """A controller may be turned on or off while we run."""
 LISTING_SECONDS: Final = 2.0
@@ -75,7 +80,7 @@ class Agent:
     ) -> None:
         self.config = config
         self.registry = registry
-        self._clock, self._started = clock, clock()
+        self._clock, self._wall, self._started = clock, wall, clock()
         self._identity = identity
         self.machine = machine = ThisMachine(config.proc, config.sys)
         self._unified = machine.cgroup == V2
@@ -83,18 +88,13 @@ class Agent:
         self.known = self.store.load() or Known()
         self._known_at_start = bool(self.known.pods)
         self.containers = Containers(machine.has, machine.kubepods)
-        self.originals = Originals(config.run)
-        self.enforcer = Enforcer(machine.mounts, self.originals, config.run, config.proc, clock)
+        self.originals = Originals(config.run, kept=not config.observe)
         self._drift_metrics = DriftMetrics(registry, clock)
         self.plugin: NriPlugin | None = None
-        self.drift = DriftWatch(
-            self.enforcer,
-            self._drift_metrics,
-            self._foreign,
-            proc=config.proc,
-            check_seconds=config.check_seconds,
-            announced=self._listed,
-        )
+        self._observer = self._observing() if config.observe else None
+        self.enforcer: Enforcer | Observer
+        self.drift: DriftWatch | Observer
+        self.enforcer, self.drift = (self._observer, self._observer) if self._observer else self._enforcing()
         self.source = self._source(api)
         self.size = machine.size(frozenset())
         self.planner = Planner(machine, self.size, clock)
@@ -105,7 +105,7 @@ class Agent:
             self.planner,
             self.enforcer,
             self.originals,
-            self.files,
+            None if config.observe else self.files,
             self._complete,
             clock=clock,
             listed=self._listed,
@@ -118,6 +118,7 @@ class Agent:
             self.drift.expect,
             self.planner.read_pod,
             unified=self._unified,
+            observe=config.observe,
         )
         self.plugin = self._plugin()
         self.missed = Missed(config.run)
@@ -138,6 +139,31 @@ class Agent:
             registry=registry,
         )
         self._show_gauges()
+
+    def _enforcing(self) -> tuple[Enforcer, DriftWatch]:
+        config = self.config
+        enforcer = Enforcer(self.machine.mounts, self.originals, config.run, config.proc, self._clock)
+        drift = DriftWatch(
+            enforcer,
+            self._drift_metrics,
+            self._foreign,
+            proc=config.proc,
+            check_seconds=config.check_seconds,
+            announced=self._listed,
+        )
+        return enforcer, drift
+
+    def _observing(self) -> Observer:
+        if len(self.originals):
+            log.warning(
+                "observing, and cgroups=%d still have settings of an agent that enforced: `j10ce node "
+                "restore` takes them back", len(self.originals.paths()),
+            )  # fmt: skip
+        config = self.config
+        writing = Writing(self.machine.mounts, self.originals, config.run, config.proc)
+        observer = Observer(writing, config.check_seconds, self._clock)
+        ObserverMetrics(observer, self.registry)
+        return observer
 
     def _source(self, api: ClusterAPI | None) -> Source:
         if api is not None:
@@ -211,7 +237,8 @@ class Agent:
         if self._known_at_start:
             self.reconciler.changed()  # from what was known, whether the API server answers or not
         asyncio.get_running_loop().call_later(SYNCHRONIZE_SECONDS + 1, self.reconciler.changed)
-        self.files.put_default(BEST_EFFORT, defaults.best_effort(self.size))
+        if not self.config.observe:
+            self.files.put_default(BEST_EFFORT, defaults.best_effort(self.size))
         tasks = [asyncio.create_task(work, name=name) for name, work in self._tasks()]
         try:
             await stop.wait()
@@ -232,7 +259,10 @@ class Agent:
         yield loop("reconcile", 0.0, self.reconciler.run_once)
         yield loop("drift", RESTART_SECONDS, self.drift.run)
         yield loop("measure", TICK_SECONDS, self._measure)
-        yield loop("missed", MISSED_SECONDS, self._see_missed)
+        if self._observer is None:
+            yield loop("missed", MISSED_SECONDS, self._see_missed)
+        else:
+            yield loop("observed", OBSERVED_SECONDS, partial(self._write_observed, self._observer))
         yield loop("probe", PROBE_SECONDS, self._probe)
         if self.plugin is not None:
             yield loop("nri", RESTART_SECONDS, self.plugin.run)
@@ -276,10 +306,25 @@ class Agent:
         node = Node(
             self.machine.mounts, unified=self._unified, devices=self.size.devices, proc=self.config.proc
         )
-        self._promises = promises(node)
+        self._promises = observed_promises(node, self._pods_top()) if self.config.observe else promises(node)
         for state in self._promises:
             if not state.enforced:
                 log.info("not enforced here promise=%r why=%r", state.promise, state.message)
+
+    async def _write_observed(self, observer: Observer) -> None:
+        """For `j10ce node observed`."""
+        seen = observed.observed_node(
+            self.config.node,
+            self._wall(),
+            observer.observed(),
+            self.reconciler.planned,
+            self.measuring.deficit_seconds,
+        )
+        await asyncio.to_thread(observed.write, self.config.state, seen)
+
+    def _pods_top(self) -> str:
+        """A cgroup that has what pods' cgroups have."""
+        return next(iter(self.machine.kubepods()), "")
 
     async def _measure(self) -> None:
         if self._watched != self.reconciler.changes:
@@ -317,6 +362,7 @@ class Agent:
             fights=len(self.drift.fights()),
             policies=states,
             not_ready=self._readiness.lasting(),
+            observing=self.config.observe,
         )
 
     def not_ready(self) -> str:

@@ -13,6 +13,7 @@ from adapters.loops import Changes
 from agent.containers import Containers
 from agent.enforcement.enforcer import Enforcer, Report
 from agent.enforcement.originals import Originals
+from agent.observer import Observer
 from agent.planner import PlannedPod, Planner
 from agent.state import ContainerKey, Known, Running
 from agent.sync.hook_files import HookFiles
@@ -37,6 +38,7 @@ _NOTHING: Final = Plan(())
 class Reconciler:
     """Plans, applies, remembers. Everything on the loop; passes give the loop up every half millisecond.
 
+    enforcer: or an observer in its place, which only looks. files: of the hook; None: they are left alone.
     complete: whether all pods have been reported, so that what is not known does not exist: before that
     nothing is taken back. listed: whether the runtime has reported all containers, so that one that is not
     known does not run. `planned`: the newest plan of each pod by uid. `passes`: how many were completed;
@@ -48,9 +50,9 @@ class Reconciler:
         known: Known,
         containers: Containers,
         planner: Planner,
-        enforcer: Enforcer,
+        enforcer: Enforcer | Observer,
         originals: Originals,
-        files: HookFiles,
+        files: HookFiles | None,
         complete: Callable[[], bool],
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -123,11 +125,12 @@ class Reconciler:
             await self._release(turn)
         unsettled = self._unsettled()
         shared = self._enforcer.shared(take_back=complete and not unsettled)
-        await self._files.keep(list(self.planned.values()))
+        if self._files is not None:
+            await self._files.keep(list(self.planned.values()))
         if complete:
             for _ in self._enforcer.sweep(unsettled):
                 await turn.breathe()
-            self._enforcer.writing.notes.found.keep(self._known.pods.keys())
+            self._enforcer.keep_notes(self._known.pods.keys())
         self._try_again(self._enforcer.refused() or any(not (one.applied or one.gone) for one in shared))
         self._passed(self._clock() - began)
 

@@ -35,7 +35,8 @@ class RuntimeEvents:
     """agent.nri's Handler: containers get their settings before their first instruction, and keep them.
 
     expect: called with a cgroup that the runtime is about to write. read: what a pod's cgroup has now, by
-    file. unified: the node has cgroup v2. `synchronized`: the runtime has told of all that it has.
+    file. unified: the node has cgroup v2. observe: only listen: nothing is answered, nothing waits for a
+    plan. `synchronized`: the runtime has told of all that it has.
     """
 
     def __init__(
@@ -48,13 +49,14 @@ class RuntimeEvents:
         read: Callable[[str], Mapping[str, str]],
         *,
         unified: bool,
+        observe: bool = False,
     ) -> None:
         self._known = known
         self._containers = containers
         self._reconciler = reconciler
         self._originals = originals
         self._expect, self._read = expect, read
-        self._unified = unified
+        self._unified, self._observe = unified, observe
         self._raised = "cpu.weight" if unified else "cpu.shares"  # by kubelet, for pods
         self.synchronized = False
         self._sandboxes: dict[str, NriPod] = {}
@@ -107,6 +109,8 @@ class RuntimeEvents:
         """What goes into its spec, before there is a cgroup."""
         self._meet(pod, container)
         values = asked(container.resources, unified=self._unified)
+        if self._observe:
+            return None
         self._asked[container.id] = one = _Asked(pod.id, runtime_path(container.cgroups_path), values)
         self._originals.seed(one.path, one.values)
         self._seed_pod(_pods_path(pod))
@@ -118,6 +122,9 @@ class RuntimeEvents:
         running = self._running(pod, container)
         self._tell(running)
         self._reconciler.cgroup_changed(running.cgroup)
+        if self._observe:
+            self._reconciler.changed()
+            return
         if (before := self._asked.pop(container.id, None)) is not None:
             self._originals.seed(before.path, before.values)  # a pass meanwhile has found no such cgroup
             self._reconciler.apply_planned(running)  # planning again would cost its start a millisecond
@@ -129,6 +136,8 @@ class RuntimeEvents:
         self, pod: NriPod, container: NriContainer, resources: LinuxResources
     ) -> Adjustment | None:
         """A resize: what kubelet asks for is what plans are made from now; our values stay."""
+        if self._observe:
+            return None
         path = runtime_path(container.cgroups_path)
         self._expect(path)
         self._originals.seed(path, asked(resources, unified=self._unified))
@@ -140,7 +149,8 @@ class RuntimeEvents:
         running = self._running(pod, container)
         self._tell(running)
         self._reconciler.cgroup_changed(running.cgroup)
-        self._reconciler.apply_now(running)
+        if not self._observe:
+            self._reconciler.apply_now(running)
         self._reconciler.changed()
 
     async def stopped(self, _: NriPod, container: NriContainer) -> None:
@@ -179,7 +189,7 @@ class RuntimeEvents:
 
     def _seed_pod(self, path: str) -> None:
         """No hook has run for the pod's first container: what is there now is kubelet's."""
-        if self._originals.record(Place(path, self._raised)) is None:
+        if not self._observe and self._originals.record(Place(path, self._raised)) is None:
             weight = self._read(path).get(self._raised)
             self._originals.seed(path, {self._raised: weight.strip()} if weight else {})
 
@@ -209,7 +219,7 @@ class RuntimeEvents:
 
     def _adjustment(self, uid: str, name: str) -> Adjustment | None:
         planned = self._reconciler.plan_of(ContainerKey(uid, name))
-        if planned is None:
+        if planned is None or self._observe:
             return None
         adjustment, _ = adjustment_of([one.entry for one in planned.settings], self._unified)
         return adjustment or None

@@ -30,6 +30,7 @@ from cli.preflight import (
     gather,
     show_changes,
 )
+from ledger.decisions import Mode
 
 IMAGE_HINT: Final = """\
 The image j10ce-qos:0.1.0 has to be where the nodes find it: docker build -t j10ce-qos:0.1.0 .
@@ -65,7 +66,8 @@ def install(
     """Install CRDs, rights, and a kube-scheduler with the extender; again to upgrade.
 
     An upgrade of the second scheduler keeps its mode unless --mode names one; the files of --files are in
-    mode Guard unless it does. An agent that is there already is upgraded as well, with --agent or without.
+    mode Guard unless it does. An agent that is there already is upgraded as well, with --agent or without;
+    in mode Observe it writes nothing on the nodes, and reports what it would.
     Exit code 1 when a check of `j10ce preflight` fails or a file would be lost: nothing has been changed.
     """
     if files is not None and overlay is not Overlay.DEFAULT:
@@ -77,6 +79,7 @@ def install(
         scheduler_image or installation.image_of(facts.schedulers),
         mode.value if mode else facts.mode if overlay is Overlay.SECOND else "",
         agent or facts.agent is not None,
+        mode is Mode.OBSERVE if mode else installation.observes(facts.agent),
     )
     _refuse_unfit(assess(facts, overlay.value, choices, datetime.now(UTC)))
     texts = host_files.texts(choices) if files is not None else {}

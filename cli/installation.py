@@ -24,6 +24,8 @@ PROGRAMS: Final = ("Deployment", "DaemonSet")
 PART_OF: Final = {"app.kubernetes.io/part-of": "j10ce-qos"}
 IMAGE: Final = "j10ce-qos"
 """The image of extender and agent."""
+OBSERVE: Final = "J10CE_AGENT_OBSERVE"
+"""The agent's variable: 1 for one that writes nothing."""
 SCHEDULER_IMAGE: Final = "kube-scheduler"
 HOST_CONFIGURATION: Final = ("extender.yaml", "scheduler.yaml")
 
@@ -68,12 +70,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the user chooses; empty: as the manifests have it. agent: with the agent on every node."""
+    """What the user chooses; empty: as the manifests have it. agent: with the agent on every node; observe:
+    that writes nothing there.
+    """
 
     image: str = ""
     scheduler_image: str = ""
     mode: str = ""
     agent: bool = False
+    observe: bool = False
 
 
 @cache
@@ -97,6 +102,8 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
     for item in made.values():
         for container in _containers(item):
             container["image"] = _image(str(container["image"]), choices)
+        if choices.observe and item["kind"] == "DaemonSet":
+            _observe(item)
     return list(made.values())
 
 
@@ -180,6 +187,23 @@ def _yaml(document: Object) -> str:
 def _containers(item: Object) -> list[Object]:
     pod = item.get("spec", {}).get("template", {}).get("spec", {}) if item["kind"] in PROGRAMS else {}
     return [*pod.get("initContainers", []), *pod.get("containers", [])]
+
+
+def _observe(daemon_set: Object) -> None:
+    for container in _containers(daemon_set):
+        others = [one for one in container.get("env", []) if one["name"] != OBSERVE]
+        container["env"] = [*others, {"name": OBSERVE, "value": "1"}]
+
+
+def observes(daemon_set: Mapping[str, Any] | None) -> bool:
+    """Whether the agent is installed to observe; None: it is not there."""
+    said = [
+        one.get("value")
+        for container in _containers(dict(daemon_set or {"kind": ""}))
+        for one in container.get("env", [])
+        if one["name"] == OBSERVE
+    ]
+    return said == ["1"]
 
 
 def _image(image: str, choices: Choices) -> str:

@@ -6,14 +6,17 @@ import json
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from adapters.atomic_file import Untrusted
 from adapters.output import Output, OutputOption
 from agent import host_cgroups, inspection
-from agent.config import NRI_SOCKET, AgentConfig, address
+from agent import observed as observed_file
+from agent.config import NRI_SOCKET, STATE, AgentConfig, address
 from agent.doctor import Finding, Grade, findings
 from hook.installation import status
 from hook.installation.places import Places
@@ -62,6 +65,38 @@ def doctor(
     else:
         _show(found)
     raise typer.Exit(int(any(one.grade is Grade.BROKEN for one in found)))
+
+
+@app.command()
+def observed(
+    state: Annotated[Path, typer.Option(help="The agent's folder.")] = STATE,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show what the agent of this node would write, were it not started with --observe.
+
+    What it saw some seconds ago; containers of policies whose floors were missed longest come first.
+    """
+    try:
+        seen = observed_file.read(state)
+    except (OSError, ValueError, Untrusted) as error:
+        typer.echo(
+            f"j10ce: {state / observed_file.NAME}: {error}: is an agent with --observe here?", err=True
+        )
+        raise typer.Exit(1) from error
+    if output is Output.JSON:
+        typer.echo(msgspec.json.format(msgspec.json.encode(seen), indent=2).decode())
+        return
+    table = Table("pod", "container", "policy", "missed", "cgroup", "file", "has", "would get", box=None)
+    for one in seen.containers:
+        named = f"{one.namespace}/{one.pod}", one.container, one.policy, f"{one.deficit_seconds:.0f} s"
+        for each in one.settings:
+            table.add_row(*map(escape, (*named, each.cgroup, each.file, each.have, each.want)))
+            named = "", "", "", ""
+    settings = sum(len(one.settings) for one in seen.containers)
+    typer.echo(f"{settings} settings of {len(seen.containers)} containers would be written.")
+    if settings:
+        console = Console()
+        (console if console.is_terminal else Console(width=200)).print(table)
 
 
 def _enter() -> None:

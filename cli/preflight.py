@@ -312,7 +312,8 @@ ModeOption = Annotated[
         "--mode",
         case_sensitive=False,
         show_default="as it is installed; at first guard",
-        help="Observe: report, refuse nothing. Guard: keep floors while the extender is there. "
+        help="Observe: report, refuse nothing; an agent writes nothing on its node. "
+        "Guard: keep floors while the extender is there. "
         "Strict: refuse rather than break a floor.",
     ),
 ]
@@ -338,6 +339,7 @@ def preflight(
         scheduler_image or installation.image_of(facts.schedulers),
         facts.mode if overlay is Overlay.SECOND else "",
         agent=agent or facts.agent is not None,
+        observe=installation.observes(facts.agent),
     )
     checks = assess(facts, overlay.value, choices, datetime.now(UTC))
     changes: list[installation.Change] = []

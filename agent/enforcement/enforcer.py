@@ -186,6 +186,10 @@ class Enforcer:
         for path in [path for path, _ in self.writing.notes.index.paths() if not self.claims.at(path)]:
             self.writing.notes.index.forget(path)
 
+    def keep_notes(self, uids: Collection[str]) -> None:
+        """Remove what the hook noted of pods other than these."""
+        self.writing.notes.found.keep(uids)
+
     def _is_settled(self, path: str, unsettled: Collection[str]) -> bool:
         """Whether every container that may want something of this cgroup has its plan."""
         waiting = {*unsettled, *self._refused.values()}

@@ -48,11 +48,12 @@ class Originals(Mapping[tuple[str, str], str]):
     Reads RUN/originals when made; a file that cannot be used is reported in the log and moved aside
     (originals.bad). One of a newer version stays as it is: then nothing is kept on the disk, and what is in
     the kernel may be ours, so `newer` is true and no first look counts. Raises nothing: what cannot be
-    written is kept in memory and tried again with the next change.
+    written is kept in memory and tried again with the next change. kept: False: the file is only read.
     """
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, *, kept: bool = True) -> None:
         self._file = run / NAME
+        self._kept = kept
         self._records: dict[Place, Record] = {}
         self._at: dict[str, set[Place]] = {}
         self._lines = 0
@@ -137,7 +138,7 @@ class Originals(Mapping[tuple[str, str], str]):
             del self._records[place]
 
     def _append(self, lines: list[str]) -> None:
-        if not lines or self.newer:
+        if not lines or self.newer or not self._kept:
             return
         try:
             if not self._sound or self._lines + len(lines) > 2 * len(self._records) + _SPARE_LINES:
@@ -209,6 +210,8 @@ class Originals(Mapping[tuple[str, str], str]):
     def _set_aside(self, why: str) -> None:
         bad = self._file.with_name(f"{NAME}.bad")
         log.warning("originals cannot be used file=%s why=%r kept_as=%s", self._file, why, bad)
+        if not self._kept:
+            return
         try:
             self._file.rename(bad)
         except OSError as error:

@@ -53,7 +53,7 @@ class NodeReport:
 
     `pressure`: cpu, memory, io -> one of LEVELS. `repaired`: settings that had drifted and were put back, in
     the last hour; `fights`: files that somebody keeps changing back, left alone for now. `not_ready`: why
-    the agent cannot keep promises now, "" when it can.
+    the agent cannot keep promises now, "" when it can. `observing`: it writes nothing.
     """
 
     agent_version: str
@@ -66,6 +66,7 @@ class NodeReport:
     fights: int = 0
     policies: tuple[PolicyState, ...] = ()
     not_ready: str = ""
+    observing: bool = False
 
 
 class NodeCondition(NamedTuple):
@@ -79,7 +80,10 @@ class NodeCondition(NamedTuple):
 
 def conditions(report: NodeReport) -> Iterator[NodeCondition]:
     """The conditions that follow from the report, in reading order."""
-    if report.not_ready:
+    if report.observing:
+        text = "the agent only observes: it plans and measures, and writes nothing"
+        yield NodeCondition(keys.READY, "False", "Observing", text)
+    elif report.not_ready:
         yield NodeCondition(keys.READY, "False", "AgentNotReady", report.not_ready)
     else:
         yield NodeCondition(keys.READY, "True", "AgentAtWork", "the agent applies, checks and repairs")

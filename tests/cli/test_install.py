@@ -29,7 +29,7 @@ auth*) echo yes ;;
 kustomize*/agent) cat "$here/agent.yaml" ;;
 kustomize*) cp "$2/extender.yaml" "$here/seen"; cat "$here/kustomized.yaml" ;;
 "get pods "*) cat "$here/pods.json" 2>/dev/null || echo '{"kind": "List", "items": []}' ;;
-apply*) cat ;;
+apply*) tee -a "$here/applied" ;;
 get*" -f "*) cat >/dev/null; cat "$here/there.json" 2>/dev/null || true ;;
 get*) echo '{"kind": "List", "items": []}' ;;
 *) cat >/dev/null ;;
@@ -154,6 +154,35 @@ def test_what_agent_and_overlay_have_both_is_as_the_agent_needs_it(folder: Path)
     assert namespace["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "privileged"}
     (agent,) = [item for item in made if item["kind"] == "DaemonSet"]
     assert agent["spec"]["template"]["spec"]["containers"][0]["image"] == "example.com/e:1"
+
+
+def observing(value: str) -> str:
+    """An agent that is installed, for there.json."""
+    env = [{"name": "NODE_NAME"}, {"name": installation.OBSERVE, "value": value}]
+    spec = {"template": {"spec": {"containers": [{"name": "agent", "env": env}]}}}
+    return json.dumps({"kind": "List", "items": [installation.agent_itself() | {"spec": spec}]})
+
+
+@pytest.mark.parametrize(
+    ("there", "words", "observes"),
+    [
+        ("", ["--agent", "--mode", "observe"], True),
+        ("", ["--agent"], False),
+        ("1", [], True),
+        ("0", [], False),
+        ("1", ["--mode", "guard"], False),
+    ],
+)
+def test_in_mode_observe_the_agent_observes_too(
+    folder: Path, there: str, words: list[str], *, observes: bool
+) -> None:
+    """And goes on so, as long as no other mode is named."""
+    if there:
+        (folder / "there.json").write_text(observing(there))
+    result = j10ce("install", "--scheduler-image", "example.com/s:v1", *words)
+    assert result.exit_code == 0, result.output
+    applied = (folder / "applied").read_text()
+    assert ('"name": "J10CE_AGENT_OBSERVE", "value": "1"' in applied) == observes
 
 
 def test_host_files_are_written(folder: Path, tmp_path: Path) -> None:
