@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 
@@ -44,13 +45,21 @@ class Flight:
         return all(rows[-1] == parts[0][0] and (rows == parts[0][0]).all() for rows in parts)
 
 
+Kind: TypeAlias = tuple[tuple[str, int], ...]
+"""What a pod requests, sorted."""
+
+
 class Flights:
-    """Flights by pod UID, kept in step with the charged columns and the holds given to owners."""
+    """Flights by pod UID, kept in step with the charged columns and the holds given to owners.
+
+    `uncertain`: how many of those that are charged as possible there are, by what their pods request.
+    """
 
     def __init__(self, table: Table, holds: Holds) -> None:
         self._table = table
         self._holds = holds
         self.by_uid: dict[str, Flight] = {}
+        self.uncertain: Counter[Kind] = Counter()
 
     def put(self, flight: Flight) -> None:
         """Charge a flight; the pod must not have one."""
@@ -116,6 +125,8 @@ class Flights:
         certain = flight.certain
         self._table.changes += 1
         columns, dims = self._table.charged if certain else self._table.possible, self._table.dims
+        if not certain:
+            self._count(tuple(sorted(flight.pod.requests.items())), sign)
         for rows, amounts in flight.parts:
             for name, amount in amounts.items():
                 dim = dims.get(name)
@@ -126,6 +137,11 @@ class Flights:
                 (self._table.touched if sign > 0 else self._table.grown).update(rows.tolist())
         for demand, row in flight.own:
             self._holds.give(demand, row, sign)
+
+    def _count(self, kind: Kind, sign: int) -> None:
+        self.uncertain[kind] += sign
+        if not self.uncertain[kind]:
+            del self.uncertain[kind]
 
 
 def joined(before: Flight | None, after: Flight) -> Flight:

@@ -17,6 +17,7 @@ from ledger.demands import NO_DEMAND
 from ledger.moves import DEPTHS, Depth, Move, Search, screen
 from ledger.requests import Request, avail, board_at, fits_free, own_holds, scale, vector_of
 from ledger.retries import pool_slots
+from ledger.risk import beside_risk
 from ledger.state import State
 from ledger.table import Flags, Rows
 
@@ -92,7 +93,7 @@ def _enough(request: Request, left: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _among_holds(state: State, request: Request, rows: Rows) -> Verdict | None:
-    """Steps 2 and 3: nodes with holds."""
+    """Steps 2 and 3: nodes with holds; last, beside holds that are at risk anyway."""
     there = np.zeros(state.table.shape[1], dtype=np.bool_)
     there[rows] = True
     held = np.flatnonzero(there & state.table.present & ~state.holds.clear_for(request.priority))
@@ -102,12 +103,28 @@ def _among_holds(state: State, request: Request, rows: Rows) -> Verdict | None:
     fit = _enough(request, left)
     if fit.any():
         return Verdict(row=_tightest(state, request, held[fit], left[:, fit]))
-    return _by_moves(state, request, held, left)
+    return _by_moves(state, request, held, left) or _beside_risk(state, request, held)
+
+
+def _beside_risk(state: State, request: Request, rows: Rows) -> Verdict | None:
+    """The row where most is left over: pods in flight that land there push holds away last."""
+    rows, left = beside_risk(state, request, rows)
+    if not rows.size:
+        return None
+    over = _left_over(state, request, left)
+    return Verdict(
+        row=int(rows[np.lexsort((state.table.rank().take(rows), -over, rows == request.avoid))[0]])
+    )
+
+
+def _left_over(state: State, request: Request, left: NDArray[np.int64]) -> NDArray[np.float64]:
+    over = (left - np.asarray(request.need, dtype=np.int64)[:, None]) / scale(state)[:, None]
+    return np.asarray(over.sum(axis=0))
 
 
 def _tightest(state: State, request: Request, rows: Rows, left: NDArray[np.int64]) -> int:
     """The row where least is left over: ordinary pods fill gaps first."""
-    over = ((left - np.asarray(request.need, dtype=np.int64)[:, None]) / scale(state)[:, None]).sum(axis=0)
+    over = _left_over(state, request, left)
     return int(rows[np.lexsort((state.table.rank().take(rows), over, rows == request.avoid))[0]])
 
 

@@ -3,9 +3,10 @@ order.
 
 Holds that are still right stay where they are. What cannot be placed as things are is placed by moves; then
 at risk, where pods in flight that were answered several nodes may still land: later answers leave a node with
-holds out, and nothing else keeps its room; last, in the place of strictly later demands' holds, which then
-look for another. What stands at risk moves when there is a safe place, or when such a pod lands. Pods that
-DaemonSets have still to place count like those in flight: whether they ever come is up to their owner.
+holds out, unless all of them find a place wherever such pods land, and nothing else keeps its room; last, in
+the place of strictly later demands' holds, which then look for another. What stands at risk moves when there
+is a safe place, or when such a pod lands. Pods that DaemonSets have still to place count like those in
+flight: whether they ever come is up to their owner.
 """
 
 from __future__ import annotations

@@ -9,13 +9,18 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ledger.board import Amounts
-from ledger.requests import vector_of
+from ledger.board import NEVER, Amounts, slots_that_fit
+from ledger.refuge import Refuge
+from ledger.requests import Request, avail, cells, room, vector_of
+from ledger.retries import slots_by_pool
 from ledger.state import State
-from ledger.table import Rows
+from ledger.table import Columns, Rows
 
 _ROWS_A_STEP: Final = 200
+_MOST_KINDS: Final = 64
+"""Pods in flight of more kinds are not reckoned up for each answer."""
 
 
 def rows_at_risk(state: State) -> Rows:
@@ -31,6 +36,80 @@ def rows_at_risk(state: State) -> Rows:
 def uncertain(state: State) -> bool:
     """Whether a pod may land anywhere of which that is not certain."""
     return bool(state.flights.by_uid) or state.daemons.expects
+
+
+def refuge(state: State) -> Refuge | None:
+    """As things are; None when nothing is known to be spare."""
+    if state.refuge is None or state.refuge[0] != state.stamp:
+        state.refuge = state.stamp, _refuge(state)
+    return state.refuge[1]
+
+
+def _refuge(state: State) -> Refuge | None:
+    table, demands = state.table, state.demands
+    if not 0 < len(state.flights.uncertain) <= _MOST_KINDS or table.touched:
+        return None
+    risky = rows_at_risk(state)
+    if not risky.size:
+        return None
+    there = np.flatnonzero(state.holds.count[:, risky].any(axis=1)).tolist()
+    vectors = demands.vectors[there][:, demands.dims]
+    slot: Amounts = vectors.max(axis=0).tolist()
+    left = room(state, state.holds.all) - table.expected[demands.dims]
+    most = _allowed(state, there)
+    places = np.minimum(most, slots_that_fit(left, slot))
+    flags = np.zeros(len(table.names), dtype=np.bool_)
+    flags[risky] = True
+    for demand in there:
+        if not demands.floating(demand):
+            flags &= state.holds.count[demand] == 0
+    return Refuge(flags, slot, left, most, places, _cost(state, vectors))
+
+
+def _allowed(state: State, there: list[int]) -> NDArray[np.int64]:
+    """How many holds each row may get, whichever of these demands they are of."""
+    most = np.where(state.demands.eligible[there].all(axis=0), NEVER, 0)
+    for demand in there:
+        seats = state.holds.seats(demand)
+        most = most if seats is None else np.minimum(most, seats)
+        if state.pools:
+            slots = slots_by_pool(state, demand, beside_all=True)
+            most = state.pools.keep_within(slots, np.arange(most.size), most)
+    return most
+
+
+def _cost(state: State, vectors: Columns) -> int:
+    """How many places the pods in flight can cost, wherever they land: those that they take themselves, and
+    those for the holds that they push away, which is the same place if all slots are alike.
+    """
+    largest, alike = vectors.max(axis=0), bool((vectors == vectors[0]).all())
+    named = largest > 0
+    smallest = np.where(vectors > 0, vectors, NEVER).min(axis=0)[named]
+    total = 0
+    for kind, count in state.flights.uncertain.items():
+        asked = dict(kind)
+        amounts = np.asarray([asked.get(name, 0) for name in state.demands.resources], dtype=np.int64)[named]
+        taken = int((-(-amounts // largest[named])).max(initial=0))
+        pushed = 0 if alike else int((-(-amounts // smallest)).sum())
+        total += count * (taken + pushed)
+    return total
+
+
+def beside_risk(state: State, request: Request, rows: Rows) -> tuple[Rows, Columns]:
+    """Of these rows those with holds at risk that the pod may have all the same, and what it may use there.
+
+    Each pod in flight lands on one node at most, so all of them together push away no more holds than one
+    landing each does. The pod may take what is free beside the holds, as long as that many other places are
+    left, wherever they land. Not beside holds that may not move; nor beside safe ones: those stay safe.
+    """
+    spare = refuge(state)
+    rows = rows[spare.rows[rows]] if spare is not None else rows[:0]
+    need = np.asarray(request.need, dtype=np.int64)[:, None]
+    if spare is None or not rows.size:
+        return rows, np.zeros((len(request.need), 0), dtype=np.int64)
+    left = avail(state, request, rows, own=False) + state.table.possible[cells(state, rows)]
+    fit = ((need <= left) | (need <= 0)).all(axis=0) & spare.spared(rows, need)
+    return rows[fit], left[:, fit]
 
 
 def at_risk(state: State, demand: int, row: int) -> int:

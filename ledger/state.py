@@ -18,6 +18,7 @@ from ledger.flights import EVICTION_SECONDS, Flights, Nominations, Offer
 from ledger.holds import Holds
 from ledger.lost_nodes import LostNodes
 from ledger.pools import Pools
+from ledger.refuge import Refuge
 from ledger.table import Columns, Flags, Table, Vector
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, Pod
@@ -56,7 +57,8 @@ class State:
     amounted to when the cap last kept it from more, by column, last looked at when the holds and the demands
     were those of `capped_at`; `used`: what all holds up to each demand amount to, and as of when; `kinds`:
     UIDs of pods by namespace and labels; `boards`: what searches for moves look at, by the level of those who
-    ask, as of `boards_at`; `version` counts the changes that are to be settled.
+    ask, as of `boards_at`; `refuge`: places for holds at risk, and as of when; `version` counts the changes
+    that are to be settled.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class State:
         self.capped_at = (-1, -1)
         self.boards: dict[int, Board] = {}
         self.boards_at = (-1, -1, -1)
+        self.refuge: tuple[tuple[int, int, int], Refuge | None] | None = None
         self.used: tuple[tuple[int, int], Columns] | None = None
         self.version = 0
         self._hopeless: dict[object, Flags] = {}
