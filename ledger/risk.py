@@ -47,23 +47,31 @@ def refuge(state: State) -> Refuge | None:
 
 def _refuge(state: State) -> Refuge | None:
     table, demands = state.table, state.demands
-    if not 0 < len(state.flights.uncertain) <= _MOST_KINDS or table.touched:
+    if not 0 < len(state.flights.uncertain) <= _MOST_KINDS or _short(state):
         return None
     risky = rows_at_risk(state)
     if not risky.size:
         return None
-    there = np.flatnonzero(state.holds.count[:, risky].any(axis=1)).tolist()
+    flags = np.zeros(len(table.names), dtype=np.bool_)
+    flags[risky] = True
+    standing, on, _ = state.holds.pairs()
+    there = np.flatnonzero(np.bincount(standing[flags[on]])).tolist()
     vectors = demands.vectors[there][:, demands.dims]
     slot: Amounts = vectors.max(axis=0).tolist()
     left = room(state, state.holds.all) - table.expected[demands.dims]
     most = _allowed(state, there)
     places = np.minimum(most, slots_that_fit(left, slot))
-    flags = np.zeros(len(table.names), dtype=np.bool_)
-    flags[risky] = True
     for demand in there:
         if not demands.floating(demand):
             flags &= state.holds.count[demand] == 0
     return Refuge(flags, slot, left, most, places, _cost(state, vectors))
+
+
+def _short(state: State) -> bool:
+    """Whether holds have to leave some row as things are."""
+    table, dims = state.table, state.demands.dims
+    held = state.holds.all[dims]
+    return bool(((held > 0) & (held > table.free[dims] - table.charged[dims])).any())
 
 
 def _allowed(state: State, there: list[int]) -> NDArray[np.int64]:

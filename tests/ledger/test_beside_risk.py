@@ -56,6 +56,12 @@ def test_pods_in_flight_keep_no_more_than_they_can_take_from_ordinary_pods(binds
     assert made.report()["default/a"].missing == 0
 
 
+def test_they_get_in_before_the_first_of_them_is_bound() -> None:
+    made = _crashed()
+    answers = [made.filter(pod(f"late{number}", 1), names(NODES), 1.0).nodes for number in range(200)]
+    assert sum(map(bool, answers)) == 108 - 12
+
+
 def test_a_safe_hold_stays_safe() -> None:
     """On n0 the pod in flight fits beside the hold, a second one would not."""
     made = ledger(node("n0", 3), node("n1", 1), mode=Mode.GUARD)
