@@ -172,24 +172,33 @@ class LedgerCollector(Collector):
 
     def describe(self) -> list[GaugeMetricFamily]:
         """Names only."""
-        return [self._slots()]
+        return [self._slots(), self._at_risk()]
 
     def collect(self) -> Iterator[Metric]:
-        """One family for the policies, one for the totals."""
+        """Two families for the policies, the others for the totals."""
         reports, gauges = self._seen
-        slots = self._slots()
+        slots, at_risk = self._slots(), self._at_risk()
         for key, account in reports.items():
             namespace, _, name = key.partition("/")
             for state in ("desired", "filled", "held"):
                 slots.add_metric([namespace, name, state], getattr(account, state))
             slots.add_metric([namespace, name, "unplaced"], account.missing)
+            at_risk.add_metric([namespace, name], account.at_risk)
         yield slots
+        yield at_risk
         yield from ledger_families(gauges)
 
     @staticmethod
     def _slots() -> GaugeMetricFamily:
         text = "Slots by namespace, policy and state: desired, filled, held, unplaced."
         return GaugeMetricFamily("j10ce_slots", text, labels=["namespace", "policy", "state"])
+
+    @staticmethod
+    def _at_risk() -> GaugeMetricFamily:
+        text = (
+            "Held slots that pods in flight, or of DaemonSets, may still push away, by namespace and policy."
+        )
+        return GaugeMetricFamily("j10ce_slots_at_risk", text, labels=["namespace", "policy"])
 
 
 _LEDGER_TEXTS: Final = {

@@ -54,6 +54,10 @@ class PolicyHolds(_Answer):
     desired: int = Field(description="Slots asked for.")
     filled: int = Field(description="Slots that a pod has taken.")
     held: int = Field(description="Slots whose capacity is held.")
+    at_risk: int = Field(
+        description="Of those held: slots that would have to go elsewhere, or be unplaced, if every pod in "
+        "flight, and of a DaemonSet, came where it may."
+    )
     unplaced: list[MissingSlots]
     holds: list[NodeHolds] = Field(description="All holds, by node.")
 
@@ -132,6 +136,7 @@ def _account(key: str, report: DemandReport) -> PolicyHolds:
         desired=report.desired,
         filled=report.filled,
         held=report.held,
+        at_risk=report.at_risk,
         unplaced=[
             MissingSlots(
                 count=one.count,

@@ -18,7 +18,7 @@ from ledger.decisions import DemandReport, Mode, Unplaced
 
 REPORTS = {
     "shop/b": DemandReport("shop/b", 3, 1, 0, (), (Unplaced(2, "Insufficient", "memory", 8 * 2**30),)),
-    "default/a": DemandReport("default/a", 4, 1, 3, (("n2", 1), ("n1", 2))),
+    "default/a": DemandReport("default/a", 4, 1, 3, (("n2", 1), ("n1", 2)), at_risk=2),
 }
 
 
@@ -82,6 +82,7 @@ async def test_all_holds_are_listed(client):
     assert answer["mode"] == "Guard"
     assert [one["policy"] for one in answer["policies"]] == ["default/a", "shop/b"]
     first, second = answer["policies"]
+    assert (first["atRisk"], second["atRisk"]) == (2, 0)
     assert first["holds"] == [{"nodeName": "n1", "slots": 2}, {"nodeName": "n2", "slots": 1}]
     assert second["unplaced"] == [
         {"count": 2, "reason": "Insufficient", "resource": "memory", "missing": "8Gi", "message": ""}
@@ -137,6 +138,7 @@ async def test_metrics_are_prometheus_text_with_the_ledgers_account(client):
     seen = samples(answer.text)
     assert seen["j10ce_slots[('namespace', 'shop'), ('policy', 'b'), ('state', 'unplaced')]"] == 2
     assert seen["j10ce_slots[('namespace', 'default'), ('policy', 'a'), ('state', 'held')]"] == 3
+    assert seen["j10ce_slots_at_risk[('namespace', 'default'), ('policy', 'a')]"] == 2
     assert seen["j10ce_capacity[('resource', 'cpu'), ('state', 'held')]"] == 6, "cores, not millicores"
     assert seen["j10ce_ledger_moves_total[]"] == 7
     assert seen["j10ce_ledger_nodes[]"] == 2
