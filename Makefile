@@ -85,7 +85,7 @@ test-full: check programs vm runtimes ## Everything there is
 	  $(CLUSTER_TESTS) -m cluster || failed=1; \
 	  $(MACHINE_TESTS) -m "(runtime or kernel or full) and not cluster" || failed=1; exit $$failed
 
-bench: venv ## Measure the extender: verbs, ingest, pauses, memory, a flood, with goals (10 minutes; BENCH=--quick: 2)
+bench: venv ## Measure the extender: verbs, ingest, pauses, memory, floods, with goals (14 minutes; BENCH=--quick: 2)
 	@$(BIN)/python -P -m benchmarks.extender $(BENCH)
 
 bench-hook: venv ## Measure what the hook adds to a container's start, under runc and crun (as root)

@@ -1,0 +1,328 @@
+"""A flood of pods on a real control plane: pods a second without an extender, with one that accepts all, and
+with ours, with and without bind.
+
+kube-apiserver, etcd and kube-scheduler are real (lab/); nodes are objects without a kubelet, and what else
+runs on a control plane is ended. Ours runs as it is shipped, in Guard, with policies that hold slots on a
+tenth of the nodes. The pods wait before kube-scheduler starts; the rate is from the first bind to the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import aiohttp
+
+from adapters.api import NODES, PODS, POLICIES, PRIORITY_CLASSES, Resource
+from adapters.kubernetes import credentials
+from adapters.kubernetes.client import KubernetesAPI, Timeouts
+from benchmarks import clusters
+from benchmarks.clusters import Size
+from lab import binaries, components, extender_process, scheduler_config
+from lab import cluster as lab
+from lab.cluster import Cluster
+
+MISSING: Final = "the control plane's programs are missing: make programs (about 5 minutes, once)"
+PERCENT_OF_NODES: Final = 5
+"""kube-scheduler then looks for 100 fitting nodes, its least."""
+WRITERS: Final = 32
+START_SECONDS: Final = 60.0
+FLOOD_SECONDS: Final = 90.0
+NONE, ACCEPTS_ALL, OURS = "no extender", "accepts all", "ours"
+ENDED: Final = ("kube-scheduler", "kube-controller-manager", "kwok-controller")
+"""Neither is part of what is measured; a controller manager would taint nodes that no kubelet reports."""
+_ADDED: Final = b"\n\x05ADDED"
+"""WatchEvent's first field."""
+_TICK: Final = os.sysconf("SC_CLK_TCK")
+
+
+class FloodError(Exception):
+    """A flood did not come to its end; the message says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """Who is asked in a round, and for what."""
+
+    kind: str
+    binds: bool
+
+    @property
+    def verbs(self) -> str:
+        """What kube-scheduler asks for."""
+        return "filter and bind" if self.binds else "filter only"
+
+    @property
+    def scheduler(self) -> str:
+        """The component's name."""
+        return f"scheduler-{self.kind.replace(' ', '-')}-{'bind' if self.binds else 'filter'}"
+
+    @property
+    def extender(self) -> str:
+        """Likewise; empty where there is none."""
+        return "" if self.kind == NONE else self.scheduler.replace("scheduler", "extender", 1)
+
+
+CONTENDERS: Final = (
+    Contender(NONE, binds=False),
+    Contender(ACCEPTS_ALL, binds=True),
+    Contender(OURS, binds=True),
+    Contender(ACCEPTS_ALL, binds=False),
+    Contender(OURS, binds=False),
+)
+
+
+@dataclass(slots=True)
+class Found:
+    """What was measured of one contender, a value a round: pods a second, CPU seconds a pod by process."""
+
+    rates: list[float] = field(default_factory=list)
+    cpu: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """The best: a busy machine disturbs it least."""
+        return max(self.rates)
+
+    def cpu_of(self, process: str) -> float:
+        """Seconds a pod, likewise the least."""
+        return min(self.cpu[process])
+
+
+class Arena:
+    """The control plane with its nodes and policies, and the processes of the contenders."""
+
+    def __init__(self, cluster: Cluster, api: KubernetesAPI, size: Size) -> None:
+        self.cluster = cluster
+        self._api = api
+        self._size = size
+        self._endpoint = credentials.from_kubeconfig(cluster.kubeconfig)
+        self._extenders: dict[str, extender_process.ExtenderProcess] = {}
+
+    async def furnish(self) -> None:
+        """Nodes, and policies of tenants."""
+        for name in ENDED:
+            self.cluster.kill(name)
+        numbers = range(self._size.policies)
+        namespaces = [{"metadata": {"name": clusters.namespace(number)}} for number in numbers]
+        await self._create(Resource("", "v1", "namespaces", "Namespace", namespaced=False), "", namespaces)
+        floors = {"metadata": {"name": "floors"}, "value": 1_000, "globalDefault": False}
+        await self._create(PRIORITY_CLASSES, "", [floors])
+        await self._create(NODES, "", [clusters.node_json(number) for number in range(self._size.nodes)])
+        await self._untaint()
+        for number in numbers:
+            policy = clusters.policy_json(number, self._size.slots_of(number))
+            await self._create(POLICIES, clusters.namespace(number), [policy])
+
+    async def _untaint(self) -> None:
+        """Admission taints new nodes until a controller manager finds them ready; ours are."""
+        body = {"spec": {"taints": None}}
+        names = clusters.node_names(self._size.nodes)
+        await _at_once([lambda name=name: self._api.patch(NODES, "", name, body) for name in names])
+
+    async def _create(self, resource: Resource, namespace: str, bodies: Sequence[Mapping[str, Any]]) -> None:
+        version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+        kind = {"apiVersion": version, "kind": resource.kind}
+        await _at_once(
+            [lambda body=body: self._api.create(resource, namespace, kind | body) for body in bodies]
+        )
+
+    async def flood(self, contender: Contender, label: str, pods: int, found: Found) -> None:
+        """One round."""
+        await asyncio.to_thread(self._start_extender, contender)
+        await self._create(PODS, "default", [_pod(label, number) for number in range(pods)])
+        self._start_scheduler(contender)
+        bound = self._bound(label)
+        first = await anext(bound)
+        began, before = time.monotonic(), self._cpu(contender)
+        try:
+            async with asyncio.timeout(FLOOD_SECONDS):
+                seen = first
+                while seen < pods:
+                    seen = await anext(bound)
+        except TimeoutError:
+            raise FloodError(f"{contender}: {seen} of {pods} pods were bound") from None
+        found.rates.append((pods - first) / (time.monotonic() - began))
+        await bound.aclose()
+        for name, seconds in self._cpu(contender).items():
+            found.cpu.setdefault(name, []).append((seconds - before[name]) / pods)
+        self.cluster.kill(contender.scheduler)
+        if contender.extender:
+            self.cluster.kill(contender.extender)
+
+    async def _bound(self, label: str) -> AsyncGenerator[int, None]:
+        """How many pods of the label are bound, whenever there are more.
+
+        Watched in protobuf, as kube-scheduler does: the API server writes each event once for both. It ends
+        the watch of a client that is late, and begins the next one with what is there.
+        """
+        query = {"watch": "true", "fieldSelector": "spec.nodeName!=", "labelSelector": f"flood={label}"}
+        headers = {"Accept": "application/vnd.kubernetes.protobuf;stream=watch"}
+        url = f"{self._endpoint.server}/api/v1/namespaces/default/pods"
+        async with aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=None), headers=headers
+        ) as session:
+            while True:
+                async with session.get(url, params=query, ssl=self._endpoint.tls or True) as answer:
+                    answer.raise_for_status()
+                    async for count in added(answer.content):
+                        yield count
+
+    def _start_extender(self, contender: Contender) -> None:
+        name = contender.extender
+        if not name:
+            return
+        if name in self._extenders:
+            self._extenders[name].restart()
+        elif contender.kind == OURS:
+            config = {"capPercent": 100, "binds": contender.binds}
+            self._extenders[name] = extender_process.start(self.cluster, config=config, name=name)
+        else:
+            self._extenders[name] = self._accept_all(name)
+        if contender.kind == OURS:
+            self._extenders[name].wait_ready(START_SECONDS)
+        else:
+            _wait_for(self._extenders[name].verbs_port)
+
+    def _accept_all(self, name: str) -> extender_process.ExtenderProcess:
+        (port,) = lab.reserve_ports(self.cluster.folder, 1)
+        argv = [sys.executable, "-P", "-m", "benchmarks.accept_all", str(self.cluster.kubeconfig), str(port)]
+        components.add(self.cluster.folder, name, argv)
+        self.cluster.start(name)
+        return extender_process.ExtenderProcess(self.cluster.folder, port, 0, name)
+
+    def _start_scheduler(self, contender: Contender) -> None:
+        name = contender.scheduler
+        if name in components.components(self.cluster.folder):
+            self.cluster.start(name)
+            return
+        document: dict[str, Any] = scheduler_config.empty()
+        if contender.extender:
+            document = scheduler_config.with_extender("guard")
+            document = document if contender.binds else scheduler_config.without_bind(document)
+        file = self.cluster.folder / f"{name}.written.yaml"
+        scheduler_config.write(document | {"percentageOfNodesToScore": PERCENT_OF_NODES}, file)
+        asked = self._extenders[contender.extender].verbs_url if contender.extender else ""
+        lab.add_scheduler(self.cluster, name, file, verbs_url=asked)
+
+    def _cpu(self, contender: Contender) -> dict[str, float]:
+        """Seconds of CPU that each process took so far."""
+        processes = {"kube-apiserver": "kube-apiserver", "kube-scheduler": contender.scheduler}
+        if contender.extender:
+            processes["extender"] = contender.extender
+        return {name: _cpu_seconds(self.cluster, component) for name, component in processes.items()}
+
+
+async def added(stream: aiohttp.StreamReader) -> AsyncIterator[int]:
+    """How many objects a watch has added so far: its messages are of a length of four bytes and an event."""
+    rest, count = b"", 0
+    async for chunk in stream.iter_any():
+        data, at = rest + chunk, 0
+        while len(data) >= (end := at + 4 + int.from_bytes(data[at : at + 4])) and len(data) >= at + 4:
+            count += data.startswith(_ADDED, at + 4)
+            at = end
+        rest = data[at:]
+        if count:
+            yield count
+
+
+async def _at_once(calls: Sequence[Any]) -> None:
+    """All of them, WRITERS at a time."""
+    left = iter(calls)
+
+    async def write() -> None:
+        for call in left:
+            await call()
+
+    await asyncio.gather(*(write() for _ in range(WRITERS)))
+
+
+def _pod(label: str, number: int) -> dict[str, Any]:
+    pod = clusters.new_pod(f"{label}-{number}", 0.1)
+    meta = pod["metadata"]
+    labels = meta["labels"] | {"flood": label}
+    kept = {"name": meta["name"], "labels": labels, "ownerReferences": meta["ownerReferences"]}
+    return {"metadata": kept, "spec": pod["spec"]}
+
+
+def _cpu_seconds(cluster: Cluster, component: str) -> float:
+    pid = components.pid(cluster.folder, component)
+    if pid is None:
+        raise FloodError(f"{component} ended: see {cluster.log(component)}")
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def _wait_for(port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+async def run(
+    found_binaries: binaries.Binaries, size: Size, pods: int, seconds: float, contenders: Sequence[Contender]
+) -> dict[Contender, Found]:
+    """Rounds whose order alternates, at least one, as many as fit into `seconds`."""
+    began = time.monotonic()
+    found = {contender: Found() for contender in contenders}
+    with TemporaryDirectory() as root:
+        name = f"flood-{secrets.token_hex(3)}"
+        cluster = lab.up(name, binaries=found_binaries, root=Path(root))
+        try:
+            async with KubernetesAPI.from_kubeconfig(
+                cluster.kubeconfig, timeouts=Timeouts(request=60)
+            ) as api:
+                arena = Arena(cluster, api, size)
+                await arena.furnish()
+                number, longest = 0, 0.0
+                while not number or time.monotonic() - began + longest < seconds:
+                    at = time.monotonic()
+                    for contender in contenders if number % 2 else reversed(contenders):
+                        which = contenders.index(contender)
+                        await arena.flood(contender, f"round-{number}-{which}", pods, found[contender])
+                    number, longest = number + 1, max(longest, time.monotonic() - at)
+        finally:
+            lab.down(name, root=Path(root))
+    return found
+
+
+def figures(found: Mapping[Contender, Found]) -> dict[str, float]:
+    """The table's lines: pods a second, as ratios; milliseconds of CPU a pod, by process."""
+    none, lines = found[CONTENDERS[0]].rate, {}
+    for contender, one in found.items():
+        what = f"flood, {contender.kind}" + (f", {contender.verbs}" if contender.extender else "")
+        lines[f"{what}, pods/s"] = one.rate
+        if contender.extender:
+            lines[f"{what} (x no extender)"] = one.rate / none
+        if contender.kind == OURS:
+            other = found[Contender(ACCEPTS_ALL, contender.binds)]
+            lines[f"flood, {contender.verbs} (x accept-all)"] = one.rate / other.rate
+        lines |= {f"{what}, CPU of {name}, ms a pod": 1_000 * one.cpu_of(name) for name in one.cpu}
+    return lines
+
+
+def measure(size: Size, pods: int, seconds: float) -> dict[str, Any]:
+    """The figures, or `missing`: why there are none."""
+    try:
+        programs = binaries.find(os.environ, binaries.cache_folder(os.environ))
+    except binaries.BinariesError as error:
+        return {"missing": str(error)}
+    if programs is None:
+        return {"missing": MISSING}
+    return figures(asyncio.run(run(programs, size, pods, seconds, CONTENDERS)))

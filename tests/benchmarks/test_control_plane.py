@@ -1,0 +1,44 @@
+"""The flood on a real control plane: what it counts, and what it makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp.base_protocol import BaseProtocol
+
+from benchmarks import control_plane
+from benchmarks.clusters import Size
+from benchmarks.control_plane import ACCEPTS_ALL, CONTENDERS, NONE, OURS, Found
+
+
+def message(kind: bytes, size: int) -> bytes:
+    event = b"\n" + bytes([len(kind)]) + kind + b"\x12" + b"x" * size
+    return len(event).to_bytes(4) + event
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 5, 11, 100, 10_000])
+async def test_counts_what_a_watch_adds_however_its_bytes_are_cut(cut: int) -> None:
+    sent = b"".join([message(b"ADDED", 300), message(b"MODIFIED", 5), message(b"ADDED", 70_000)] * 3)
+    stream = aiohttp.StreamReader(BaseProtocol(asyncio.get_running_loop()), 2**20)
+    for at in range(0, len(sent), cut):
+        stream.feed_data(sent[at : at + cut])
+    stream.feed_eof()
+    assert [count async for count in control_plane.added(stream)][-1] == 6
+
+
+def test_figures_are_of_the_best_rounds() -> None:
+    rates = {NONE: [90.0, 100.0], ACCEPTS_ALL: [50.0, 40.0], OURS: [30.0, 60.0]}
+    found = {one: Found(rates[one.kind], {"extender": [0.002, 0.001]}) for one in CONTENDERS}
+    lines = control_plane.figures(found)
+    assert lines["flood, ours, filter and bind (x no extender)"] == 0.6
+    assert lines["flood, filter only (x accept-all)"] == 1.2
+    assert lines["flood, ours, filter only, CPU of extender, ms a pod"] == 1.0
+
+
+def test_says_how_to_get_the_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name, value in (("J10CE_BIN", ""), ("PATH", ""), ("XDG_CACHE_HOME", str(tmp_path))):
+        monkeypatch.setenv(name, value)
+    assert "make programs" in control_plane.measure(Size(1, 1, 0), 1, 1.0)["missing"]

@@ -1,0 +1,21 @@
+"""`make bench` measures a flood on a real control plane."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from benchmarks import control_plane
+from benchmarks.clusters import Size
+from benchmarks.control_plane import ACCEPTS_ALL, OURS, Contender
+from lab.binaries import Binaries
+
+pytestmark = [pytest.mark.cluster, pytest.mark.full]
+
+
+def test_a_small_flood_is_measured(binaries: Binaries) -> None:
+    contenders = [Contender(ACCEPTS_ALL, binds=True), Contender(OURS, binds=True)]
+    found = asyncio.run(control_plane.run(binaries, Size(120, 2, 0), 40, 0.0, contenders))
+    assert [len(one.rates) for one in found.values()] == [1, 1]
+    assert all(one.rate > 0 and one.cpu_of("extender") > 0 for one in found.values())
