@@ -282,6 +282,8 @@ class Program:
             await self.readiness.wait_synced()
             await self._hear_reports()
             try:
+                for _ in iter(self.ledger.tend, False):
+                    await asyncio.sleep(0)  # the room of DaemonSets is known before holds are placed
                 for _ in self.catalog.open_in_steps():
                     await asyncio.sleep(0)
                 for _ in iter(self.ledger.tend, False):

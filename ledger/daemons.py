@@ -12,7 +12,7 @@ from qos.cluster.selectors import admits
 
 EXPECTED_SECONDS: Final = 300.0
 """kube-controller-manager makes 20 objects a second, so 5,000 nodes have their new pods after 250 s."""
-_MOST_PLACES: Final = 1_000
+_MOST_PLACES: Final = 500
 """The most that one call looks at: a DaemonSet that is new, or that never comes, concerns every node."""
 
 _Place: TypeAlias = tuple[str, int]
@@ -44,6 +44,11 @@ class Daemons:
     def expects(self) -> bool:
         """True when there is a node where a pod is expected."""
         return bool(self._expecting)
+
+    @property
+    def unjudged(self) -> bool:
+        """True while there is a node of which it is not known yet whether a new DaemonSet's pod fits."""
+        return bool(self._due)
 
     def set(self, daemon_set: DaemonSet) -> bool:
         """Take a DaemonSet as it is now; True when something changed."""
@@ -86,8 +91,7 @@ class Daemons:
 
     def lapse(self, now: float) -> bool:
         """Take the time; True when a node may have more room, because a pod that never came is given up."""
-        # The first call comes before anything is answered, and after all that is listed.
-        for _ in range(min(len(self._due), _MOST_PLACES) if self._now else len(self._due)):
+        for _ in range(min(len(self._due), _MOST_PLACES)):
             uid, row = self._due.popleft()
             if uid in self.records:
                 self._judge(self.records[uid], row)

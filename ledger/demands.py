@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
 from ledger.eligibility import Eligibility, admits_node
 from ledger.strict import Strict
-from ledger.table import Columns, Flags, Rows, Table, grown
+from ledger.table import Columns, Flags, Rows, Table, reshaped
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import Demand, Node, NodePredicate, PlacementMode, Pod, Selector
 from qos.cluster.selectors import matches
@@ -21,6 +22,8 @@ _COMPARED_AT_ONCE = 5_000
 """Selectors compared with sets of labels in one step, at half a microsecond each."""
 _MOST_LABEL_SETS = 20_000
 """Pods of one template share their labels, so asking once for each set of them is enough."""
+_MOST_WEIGHED = 16
+"""Resources that say which node is tight: the most named ones; few clusters hold more."""
 _MOST_LABELS = 100
 """A pod with more of them is asked for each time: thousands of such sets would take much memory."""
 
@@ -47,6 +50,7 @@ class Demands:
         self.dims: list[int] = []
         self.resources: list[str] = []
         self.axis: Rows = np.zeros((0, 1), dtype=np.intp)
+        self._named_most: list[int] = []
         self.changes = 0
         self._by_namespace: dict[str, list[int]] = {}
         self._by_place: dict[NodePredicate, list[int]] = {}
@@ -68,8 +72,8 @@ class Demands:
         if self.vectors.shape == (count, dims) and self.eligible.shape == (count, rows):
             return
         used = self.used
-        self.vectors = np.asarray(grown(self.vectors, (count, dims), used), dtype=np.int64)
-        self.eligible = np.asarray(grown(self.eligible, (count, rows), used), dtype=np.bool_)
+        self.vectors = np.asarray(reshaped(self.vectors, (count, dims), used), dtype=np.int64)
+        self.eligible = np.asarray(reshaped(self.eligible, (count, rows), used), dtype=np.bool_)
         self.strict.resize()
         self._nodes.resize()
 
@@ -96,12 +100,12 @@ class Demands:
             self._arrange()
         return number
 
-    def naming(self, resource: str) -> list[int]:
-        """The demands that ask for a resource."""
-        return [number for number in self.order if resource in self[number].vector]
+    def naming(self, resources: AbstractSet[str]) -> list[int]:
+        """The demands that ask for one of these resources."""
+        return [number for number in self.order if not resources.isdisjoint(self[number].vector)]
 
-    def follow_column(self, naming: Iterable[int]) -> None:
-        """Write slot vectors anew: a resource of them has got a column, or has none any more."""
+    def follow_columns(self, naming: Iterable[int]) -> None:
+        """Write slot vectors anew: resources of them have got a column, or have none any more."""
         for number in naming:
             self.vectors[number] = self._table.vector(self[number].vector)
         self._arrange()
@@ -137,8 +141,11 @@ class Demands:
         self.order = [number for _, number in sorted(there)]
         self.position = {number: place for place, number in enumerate(self.order)}
         self.levels = sorted({self[number].priority for number in self.order})
-        used = self.vectors[self.order].any(axis=0) if self.order else np.zeros(0, dtype=np.bool_)
+        used = (
+            np.count_nonzero(self.vectors[self.order], axis=0) if self.order else np.zeros(0, dtype=np.intp)
+        )
         self.dims = sorted(np.flatnonzero(used).tolist(), key=self._table.resources.__getitem__)
+        self._named_most = sorted(self.dims, key=lambda dim: -int(used[dim]))[:_MOST_WEIGHED]
         self.resources = [self._table.resources[dim] for dim in self.dims]
         self.axis = np.asarray(self.dims, dtype=np.intp)[:, None]
         self.changes += 1
@@ -148,6 +155,12 @@ class Demands:
         for number in self.order:
             self._by_place.setdefault(self[number].where, []).append(number)
             self._by_namespace.setdefault(self[number].namespace, []).append(number)
+
+    def weighed(self, number: int) -> list[int]:
+        """The columns that decide where holds of a demand go: what it asks for, and what most demands do."""
+        if len(self.dims) <= _MOST_WEIGHED:
+            return self.dims
+        return sorted({*self._named_most, *np.flatnonzero(self.vectors[number]).tolist()})
 
     def level(self, priority: int) -> int:
         """Index of the lowest level that a pod of this priority sees; len(levels) when it sees none."""

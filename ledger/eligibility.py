@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.table import Flags, Table, grown
+from ledger.table import Flags, Table, reshaped
 from qos.cluster.objects import Node, NodePredicate, NodeSelectorTerm, Requirement, Selector, Taint
 from qos.cluster.selectors import admits, matches
 
@@ -74,7 +74,7 @@ class Eligibility:
     def resize(self) -> None:
         """Follow the table's growth."""
         for codes in (self._taints, *self._labels.values()):
-            codes.column = np.asarray(grown(codes.column, self._table.shape[1:]), dtype=np.int32)
+            codes.column = np.asarray(reshaped(codes.column, self._table.shape[1:]), dtype=np.int32)
 
     def set_node(self, row: int, node: Node | None) -> None:
         """Take a node as it is now; None: it is gone."""

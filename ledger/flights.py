@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 
 from ledger.holds import Holds
-from ledger.table import Columns, Rows, Table, grown
+from ledger.table import Columns, Rows, Table, reshaped
 from qos.cluster.objects import Pod, Resources
 
 
@@ -112,14 +113,15 @@ class Flights:
             if row is not None:
                 return
 
-    def fill(self, resource: str, dim: int) -> None:
-        """Charge a column that is new."""
+    def fill(self, resources: AbstractSet[str]) -> None:
+        """Charge columns that are new."""
         self._table.changes += 1
         for flight in self.by_uid.values():
-            columns = self._table.charged if flight.certain else self._table.possible
             for rows, amounts in flight.parts:
-                if resource in amounts:
-                    columns[dim, rows] += amounts[resource]
+                if some := amounts.keys() & resources:
+                    columns = self._table.charged if flight.certain else self._table.possible
+                    for name in some:
+                        columns[self._table.dims[name], rows] += amounts[name]
 
     def _charge(self, flight: Flight, sign: int) -> None:
         certain = flight.certain
@@ -195,7 +197,7 @@ class Nominations:
     def resize(self) -> None:
         """Follow the table's growth."""
         for priority, columns in self.by_priority.items():
-            self.by_priority[priority] = np.asarray(grown(columns, self._table.shape), dtype=np.int64)
+            self.by_priority[priority] = np.asarray(reshaped(columns, self._table.shape), dtype=np.int64)
 
     def put(self, pod: Pod, node: str) -> bool:
         """Keep a hole for a pod; True when it is a new one."""
@@ -237,15 +239,16 @@ class Nominations:
             self.drop(uid)
         return bool(vain)
 
-    def fill(self, resource: str, dim: int) -> None:
-        """Keep the holes in a column that is new."""
+    def fill(self, resources: AbstractSet[str]) -> None:
+        """Keep the holes in columns that are new."""
         self._table.changes += 1
+        dims = self._table.dims
         for columns in self.by_priority.values():
-            columns[dim] = 0
+            columns[[dims[name] for name in resources]] = 0
         for row, pod in self.by_uid.values():
-            amount = pod.requests.get(resource, 0)
-            self._table.nominated[dim, row] += amount
-            self.by_priority[pod.priority][dim, row] += amount
+            for name in pod.requests.keys() & resources:
+                self._table.nominated[dims[name], row] += pod.requests[name]
+                self.by_priority[pod.priority][dims[name], row] += pod.requests[name]
 
     def _count(self, row: int, pod: Pod, sign: int) -> None:
         self._table.nominate(row, pod.requests, sign)

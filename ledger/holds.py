@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ledger.demands import Demands
 from ledger.pools import Pools
-from ledger.table import Columns, Flags, Rows, Table, Vector, grown
+from ledger.table import Columns, Flags, Rows, Table, Vector, reshaped
 
 Counts: TypeAlias = NDArray[np.int32]
 """Indexed [demand, row]."""
@@ -76,7 +76,7 @@ class Holds:
         count = len(self._demands.records)
         if self.count.shape != (count, shape[1]):
             for name in ("count", "filled", "given"):
-                setattr(self, name, grown(getattr(self, name), (count, shape[1]), self._demands.used))
+                setattr(self, name, reshaped(getattr(self, name), (count, shape[1]), self._demands.used))
         self.pools.resize(count)
         extra = count - len(self.held_total)
         self.held_total += [0] * extra
@@ -86,11 +86,11 @@ class Holds:
         if self._none.shape == shape:
             return
         self._none = np.zeros(shape, dtype=np.int64)
-        self.total = np.asarray(grown(self.total, shape[:1]), dtype=np.int64)
+        self.total = np.asarray(reshaped(self.total, shape[:1]), dtype=np.int64)
         self._no_number = np.zeros(shape[1], dtype=np.int32)
-        self.visible = [np.asarray(grown(one, shape), dtype=np.int64) for one in self.visible]
-        self.clear = [np.asarray(grown(one, shape[1:]), dtype=np.bool_) for one in self.clear]
-        self._numbers = [np.asarray(grown(one, shape[1:]), dtype=np.int32) for one in self._numbers]
+        self.visible = [np.asarray(reshaped(one, shape), dtype=np.int64) for one in self.visible]
+        self.clear = [np.asarray(reshaped(one, shape[1:]), dtype=np.bool_) for one in self.clear]
+        self._numbers = [np.asarray(reshaped(one, shape[1:]), dtype=np.int32) for one in self._numbers]
 
     def follow_levels(self) -> None:
         """Follow the demands' levels; no hold is of a level that comes or goes."""

@@ -169,7 +169,8 @@ class Ledger:
     def tend(self) -> bool:
         """Place missing holds, as many as a few milliseconds allow; True when more is left to be tried."""
         settle(self._state, thorough=True)
-        return bool(self._state.dirty or self._state.turns or self._state.overdue)
+        state = self._state
+        return bool(state.dirty or state.turns or state.overdue or state.daemons.unjudged)
 
     def gather_overlaps(self) -> Iterator[Mapping[str, str]]:
         """The same in steps of a millisecond or so: what is known of it after each; the last is all of it."""

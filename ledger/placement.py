@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.board import slots_that_fit
+from ledger.board import Amounts, slots_that_fit
 from ledger.judge import commit, moved
 from ledger.lifting import first_of, keep_cap, lift, lift_least_useful, lift_many, over_cap
 from ledger.moves import Search
@@ -176,7 +176,7 @@ def _place(state: State, thorough: bool) -> None:
     holds, table = state.holds, state.table
     grown, table.grown = table.grown, set()
     fresh = take_turns(state, grown, thorough=thorough)
-    patience = Patience(len(table.names))
+    patience = Patience(len(table.names), len(state.demands.dims))
     risky = uncertain(state) and any(
         columns[dim].any() for columns in (table.possible, table.expected) for dim in state.demands.dims
     )
@@ -232,7 +232,8 @@ def _fill(state: State, demand: int, want: int, rows: Rows | None) -> int:
     """Place holds where no pod in flight may land: nodes that have holds first, then the tightest, then by
     name.
     """
-    left = room(state, state.holds.all, safe=True, rows=rows)
+    dims = state.demands.weighed(demand)
+    left = room(state, state.holds.all, safe=True, rows=rows, dims=dims)
     fit = _fit(state, demand, left, rows)
     number = state.holds.number if rows is None else state.holds.number[rows]
     there = np.flatnonzero(fit * (number > 0))
@@ -240,7 +241,7 @@ def _fill(state: State, demand: int, want: int, rows: Rows | None) -> int:
         there = np.flatnonzero(fit)
     if not there.size:
         return 0
-    tight = (left[:, there] / scale(state)[:, None]).sum(axis=0)
+    tight = (left[:, there] / scale(state, dims)[:, None]).sum(axis=0)
     named = there if rows is None else rows[there]
     order = np.lexsort((state.table.rank()[named], tight, number[there] == 0))
     return _put(state, demand, want, named[order], fit[there][order])
@@ -251,14 +252,15 @@ def _fill_at_risk(state: State, demand: int, want: int, rows: Rows | None) -> in
 
     One a node while there are nodes enough.
     """
-    fit = _fit(state, demand, room(state, state.holds.all, rows=rows), rows)
+    dims = state.demands.weighed(demand)
+    fit = _fit(state, demand, room(state, state.holds.all, rows=rows, dims=dims), rows)
     there = np.flatnonzero(fit)
     if not there.size:
         return 0
-    safe = room(state, state.holds.all, safe=True, rows=rows)[:, there]
-    lack = np.maximum(np.asarray(vector_of(state, demand), dtype=np.int64)[:, None] - safe, 0)
+    safe = room(state, state.holds.all, safe=True, rows=rows, dims=dims)[:, there]
+    lack = np.maximum(state.demands.vectors[demand, dims][:, None] - safe, 0)
     named = there if rows is None else rows[there]
-    order = np.lexsort((state.table.rank()[named], (lack / scale(state)[:, None]).sum(axis=0)))
+    order = np.lexsort((state.table.rank()[named], (lack / scale(state, dims)[:, None]).sum(axis=0)))
     chosen = named[order][:want]
     return _put(state, demand, want, chosen, np.minimum(fit[there][order][:want], -(-want // there.size)))
 
@@ -275,14 +277,15 @@ def _put(state: State, demand: int, want: int, rows: Rows, fit: NDArray[np.int64
 
 
 def _fit(state: State, demand: int, left: Columns, rows: Rows | None = None) -> NDArray[np.int64]:
-    """How many holds of a demand each row can take of what is left."""
+    """How many holds of a demand each row can take of what is left, [the demand's weighed columns, rows]."""
     eligible, limit = state.demands.eligible[demand], state.holds.seats(demand)
     pooled = pool_slots(state, demand)
     if pooled is not None:
         limit = pooled if limit is None else np.minimum(limit, pooled)
     if rows is not None:
         eligible, limit = eligible[rows], None if limit is None else limit[rows]
-    fit = np.where(eligible, slots_that_fit(left, vector_of(state, demand)), 0)
+    vector: Amounts = state.demands.vectors[demand].take(state.demands.weighed(demand)).tolist()
+    fit = np.where(eligible, slots_that_fit(left, vector), 0)
     return fit if limit is None else np.minimum(fit, limit)
 
 
@@ -291,7 +294,7 @@ def _leave_risky_nodes(state: State) -> None:
 
     As many as one call may take, those after the last ones first.
     """
-    patience = Patience(len(state.table.names))
+    patience = Patience(len(state.table.names), len(state.demands.dims))
     rows = rows_at_risk(state)
     for row in np.roll(rows, -int(np.searchsorted(rows, state.risk_seen, side="right"))).tolist():
         if patience.over:
@@ -314,7 +317,7 @@ def _place_by_force(
     """Place holds one by one: by moves; with `displace` in the place of later demands' holds, or by both;
     with `risky` where pods in flight may land, too.
     """
-    if not _fit(state, demand, room(state, None)).any():
+    if not _fit(state, demand, room(state, None, dims=state.demands.weighed(demand))).any():
         return 0  # not even where every hold goes away
     placed = 0
     for _ in range(min(want, _PLANS_PER_SETTLE)):
@@ -368,17 +371,15 @@ def _displace(state: State, demand: int) -> bool:
     later = [number for number in state.demands.later(demand) if state.holds.held_total[number]]
     if not later:
         return False
-    rows = np.zeros(0, dtype=np.intp)
+    rows, dims = np.zeros(0, dtype=np.intp), state.demands.weighed(demand)
     for safe in (True, False):
-        left = room(state, state.holds.all - _given_excluded(state, later), safe=safe)
+        left = room(state, state.holds.all - _given_excluded(state, later), safe=safe, dims=dims)
         if not rows.size:
             rows = np.flatnonzero(_fit(state, demand, left) > 0)
     if not rows.size:
         return _place_by_moves(state, demand, later)
-    lack = (
-        np.asarray(vector_of(state, demand), dtype=np.int64)[:, None] - room(state, state.holds.all)[:, rows]
-    )
-    lacks = (np.maximum(lack, 0) / scale(state)[:, None]).sum(axis=0)
+    lack = state.demands.vectors[demand, dims][:, None] - room(state, state.holds.all, rows=rows, dims=dims)
+    lacks = (np.maximum(lack, 0) / scale(state, dims)[:, None]).sum(axis=0)
     row = int(rows[np.lexsort((state.table.rank()[rows], lacks))[0]])
     state.holds.add(demand, row, 1)
     _leave_short_node(state, row, later, spare=True)

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.table import Columns, Flags, Rows, Table, grown
+from ledger.table import Columns, Flags, Rows, Table, reshaped
 from qos.cluster.objects import Node
 
 NO_POOL: Final = 0
@@ -44,8 +44,10 @@ class Pools:
     def resize(self, demands: int) -> None:
         """Follow the table's growth, the number of demands and that of pools."""
         pools = max(_FIRST_POOLS, 1 << (len(self._members) - 1).bit_length())
-        self.of = np.asarray(grown(self.of, (len(self.labels), self._table.shape[1])), dtype=np.intp)
-        self.count = np.asarray(grown(self.count, (demands, max(pools, self.count.shape[1]))), dtype=np.int64)
+        self.of = np.asarray(reshaped(self.of, (len(self.labels), self._table.shape[1])), dtype=np.intp)
+        self.count = np.asarray(
+            reshaped(self.count, (demands, max(pools, self.count.shape[1]))), dtype=np.int64
+        )
 
     def put(self, row: int, node: Node | None, held: Sequence[tuple[int, int]]) -> None:
         """A node came, changed or (None) went, with these holds on it: (demand, count)."""

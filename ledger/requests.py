@@ -112,14 +112,23 @@ def own_holds(state: State, request: Request, rows: Rows) -> NDArray[np.bool_]:
     return there
 
 
-def room(state: State, held: Columns | None, *, safe: bool = False, rows: Rows | None = None) -> Columns:
-    """What new holds may use, [the demands' dimensions, rows]; `held` are the holds that count.
+def room(
+    state: State,
+    held: Columns | None,
+    *,
+    safe: bool = False,
+    rows: Rows | None = None,
+    dims: Sequence[int] | None = None,
+) -> Columns:
+    """What new holds may use, [the demands' dimensions or `dims`, rows]; `held` are the holds that count.
 
     With `safe` less what any pod in flight may take, and what DaemonSets have still to place. `rows`: only
     these.
     """
     table = state.table
-    pick = state.demands.dims if rows is None else cells(state, rows)
+    if dims is None:
+        dims = state.demands.dims
+    pick = dims if rows is None else (np.asarray(dims, dtype=np.intp)[:, None], rows)
     left = table.free[pick] - table.charged[pick] - table.nominated[pick]
     if safe:
         left -= table.possible[pick] + table.expected[pick]
@@ -128,12 +137,12 @@ def room(state: State, held: Columns | None, *, safe: bool = False, rows: Rows |
     return left
 
 
-def scale(state: State) -> NDArray[np.float64]:
-    """The largest node in each of the demands' dimensions.
+def scale(state: State, dims: Sequence[int] | None = None) -> NDArray[np.float64]:
+    """The largest node in each of the demands' dimensions, or of `dims`.
 
     Makes amounts of different resources comparable.
     """
-    largest = state.table.allocatable[state.demands.dims].max(axis=1, initial=1)
+    largest = state.table.allocatable[state.demands.dims if dims is None else dims].max(axis=1, initial=1)
     return np.asarray(largest, dtype=np.float64)
 
 

@@ -17,6 +17,8 @@ from ledger.table import Columns, Rows
 _ROWS_VISITED = 150_000
 """What one settle may take, some milliseconds: so many rows looked at once."""
 _FILL, _SEARCH, _LEAST, _RISK = 2, 16, 1_000, 500
+_USUAL_DIMS = 8
+"""Rows cost the more, the more resources are held beyond as many."""
 
 
 class Patience:
@@ -25,8 +27,9 @@ class Patience:
     Counted in rows looked at, not in seconds, so that the same events always end the same.
     """
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, dims: int) -> None:
         self._rows = rows
+        self._weight = 1 + dims // _USUAL_DIMS
         self._left = _ROWS_VISITED
 
     @property
@@ -48,7 +51,7 @@ class Patience:
 
     def search(self) -> None:
         """A search for moves."""
-        self._left -= _SEARCH * self._rows + _LEAST
+        self._left -= _SEARCH * self._rows * self._weight + _LEAST
 
 
 def take_turns(state: State, grown: set[int], *, thorough: bool) -> set[int]:

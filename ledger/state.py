@@ -6,6 +6,7 @@ Holds are not touched here: `placement.settle` does that.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -116,15 +117,15 @@ class State:
         self.holds.resize()
         self.nominations.resize()
 
-    def _columns_changed(self, resource: str, dim: int | None) -> None:
-        """A node brought a resource that no other had, or the last one took it away."""
-        if dim is not None:
-            self.flights.fill(resource, dim)
-            self.nominations.fill(resource, dim)
-        naming = self.demands.naming(resource)
+    def _columns_changed(self, resources: AbstractSet[str]) -> None:
+        """A node brought resources that no other had, or the last one took them away."""
+        if resources <= self.table.dims.keys():
+            self.flights.fill(resources)
+            self.nominations.fill(resources)
+        naming = self.demands.naming(resources)
         for number in naming:
             self.holds.weigh(number, -1)
-        self.demands.follow_column(naming)
+        self.demands.follow_columns(naming)
         for number in naming:
             self.holds.weigh(number, 1)
         self.recheck = True

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ledger.table import Flags, Rows, Table, grown
+from ledger.table import Flags, Rows, Table, reshaped
 from qos.cluster.needs import UNREPORTED, Enforcement, obstacle
 
 _MOST_NAMED = 3
@@ -29,7 +29,7 @@ class Strict:
         """Follow the table's growth."""
         for flags in (self.able, self.willing):
             for number, rows in flags.items():
-                flags[number] = np.asarray(grown(rows, self._table.shape[1:]), dtype=np.bool_)
+                flags[number] = np.asarray(reshaped(rows, self._table.shape[1:]), dtype=np.bool_)
 
     def set_needs(self, number: int, needs: frozenset[str] | None) -> None:
         """What a demand needs; None: nothing, it is not one of these. Its nodes are to be judged anew."""

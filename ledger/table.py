@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import repeat
 from typing import Final, TypeAlias
 
@@ -32,12 +33,17 @@ def offered(node: Node) -> list[tuple[str, int]]:
     return [(name, amount) for name, amount in node.allocatable.items() if amount > 0]
 
 
-def grown(array: NDArray[np.generic], shape: tuple[int, ...], used: int | None = None) -> NDArray[np.generic]:
-    """A copy of `array`, or of its first `used` entries, in the corner of zeros of a larger shape."""
-    larger = np.zeros(shape, dtype=array.dtype)
+def reshaped(
+    array: NDArray[np.generic], shape: tuple[int, ...], used: int | None = None
+) -> NDArray[np.generic]:
+    """A copy of `array`, or of its first `used` entries, in the corner of zeros; what is beyond the shape is
+    left out.
+    """
+    copy = np.zeros(shape, dtype=array.dtype)
     there = array[:used]
-    larger[tuple(slice(0, size) for size in there.shape)] = there
-    return larger
+    corner = tuple(slice(0, min(sizes)) for sizes in zip(there.shape, shape, strict=True))
+    copy[corner] = there[corner]
+    return copy
 
 
 class Table:
@@ -53,13 +59,13 @@ class Table:
     A resource has a column while some node offers it: what pods and policies name is a tenant's word, and a
     thousand names cost the verbs nothing. Claims of other resources are kept aside, by resource and row.
     `changes` counts those of any column; who writes to one directly counts it.
-    `on_grow` is called when the shape changed, `on_column` with the name of a resource and its new column, or
-    with None when the resource has none any more.
+    `on_shape` is called when the shape changed, `on_columns` with the names of resources that have got a
+    column, or that have none any more: all that one node brings, or takes away, together.
     """
 
-    def __init__(self, on_grow: Callable[[], None], on_column: Callable[[str, int | None], None]) -> None:
-        self._on_grow = on_grow
-        self._on_column = on_column
+    def __init__(self, on_shape: Callable[[], None], on_columns: Callable[[AbstractSet[str]], None]) -> None:
+        self._on_shape = on_shape
+        self._on_columns = on_columns
         self.index: dict[str, int] = {}
         self.rows: dict[str, int] = {}
         self.names: list[str] = [""] * _FIRST_ROWS
@@ -162,32 +168,56 @@ class Table:
         self.allocatable[:, row] = amounts
 
     def _offer(self, node: Node) -> None:
+        fresh = []
         for name, _ in offered(node):
             self._offering[name] = self._offering.get(name, 0) + 1
             if name not in self.dims:
+                fresh.append(name)
+        if fresh:
+            self._make_columns(len(fresh))
+            for name in fresh:
                 self._open(name)
+            self._on_columns(frozenset(fresh))
 
     def _withdraw(self, node: Node | None) -> None:
+        gone = []
         for name, _ in offered(node) if node is not None else ():
             self._offering[name] -= 1
             if not self._offering[name]:
                 del self._offering[name]
                 if self.dims[name] > NOWHERE:
-                    self._close(name)
+                    gone.append(name)
+        if gone:
+            for name in gone:
+                self._close(name)
+            self._on_columns(frozenset(gone))
+            self._drop_columns()
+
+    def _make_columns(self, count: int) -> None:
+        """See that there are so many spare ones."""
+        size = len(self.resources)
+        if count <= len(self._spare_columns):
+            return
+        more = max(_MORE_COLUMNS, count - len(self._spare_columns))
+        self.resources += [""] * more
+        self._spare_columns = [*range(size + more - 1, size - 1, -1), *self._spare_columns]
+        self._reshape()
+
+    def _drop_columns(self) -> None:
+        """Give the last columns back when most are spare: a node may have named resources by the hundred."""
+        needed = max(self.dims.values()) + 1 + _MORE_COLUMNS
+        if 2 * needed < len(self.resources):
+            del self.resources[needed:]
+            self._spare_columns = [dim for dim in self._spare_columns if dim < needed]
+            self._reshape()
 
     def _open(self, resource: str) -> None:
-        """Give a resource a column, and take in the claims that were kept aside."""
-        if not self._spare_columns:
-            count = len(self.resources)
-            self.resources += [""] * _MORE_COLUMNS
-            self._spare_columns = list(range(count + _MORE_COLUMNS - 1, count - 1, -1))
-            self._grow()
+        """Give a resource a spare column, and take in the claims that were kept aside."""
         self.changes += 1
         dim = self.dims[resource] = self._spare_columns.pop()
         self.resources[dim] = resource
         for row, amount in self._aside.pop(resource, {}).items():
             self.free[dim, row] -= amount
-        self._on_column(resource, dim)
 
     def _close(self, resource: str) -> None:
         """Take back the column of a resource that nobody offers any more; the next new resource gets it."""
@@ -201,7 +231,7 @@ class Table:
             getattr(self, columns)[dim] = 0
         self.resources[dim] = ""
         self._spare_columns.append(dim)
-        self._on_column(resource, None)
+        self._spare_columns.sort(reverse=True)  # the lowest are taken first, so that the last may go
 
     def claim(self, row: int, requests: Resources, sign: int) -> None:
         """Take (sign 1) or give back (sign -1) capacity; a claimed row is not recycled."""
@@ -267,13 +297,13 @@ class Table:
         self.references += [0] * size
         # The old last row was the one never given away; from now on it is the new last one.
         self._spare = list(range(2 * size - 2, size - 2, -1))
-        self._grow()
+        self._reshape()
 
-    def _grow(self) -> None:
+    def _reshape(self) -> None:
         shape = self.shape
         for name in _COLUMNS:
-            setattr(self, name, grown(getattr(self, name), shape))
+            setattr(self, name, reshaped(getattr(self, name), shape))
         for name in ("present", "usable"):
-            setattr(self, name, grown(getattr(self, name), shape[1:]))
+            setattr(self, name, reshaped(getattr(self, name), shape[1:]))
         self._rank = None
-        self._on_grow()
+        self._on_shape()

@@ -111,10 +111,10 @@ def test_the_nodes_of_a_new_daemon_set_are_judged_some_at_a_time() -> None:
     _pass_time(made, 1.0)
     made.set_daemon_set(_daemons(4))
     seen = []
-    for _ in range(4):
+    for _ in range(6):
         made.held_nodes()
         seen.append(len(made._state.daemons._expecting))
-    assert seen == [1_000, 2_000, 2_500, 2_500]
+    assert seen == [500, 1_000, 1_500, 2_000, 2_500, 2_500]
 
 
 def test_holds_go_where_no_daemon_set_is_expected_as_long_as_there_is_such_a_place() -> None:

@@ -11,9 +11,10 @@ from types import ModuleType
 from unittest.mock import patch
 
 from ledger import demands, lifting, placement, risk
+from ledger.daemons import Daemons
 from ledger.decisions import Mode
-from qos.cluster.objects import PlacementMode
-from tests.ledger.builders import demand, ledger, names, node, nodes, pod
+from qos.cluster.objects import DaemonSet, PlacementMode
+from tests.ledger.builders import TOLERATE_ALL, demand, ledger, names, node, nodes, pod
 from tests.ledger.recount import check_columns
 
 MANY = 300
@@ -93,6 +94,48 @@ def test_policies_are_arranged_once_when_a_resource_comes_or_goes() -> None:
         made.report()
         assert made.gauges()["holds"] == placed
         check_columns(made)
+
+
+def test_policies_are_arranged_once_when_a_node_brings_many_resources() -> None:
+    resources = {f"example.com/r{number}": 1 for number in range(200)}
+    made = ledger(*nodes(2, 1_000, memory=10_000, pods=10_000))
+    width = made._state.table.shape[0]
+    for number, resource in enumerate(resources):
+        made.set_demand(demand(f"d{number:03}", 1, 1, extra={resource: 1}))
+    for extra, placed in ((resources, 200), ({}, 0)):
+        with counted(demands, "order_key") as calls:
+            made.set_node(node("n0", 1_000, 10_000, 10_000, extra=extra))
+        assert calls["order_key"] <= 2 * 200
+        made.report()
+        assert made.gauges()["holds"] == placed
+        check_columns(made)
+    assert made._state.table.shape[0] <= width + 4
+
+
+def test_where_a_hold_goes_is_decided_by_its_own_resources_and_the_usual_ones() -> None:
+    resources = {f"example.com/r{number}": 1 for number in range(200)}
+    made = ledger(node("n0", 1_000, 1_000, 1_000, extra=resources))
+    for number, resource in enumerate(resources):
+        made.set_demand(demand(f"d{number:03}", 1, 1, extra={resource: 1}))
+    with patch.object(placement, "slots_that_fit", wraps=placement.slots_that_fit) as fits:
+        made.report()
+    assert {len(call.args[0]) for call in fits.call_args_list} <= {16, 17}
+    assert made.gauges()["holds"] == 200
+
+
+def test_the_room_of_daemon_sets_is_judged_some_nodes_at_a_time_at_a_start() -> None:
+    made = ledger(*nodes(300))
+    for number in range(10):
+        daemon_set = DaemonSet(f"ds{number}", f"default/ds{number}", {"cpu": 100}, TOLERATE_ALL)
+        made.set_daemon_set(daemon_set)
+    judged = []
+    with patch.object(Daemons, "_judge", autospec=True, side_effect=Daemons._judge) as judge:
+        while made.tend():
+            judged.append(judge.call_count)
+            judge.reset_mock()
+        judged.append(judge.call_count)
+    assert (max(judged), sum(judged)) == (500, 3_000)
+    assert len(made._state.daemons._expecting) == 3_000
 
 
 def test_holds_at_risk_are_counted_some_nodes_at_a_time() -> None:
