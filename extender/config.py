@@ -89,7 +89,7 @@ class ExtenderConfig(_Section):
         max_length=4,
         description="Labels of nodes, such as node.kubernetes.io/instance-type. Nodes with the same value of "
         "one are a pool, in which capPercent holds as well; nodes without the label are in none. Not "
-        "kubernetes.io/hostname: a pool is many nodes.",
+        "kubernetes.io/hostname: a pool is many nodes. The values beyond the first 64 are one pool.",
     )
     binds: bool = Field(
         default=True,

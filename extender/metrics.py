@@ -205,6 +205,7 @@ _LEDGER_TEXTS: Final = {
     "nodes": "Nodes that are known.",
     "ready_nodes": "Nodes that may take holds.",
     "held_nodes": "Nodes with at least one hold.",
+    "lumped_nodes": "Nodes that share a pool because capPoolLabels have too many values.",
     "overcommitted_nodes": "Nodes whose pods ask for more than is allocatable: someone went by.",
     "pods": "Pods that are known, pending ones included.",
     "claims": "Pods that take capacity of a node.",

@@ -118,6 +118,7 @@ def gauges(state: State, waiting: int) -> Mapping[str, float]:
         "ready_nodes": int(table.usable.sum()),
         "held_nodes": int(np.count_nonzero(state.holds.number)),
         "overcommitted_nodes": int(((table.free < 0).any(axis=0) & table.present).sum()),
+        "lumped_nodes": state.pools.lumped,
         "pods": len(state.pods),
         "claims": len(state.claims.by_uid),
         "claims_unseen": len(state.claims.unseen),

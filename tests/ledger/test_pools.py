@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
+from ledger.pools import MOST_POOLS
 from qos.cluster.objects import Node, Pod
 from tests.ledger.builders import demand, holds, ledger, node, pod
 
@@ -167,3 +168,20 @@ def test_whatever_happens_no_pool_holds_more_than_its_cap(steps: list[tuple[Any,
             for pool in range(1, len(state.pools._members))
         }
         assert all(state.pools.count[key] == count for key, count in counted.items())
+
+
+def test_a_label_with_a_value_for_each_node_makes_no_pool_for_each() -> None:
+    """The nodes beyond the bound are one pool, in which the cap holds all the same."""
+    made = capped(
+        *[labelled(f"n{i:03}", f"v{i}") for i in range(200)], demand("x", 10_000, 1), cap_percent=40
+    )
+    there = holds(made, "x")
+    assert [there[f"n{i:03}"] for i in range(MOST_POOLS)] == [4] * MOST_POOLS
+    assert sum(there.values()) == 4 * 200
+    assert made.gauges()["lumped_nodes"] == 200 - MOST_POOLS
+    for i in range(MOST_POOLS, 200):
+        made.remove_node(f"n{i:03}")
+    assert made.gauges()["lumped_nodes"] == 0
+    made.remove_node("n000")
+    made.set_node(labelled("late", "late"))
+    assert made.gauges()["lumped_nodes"] == 0
