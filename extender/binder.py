@@ -15,6 +15,7 @@ from typing import Final
 from adapters.api import PODS, APIError, ClusterAPI, Conflict, Ended, NotFound, NotTaken, Unreachable
 from adapters.kubernetes import decode
 from extender.metrics import Metrics
+from extender.pace import Turns
 from extender.wire import BindingArgs
 from ledger.decisions import BindDecision
 from ledger.ledger import Ledger
@@ -25,6 +26,11 @@ log = logging.getLogger(__name__)
 
 UNKNOWN_SECONDS: Final = 65.0
 """Seconds for which a Binding without an answer can still land: the API server ends requests after 60 s."""
+READS_A_SECOND: Final = 50.0
+"""Of pods whose Binding brought no answer. An API server that answers nobody leaves thousands in doubt: it is
+not to be kept down by those who ask what it did.
+"""
+READS_AT_ONCE: Final = 8
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 5.0
 
@@ -52,6 +58,7 @@ class Binder:
         self._sleep = sleep
         self._attempts: dict[str, tuple[str, asyncio.Task[str]]] = {}
         self._doubtful: dict[str, asyncio.Task[None]] = {}
+        self._reads = Turns(READS_A_SECOND, READS_AT_ONCE, clock, sleep)
 
     async def bind(self, args: BindingArgs) -> str:
         """Empty when the pod is bound to that node; else the Error for kube-scheduler."""
@@ -188,7 +195,7 @@ class Binder:
 
     async def _settle_unknown(self, pod: Pod, node: str, error: APIError | Unreachable) -> str:
         try:
-            settled = await self._read_outcome(pod, node)
+            settled = await self._read_back(pod, node)
         except (APIError, Unreachable) as unread:
             return self._doubt(pod, node, f"{error}; and the pod cannot be read: {unread}")
         # Not bound yet: the request may still be under way, so the claim stays.
@@ -201,6 +208,17 @@ class Binder:
         except NotFound:
             return self._rolled_back(pod, "it was deleted")
         return self._outcome(pod, node, seen)
+
+    async def _read_back(self, pod: Pod, node: str) -> str | None:
+        """The same once it is this pod's turn."""
+        async with self._reads.turn():
+            try:
+                settled = await self._read_outcome(pod, node)
+            except (APIError, Unreachable):
+                self._metrics.bind_read("failed")
+                raise
+        self._metrics.bind_read("open" if settled is None else "settled")
+        return settled
 
     def _outcome(self, pod: Pod, node: str, seen: Pod) -> str | None:
         """What became of the Binding, by the pod as it is; None when it is unbound."""
@@ -244,12 +262,13 @@ class Binder:
         while True:
             await self._sleep(wait)
             wait = min(wait * 2, _LONGEST_WAIT)
+            late = self._clock() >= give_up  # before the read, which may take long itself
             try:
-                if await self._read_outcome(pod, node) is not None:
+                if await self._read_back(pod, node) is not None:
                     return
             except (APIError, Unreachable) as error:
                 log.info("settling a Binding goes on pod=%s error=%s", pod.key, error)
                 continue
-            if self._clock() >= give_up:
+            if late:
                 self._rolled_back(pod, "its Binding never arrived")
                 return

@@ -55,6 +55,11 @@ class Metrics:
             "Binds by outcome: bound, elsewhere, refused, gone, failed, unknown, late, crashed.",
             "outcome",
         )
+        self._bind_reads = self._counter(
+            "bind_reads",
+            "Reads of pods whose Binding brought no answer, by outcome: settled, open, failed.",
+            "outcome",
+        )
         self._skipped = self._counter(
             "objects_skipped", "Objects that cannot be read, by resource.", "resource"
         )
@@ -112,6 +117,10 @@ class Metrics:
     def bind_outcome(self, outcome: str) -> None:
         """bound, elsewhere, refused, gone, failed, unknown, late or crashed."""
         self._binds.labels(outcome).inc()
+
+    def bind_read(self, outcome: str) -> None:
+        """settled, open or failed."""
+        self._bind_reads.labels(outcome).inc()
 
     def skipped(self, resource: str) -> None:
         """An object could not be read."""

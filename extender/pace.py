@@ -1,12 +1,14 @@
-"""A token bucket: how fast something may be done, by a clock that is passed in."""
+"""How fast something may be done, by a clock that is passed in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 
 class Pace:
-    """At most `rate` per second in the long run, `burst` at once."""
+    """A token bucket: at most `rate` per second in the long run, `burst` at once."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float]) -> None:
         self._rate = rate
@@ -24,3 +26,30 @@ class Pace:
             return False
         self._tokens -= 1
         return True
+
+
+class Turns:
+    """At most `at_once` under way, and `rate` per second begun in the long run, `at_once` of them without a
+    wait; who comes first goes first.
+    """
+
+    def __init__(
+        self, rate: float, at_once: int, clock: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        self._interval = 1 / rate
+        self._burst = (at_once - 1) * self._interval
+        self._clock = clock
+        self._sleep = sleep
+        self._places = asyncio.Semaphore(at_once)
+        self._due = clock() - self._burst
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait until one may begin; it is under way until the context ends."""
+        async with self._places:
+            now = self._clock()
+            due = max(self._due, now - self._burst)
+            self._due = due + self._interval
+            if due > now:
+                await self._sleep(due - now)
+            yield

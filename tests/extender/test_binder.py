@@ -12,7 +12,7 @@ import pytest
 from adapters.api import PODS, APIError, Conflict, Ended, NotFound, NotTaken, Unreachable
 from adapters.kubernetes import decode
 from adapters.memory import MemoryAPI
-from extender.binder import UNKNOWN_SECONDS, Binder
+from extender.binder import READS_AT_ONCE, UNKNOWN_SECONDS, Binder
 from extender.metrics import Metrics
 from extender.wire import BindingArgs
 from ledger.decisions import BindDecision
@@ -296,6 +296,39 @@ async def test_t04_an_attempt_that_wrote_nothing_does_not_settle_the_one_in_doub
     assert rig.claim == ("n1", "binding"), "the first may still land"
     await rig.settled()
     assert rig.claim is None
+
+
+async def test_reads_of_bindings_in_doubt_are_bounded_however_many_there_are(
+    api, clock, eventually, make_pod
+):
+    """The API server answers no Binding, and no read for a while: 200 pods in doubt are not 200 readers."""
+    rig = Rig(api, clock, eventually, make_pod("web"))
+    pods = [decode.pod(orjson.dumps(api.put(PODS, make_pod(f"web{number}")))) for number in range(200)]
+    rig.ledger.pods |= {pod.uid: pod for pod in pods}
+    api.fail("bind", times=100, applied=True)
+    api.fail("bind", times=100)
+    api.fail("get", times=300)
+    reading, reads, most, read = 0, 0, 0, api.get
+
+    async def get(*args: Any) -> bytes:
+        nonlocal reading, most, reads
+        reading, reads = reading + 1, reads + 1
+        most = max(most, reading)
+        await asyncio.sleep(0)
+        reading -= 1
+        return await read(*args)
+
+    api.get = get
+    await asyncio.gather(*[rig.binder.bind(BindingArgs(p.name, p.namespace, p.uid, "n1")) for p in pods])
+    assert rig.binder.unsettled == 200
+    await rig.settled()
+    assert most <= READS_AT_ONCE
+    assert {*rig.ledger.claims.values()} == {("n1", "bound")}
+    assert len(rig.ledger.claims) == 100, "the others were released once they could no longer land"
+    samples = [one for family in rig.metrics.registry.collect() for one in family.samples]
+    counted = {one.labels["outcome"]: one.value for one in samples if one.name == "j10ce_bind_reads_total"}
+    assert sum(counted.values()) == reads
+    assert (counted["failed"], counted["settled"]) == (300, 100)
 
 
 async def test_t04_past_the_deadline_it_answers_error_and_goes_on(rig):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from adapters.loops import forever
-from extender.pace import Pace
+from extender.pace import Pace, Turns
 
 
 def test_a_pace_allows_a_burst_and_then_its_rate(clock):
@@ -22,6 +24,31 @@ def test_a_clock_that_jumps_back_gives_nothing(clock):
     assert pace.take()
     clock.advance(-100)
     assert not pace.take()
+
+
+async def test_turns_begin_at_their_rate_in_the_order_in_which_they_were_asked_for(clock):
+    turns, begun = Turns(4, 3, clock, clock.sleep), []
+    for number in range(7):
+        async with turns.turn():
+            begun.append((number, clock()))
+    start = begun[0][1]
+    assert [at - start for _, at in begun] == [0, 0, 0, 0.25, 0.5, 0.75, 1.0]
+
+
+async def test_no_more_turns_are_under_way_than_may_be(clock, eventually):
+    turns, under_way, gate = Turns(1000, 3, clock, clock.sleep), [], asyncio.Event()
+
+    async def one(number):
+        async with turns.turn():
+            under_way.append(number)
+            await gate.wait()
+
+    tasks = [asyncio.create_task(one(number)) for number in range(7)]
+    await eventually(lambda: len(under_way) == 3)
+    tasks[4].cancel()
+    gate.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert under_way == [0, 1, 2, 3, 5, 6]
 
 
 async def test_a_loop_goes_on_after_a_bug_and_counts_it(metrics, clock):
