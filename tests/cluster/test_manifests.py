@@ -411,6 +411,11 @@ def test_what_a_policy_names_needs_the_verb_use(
         lambda: patch(golden, {"spec": {"slots": {"count": next(number)}}}), f"may not use {kind} gold"
     )
     assert patch(golden, {"metadata": {"labels": {"a": "b"}}}) == "", "only what is asked for counts"
+    larger = ("scale", "mrp", golden, "-n", namespace, "--replicas=9", f"--as={user}")
+    assert "forbidden" in kubectl(*larger, check=False).stderr, "nor may it be made larger in another way"
+    role = ("create", "rolebinding", f"{user}-scales", "--clusterrole=j10ce-policy-scaler", f"--user={user}")
+    kubectl(*role, "-n", namespace)
+    eventually_allowed(lambda: kubectl(*larger, check=False).stderr)
 
 
 @contextmanager

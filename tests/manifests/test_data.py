@@ -113,6 +113,13 @@ def test_pods_are_locked_down(pod: dict[str, Any]) -> None:
         assert "memory" in container["resources"]["limits"]
 
 
+def test_who_may_make_policies_cannot_make_those_larger_whose_class_they_may_not_use() -> None:
+    """Admission asks for `use` when a spec changes; the scale subresource shows it none."""
+    editor = next(d for _, d in ALL if d.get("metadata", {}).get("name") == "j10ce-policy-editor")
+    resources = {resource for rule in editor["rules"] for resource in rule["resources"]}
+    assert resources == {"minimalreservationpolicies"}
+
+
 @pytest.mark.parametrize("role", of_kind("ClusterRole", "Role"))
 def test_rights_name_what_they_are_for(role: dict[str, Any]) -> None:
     for rule in role["rules"]:
