@@ -13,6 +13,10 @@ from ledger.state import State
 from ledger.table import Columns, Rows
 from qos.cluster.objects import Pod
 
+_MOST_BOARDS = 16
+"""Half a megabyte each at 5,000 nodes; refused pods of as many priorities as there are policies ask for one
+each.
+"""
 _CORE_DIMS = 3
 """cpu, memory and pods: every node offers them, so being short of them is always the ledger's business."""
 
@@ -152,6 +156,8 @@ def board_at(state: State, level: int) -> Board:
         state.boards, state.boards_at = {}, state.stamp
     found = state.boards.get(level)
     if found is None:
+        if len(state.boards) >= _MOST_BOARDS:
+            del state.boards[next(iter(state.boards))]  # the oldest
         demands = state.demands
         lowest = demands.levels[level] if level < len(demands.levels) else None
         shapes = [n for n in demands.order if lowest is not None and demands[n].priority >= lowest]

@@ -57,6 +57,13 @@ def test_pods_search_one_picture_of_the_holds_until_something_changes() -> None:
     assert seen[0] is seen[1] is not seen[2]
 
 
+def test_few_pictures_of_the_holds_are_kept_however_many_priorities_refused_pods_have() -> None:
+    made = ledger(*nodes(2, 20), *[demand(f"a{i}", 1, 1, priority=i) for i in range(30)])
+    for i in range(30):
+        assert not made.filter(pod(f"p{i}", 21, priority=i), names(2), 0.0).nodes
+    assert sorted(made._state.boards) == list(range(14, 30)), "the latest"
+
+
 def test_at_most_eight_holds_move() -> None:
     roomy = [node(f"big{i}", 16) for i in range(2)]
     for count, passes in ((8, True), (9, False)):
