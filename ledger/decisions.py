@@ -89,7 +89,6 @@ class DemandReport:
     held: int
     holds: tuple[tuple[str, int], ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
-    waiting_owners: int = 0
     pods: int = 0
     at_risk: int = 0
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ledger.decisions import DemandReport
-from ledger.demands import NO_DEMAND
 from ledger.placement import settle
 from ledger.risk import gather_at_risk
 from ledger.state import State
@@ -17,7 +16,6 @@ from ledger.unplaced import Place, why
 _SLICE = 60_000
 """Rows looked at between two steps: some milliseconds."""
 _A_POLICY = 200
-_A_POD = 20
 
 
 class Reports:
@@ -29,13 +27,10 @@ class Reports:
     def gather(self, state: State) -> Iterator[dict[str, DemandReport]]:
         """By key, in the demands' order, in steps of some milliseconds; the last is all of it.
 
-        Each demand's account is of one moment, but for its waiting owners and its holds at risk.
+        Each demand's account is of one moment, but for its holds at risk.
         """
         done = 0
-        waiting, risky = Counter[str](), Counter[str]()
-        for step in _waiting_owners(state):
-            waiting = step
-            yield {}
+        risky = Counter[str]()
         settle(state)
         for step in gather_at_risk(state):
             risky = step
@@ -51,11 +46,11 @@ class Reports:
             number = state.demands.numbers.get(key)
             if number is not None:
                 done += _A_POLICY + (len(state.table.names) if state.holds.missing(number) > 0 else 0)
-                found[key] = self._report(state, number, waiting[key], risky[key], place)
+                found[key] = self._report(state, number, risky[key], place)
         self._holds = {key: held for key, held in self._holds.items() if key in found}
         yield found
 
-    def _report(self, state: State, demand: int, waiting: int, risky: int, place: Place) -> DemandReport:
+    def _report(self, state: State, demand: int, risky: int, place: Place) -> DemandReport:
         record = state.demands[demand]
         return DemandReport(
             key=record.key,
@@ -64,7 +59,6 @@ class Reports:
             held=state.holds.held_total[demand],
             holds=self._held(state, demand, record.key),
             unplaced=why(state, demand, place),
-            waiting_owners=waiting,
             pods=state.holds.filled_total[demand],
             at_risk=min(risky, state.holds.held_total[demand]),
         )
@@ -78,19 +72,6 @@ class Reports:
             there = ((names[row], count) for row, count in state.holds.of(demand))
             known = self._holds[key] = stamp, tuple(sorted(there, key=lambda hold: (-hold[1], hold[0])))
         return known[1]
-
-
-def _waiting_owners(state: State) -> Iterator[Counter[str]]:
-    """Pending owners that kube-scheduler found no node for, by demand's key; the last step is all of it."""
-    waiting: Counter[str] = Counter()
-    pods = [pod for pod in state.pending.values() if pod.unschedulable_since > 0]
-    for start in range(0, len(pods), _SLICE // _A_POD):
-        for pod in pods[start : start + _SLICE // _A_POD]:
-            if not pod.deleting and pod.uid not in state.claims.by_uid:
-                owner = state.demands.owned_by(pod)
-                if owner != NO_DEMAND:
-                    waiting[state.demands[owner].key] += 1
-        yield waiting
 
 
 def held_nodes(state: State) -> frozenset[str]:

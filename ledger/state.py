@@ -244,7 +244,10 @@ class State:
             self._pending(pod)
 
     def settled(self, pod: Pod) -> bool:
-        """True when a pod runs as it is known already, and nothing waits to hear that: a heartbeat."""
+        """True when a pod runs as it is known already, and nothing waits to hear that: a heartbeat.
+
+        A pod that has ended may be charged by a filter call that was answered too late.
+        """
         if not pod.node_name or self.pods.get(pod.uid) != pod or pod.uid in self.flights.by_uid:
             return False
         claim = self.claims.by_uid.get(pod.uid)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ledger.decisions import Mode
 from tests.ledger.builders import demand, holds, ledger, nodes, pod
 
 RUNS = pod("p", 4, node="n0", phase="Running")
@@ -62,3 +63,13 @@ def test_t09_a_late_answer_for_a_pod_that_runs_charges_nothing_that_a_heartbeat_
     assert made.gauges()["in_flight"] == 0
     assert not made.set_pod(RUNS)
     assert holds(made, "a")
+
+
+@pytest.mark.parametrize("binds", [True, False])
+def test_a_late_answer_for_a_pod_that_has_ended_is_settled_by_the_next_word_of_it(binds: bool) -> None:
+    ended = replace(RUNS, phase="Succeeded")
+    made = ledger(*nodes(2), ended, binds=binds, mode=Mode.GUARD)
+    made.filter(replace(RUNS, node_name="", phase="Pending"), ["n1"], 0.0)
+    assert made.gauges()["in_flight"] == 1
+    assert made.set_pod(ended)
+    assert made.gauges()["in_flight"] == 0

@@ -166,15 +166,16 @@ def test_pinned_holds_at_risk_are_looked_at_some_nodes_at_a_time() -> None:
 
 
 def test_a_report_in_steps_gives_a_new_policy_nothing_of_the_one_whose_number_it_gets() -> None:
-    made = ledger(*nodes(1), demand("a", 1))
-    for number in range(4_000):
-        made.set_pod(pod(f"p{number}", app="a", unschedulable_since=1.0))
+    made = ledger(*nodes(600, 4), demand("a", 600, 4, mode=PlacementMode.PINNED), mode=Mode.GUARD)
+    assert made.report()["default/a"].held == 600
+    made.filter(pod("high", 1, priority=1_000), names(600), 0.0)
     steps = made.gather_report()
-    next(steps)
+    for _ in range(3):
+        next(steps)
     made.remove_demand("default/a")
-    made.set_demand(demand("b", 1))
+    made.set_demand(demand("b", 600))
     *_, last = steps
-    assert last["default/b"].waiting_owners == 0
+    assert (last["default/b"].held, last["default/b"].at_risk) == (600, 0)
 
 
 def test_no_verb_waits_for_a_module_of_numpy() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ledger.ledger import Ledger
 from ledger.waiting import MOST_REMEMBERED
 from qos.cluster.objects import Requirement, Selector
-from tests.ledger.builders import demand, go, ledger, names, node, nodes, pod
+from tests.ledger.builders import demand, ledger, names, node, nodes, pod
 
 
 def test_t21_a_refused_pod_is_returned_once_when_it_would_pass() -> None:
@@ -57,15 +57,6 @@ def test_t14_a_preemptor_is_woken_when_its_hole_is_there() -> None:
     assert made.waiting() == []
     made.remove_pod("victim")
     assert [p.uid for p in made.waiting()] == ["p"]
-
-
-def test_owners_that_wait_are_reported() -> None:
-    made = ledger(*nodes(1), demand("a", 2, 4))
-    made.set_pod(pod("o", 4, app="a", unschedulable_since=5.0))
-    made.set_pod(pod("fresh", 4, app="a"))
-    assert made.report()["default/a"].waiting_owners == 1
-    assert go(made, pod("o", 4, app="a"), ["n0"])
-    assert made.report()["default/a"].waiting_owners == 0
 
 
 def test_pods_that_two_policies_select_belong_to_the_first() -> None:
