@@ -19,6 +19,15 @@ def _daemons(cpu: int, uid: str = "ds") -> DaemonSet:
     return DaemonSet(uid, f"kube-system/{uid}", {"cpu": cpu * 1000, "pods": 1}, TOLERATE_ALL)
 
 
+def _expecting() -> Ledger:
+    """A node where a DaemonSet's pod of 4 CPU is expected, and four slots of 2 CPU that would fill it."""
+    made = ledger()
+    made.set_daemon_set(_daemons(4))
+    made.set_node(node("n0"))
+    made.set_demand(demand("a", 4, 2))
+    return made
+
+
 def _pass_time(of: Ledger, now: float) -> None:
     of.prioritize(pod("clock", 1), ["n0"], now)
 
@@ -49,10 +58,7 @@ def test_a_daemon_set_is_expected_where_it_fits_beside_what_runs() -> None:
 
 
 def test_an_expectation_ends_after_a_bounded_time() -> None:
-    made = ledger()
-    made.set_daemon_set(_daemons(4))
-    made.set_node(node("n0"))
-    made.set_demand(demand("a", 4, 2))
+    made = _expecting()
     _pass_time(made, 1_000.0)
     _pass_time(made, 1_000.0 + LATER - 1)
     assert _safe(made, "a") == 2
@@ -62,10 +68,7 @@ def test_an_expectation_ends_after_a_bounded_time() -> None:
 
 def test_the_first_time_that_is_heard_begins_the_expectation() -> None:
     """A clock starts anywhere: nothing lapses because time was not known before."""
-    made = ledger()
-    made.set_daemon_set(_daemons(4))
-    made.set_node(node("n0"))
-    made.set_demand(demand("a", 4, 2))
+    made = _expecting()
     assert _safe(made, "a") == 2
     _pass_time(made, 1e6)
     assert _safe(made, "a") == 2
@@ -73,10 +76,7 @@ def test_the_first_time_that_is_heard_begins_the_expectation() -> None:
 
 @pytest.mark.parametrize("again", ["changed", "ready", "left"])
 def test_it_begins_again(again: str) -> None:
-    made = ledger()
-    made.set_daemon_set(_daemons(4))
-    made.set_node(node("n0"))
-    made.set_demand(demand("a", 4, 2))
+    made = _expecting()
     _pass_time(made, 1.0)
     _pass_time(made, 1.0 + LATER)
     assert _safe(made, "a") == 4
@@ -95,10 +95,7 @@ def test_it_begins_again(again: str) -> None:
 
 
 def test_a_heartbeat_does_not_begin_it_again() -> None:
-    made = ledger()
-    made.set_daemon_set(_daemons(4))
-    made.set_node(node("n0"))
-    made.set_demand(demand("a", 4, 2))
+    made = _expecting()
     _pass_time(made, 1.0)
     _pass_time(made, 1.0 + LATER)
     made.set_node(replace(node("n0"), labels={"beat": "2"}))
