@@ -1,4 +1,5 @@
-"""The real ClusterAPI: HTTP/1.1 with aiohttp, connections kept, answers not compressed.
+"""The real ClusterAPI: HTTP/1.1, connections kept, answers not compressed; watches, and what goes through a
+proxy, with aiohttp.
 
 Bodies stay bytes: lists are cut into their items and watches into their events, and nothing else is parsed
 here.
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 import msgspec
@@ -31,14 +33,13 @@ from adapters.api import (
     WatchEvent,
 )
 from adapters.kubernetes import credentials
+from adapters.kubernetes.calls import KEEP_ALIVE_SECONDS, Answer, Calls, CutError, NotSentError
 from adapters.kubernetes.credentials import Endpoint
 from adapters.kubernetes.watching import events_of, status_error
 
 _MOST_BYTES: Final = 256 * 1024 * 1024
 """Largest answer taken: a page of 500 objects of half a MiB."""
 _CONNECTIONS: Final = 256
-_KEEP_ALIVE_SECONDS: Final = 60.0
-"""Below the API server's 90 s: a POST on a connection that it just closed has an unknown outcome."""
 _RENEW_SECONDS: Final = 60.0
 """Seconds between two looks for new tokens and certificates."""
 _SHORTEST_RETRY: Final = 0.05
@@ -85,8 +86,13 @@ class KubernetesAPI:
         self._timeouts = timeouts or Timeouts()
         self._session: aiohttp.ClientSession | None = None
         self._header = ""
-        self._tls: ssl.SSLContext | bool = True if endpoint.tls is None else endpoint.tls
         self._fresh_until = float("-inf")
+        server = urlsplit(endpoint.server)
+        self._origin, self._prefix = f"{server.scheme}://{server.netloc}", server.path.rstrip("/")
+        self._tls = endpoint.tls
+        if server.scheme == "https" and self._tls is None:
+            self._tls = ssl.create_default_context()
+        self._calls = Calls(endpoint.server, endpoint.tls_server_name, _MOST_BYTES)
 
     @classmethod
     def from_kubeconfig(
@@ -110,6 +116,7 @@ class KubernetesAPI:
 
     async def aclose(self) -> None:
         """Close the connections."""
+        self._calls.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -128,12 +135,12 @@ class KubernetesAPI:
         """One page of a consistent list; limit 0: all of it."""
         asked = {"limit": str(limit or ""), "continue": continue_token, "fieldSelector": field_selector}
         query = {name: value for name, value in asked.items() if value}
-        url = self._url(resource, namespace, query=query)
-        raw = await self._request("GET", url, seconds=self._timeouts.page)
+        path = self._path(resource, namespace)
+        raw = await self._request("GET", path, query=query, seconds=self._timeouts.page)
         try:
             answer = _LIST.decode(raw)
         except msgspec.MsgspecError as error:
-            raise Unreachable(f"GET {url.path}: not a list: {error}") from error
+            raise Unreachable(f"GET {path}: not a list: {error}") from error
         meta = answer.metadata
         items = [bytes(item) for item in answer.items or ()]
         remaining = meta.remaining if meta.continue_ else 0
@@ -151,42 +158,43 @@ class KubernetesAPI:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(int(seconds)),
         } | ({"fieldSelector": field_selector} if field_selector else {})
-        url = self._url(resource, "", query=query)
+        path = self._path(resource, "")
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=self._timeouts.request, sock_read=self._timeouts.silence
         )
         headers = await self._headers()
         try:
+            url = self._url(path, query)
             async with self._open().get(url, headers=headers, timeout=timeout, **self._how()) as answer:
                 if answer.status != 200:
                     self._forget_credentials(answer.status)
-                    raise _failure("GET", url, answer.status, await _body(answer))
+                    raise _failure("GET", path, answer.status, await _body(answer))
                 try:
                     async for event in events_of(answer.content):
                         yield event
                 finally:
                     _abort(answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"watch {url.path}: {error!r}") from error
+            raise Unreachable(f"watch {path}: {error!r}") from error
 
     async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
         """One object, by a quorum read."""
-        return await self._request("GET", self._url(resource, namespace, name))
+        return await self._request("GET", self._path(resource, namespace, name))
 
     async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> bytes:
         """Create; Conflict when it exists."""
-        return await self._request("POST", self._url(resource, namespace), body)
+        return await self._request("POST", self._path(resource, namespace), body)
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> bytes:
         """PUT with the body's resourceVersion; Conflict when it is not the newest."""
-        return await self._request("PUT", self._url(resource, namespace, name), body)
+        return await self._request("PUT", self._path(resource, namespace, name), body)
 
     async def patch(
         self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any], *, subresource: str = ""
     ) -> bytes:
         """JSON merge patch; a resourceVersion in the body makes it conditional."""
-        url = self._url(resource, namespace, name, subresource)
-        return await self._request("PATCH", url, body, content_type="application/merge-patch+json")
+        path = self._path(resource, namespace, name, subresource)
+        return await self._request("PATCH", path, body, content_type="application/merge-patch+json")
 
     async def bind(
         self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
@@ -198,7 +206,7 @@ class KubernetesAPI:
             "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": dict(annotations)},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
-        await self._request("POST", self._url(PODS, namespace, name, "binding"), body)
+        await self._request("POST", self._path(PODS, namespace, name, "binding"), body)
 
     async def delete(
         self, resource: Resource, namespace: str, name: str, *, grace_seconds: int | None = None
@@ -207,53 +215,64 @@ class KubernetesAPI:
         body: dict[str, Any] = {"propagationPolicy": "Background"}
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
-        await self._request("DELETE", self._url(resource, namespace, name), body)
+        await self._request("DELETE", self._path(resource, namespace, name), body)
 
     async def _request(
         self,
         method: str,
-        url: URL,
+        path: str,
         body: Mapping[str, Any] | None = None,
         *,
+        query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
         seconds: float | None = None,
     ) -> bytes:
         """One call within its deadline; repeated only where the server did nothing: 429, and 401 once."""
         data = None if body is None else orjson.dumps(body)
         deadline = time.monotonic() + (seconds or self._timeouts.request)
+        target = f"{path}?{urlencode(query)}" if query else path
         renewed = False
         while True:
             headers = await self._headers() | ({"Content-Type": content_type} if data else {})
-            status, retry_after, raw = await self._exchange(method, url, data, headers, deadline)
+            left = max(0.001, deadline - time.monotonic())
+            status, retry_after, raw = await self._exchange(method, target, data, headers, left)
             if status == 401 and not renewed and (self._endpoint.authorization or self._endpoint.renew_tls):
                 self._forget_credentials(status)
                 renewed = True
-            elif status == 429 and time.monotonic() + retry_after < deadline:
-                await asyncio.sleep(retry_after)
+            elif status == 429 and time.monotonic() + _pause(retry_after) < deadline:
+                await asyncio.sleep(_pause(retry_after))
             elif 200 <= status < 300:
                 return raw
             else:
-                raise _failure(method, url, status, raw)
+                raise _failure(method, path, status, raw)
 
     async def _exchange(
-        self, method: str, url: URL, data: bytes | None, headers: Mapping[str, str], deadline: float
-    ) -> tuple[int, float, bytes]:
-        """Status, seconds of Retry-After, body. Unreachable."""
-        timeout = aiohttp.ClientTimeout(total=max(0.001, deadline - time.monotonic()))
+        self, method: str, target: str, data: bytes | None, headers: Mapping[str, str], seconds: float
+    ) -> Answer:
+        """Unreachable."""
         try:
-            async with self._open().request(
-                method, url, data=data, headers=headers, timeout=timeout, **self._how()
-            ) as answer:
-                return answer.status, _retry_after(answer.headers.get("Retry-After")), await _body(answer)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise NotTaken(f"{method} {url.path}: {error!r}") from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{method} {url.path}: {error!r}") from error
+            if self._endpoint.proxy is None:
+                return await self._calls.call(method, target, headers, data, tls=self._tls, seconds=seconds)
+            return await self._by_proxy(method, target, data, headers, seconds)
+        except (NotSentError, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise NotTaken(f"{method} {_path_of(target)}: {error!r}") from error
+        except (CutError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{method} {_path_of(target)}: {error!r}") from error
+
+    async def _by_proxy(
+        self, method: str, target: str, data: bytes | None, headers: Mapping[str, str], seconds: float
+    ) -> Answer:
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        url = self._url(target)
+        async with self._open().request(
+            method, url, data=data, headers=headers, timeout=timeout, **self._how()
+        ) as answer:
+            return Answer(answer.status, answer.headers.get("Retry-After", ""), await _body(answer))
 
     def _open(self) -> aiohttp.ClientSession:
         """The session; made at first use, because it belongs to the loop that runs then."""
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_SECONDS)
+            connector = aiohttp.TCPConnector(limit=_CONNECTIONS, keepalive_timeout=KEEP_ALIVE_SECONDS)
             self._session = aiohttp.ClientSession(
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_READ_BUFFER
             )
@@ -265,7 +284,7 @@ class KubernetesAPI:
             "proxy": self._endpoint.proxy,
             "server_hostname": self._endpoint.tls_server_name,
             # Connections are kept by it: with a new certificate, new ones are made.
-            "ssl": self._tls,
+            "ssl": self._tls or True,
         }
 
     async def _headers(self) -> dict[str, str]:
@@ -287,21 +306,18 @@ class KubernetesAPI:
         if status == 401:
             self._fresh_until = float("-inf")
 
-    def _url(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str = "",
-        subresource: str = "",
-        query: Mapping[str, str] | None = None,
-    ) -> URL:
+    def _path(self, resource: Resource, namespace: str, name: str = "", subresource: str = "") -> str:
         root = f"apis/{resource.group}" if resource.group else "api"
-        parts = [self._endpoint.server.rstrip("/"), root, resource.version]
+        parts = [self._prefix, root, resource.version]
         if namespace and resource.namespaced:
             parts += ["namespaces", _segment(namespace)]
         parts.append(resource.plural)
         parts += [_segment(part) for part in (name, subresource) if part]
-        return URL("/".join(parts), encoded=True).with_query(query or {})
+        return "/".join(parts)
+
+    def _url(self, target: str, query: Mapping[str, str] | None = None) -> URL:
+        url = URL(self._origin + target, encoded=True)
+        return url.with_query(query) if query else url
 
 
 def _segment(name: str) -> str:
@@ -327,9 +343,14 @@ def _abort(answer: aiohttp.ClientResponse) -> None:
         answer.connection.transport.abort()
 
 
-def _retry_after(header: str | None) -> float:
-    return max(_SHORTEST_RETRY, float(header)) if header and header.isdecimal() else 1.0
+def _pause(retry_after: str) -> float:
+    """Seconds until another try, by the header Retry-After."""
+    return max(_SHORTEST_RETRY, float(retry_after)) if retry_after.isdecimal() else 1.0
 
 
-def _failure(method: str, url: URL, status: int, raw: bytes) -> APIError | Unreachable:
-    return status_error(status, raw, f"{method} {url.path}")
+def _path_of(target: str) -> str:
+    return target.partition("?")[0]
+
+
+def _failure(method: str, path: str, status: int, raw: bytes) -> APIError | Unreachable:
+    return status_error(status, raw, f"{method} {path}")

@@ -21,8 +21,10 @@ from adapters.api import (
     Unreachable,
 )
 from adapters.kubernetes import client as client_module
+from adapters.kubernetes import lanes
 from adapters.kubernetes.client import KubernetesAPI, Timeouts
 from adapters.kubernetes.credentials import Endpoint
+from tests.waiting import eventually
 
 LONG = 30.0
 SHORT = 0.3
@@ -145,7 +147,7 @@ async def test_a_connection_cut_before_and_within_the_answer(connect, script):
 
 async def test_nobody_listens():
     async with KubernetesAPI(Endpoint("http://127.0.0.1:1")) as api:
-        with pytest.raises(NotTaken, match="ClientConnectorError"):
+        with pytest.raises(NotTaken, match="NotSentError"):
             await api.get(PODS, "shop", "web-1")
 
 
@@ -154,6 +156,87 @@ def busy(seconds):
         return web.json_response({"message": "busy"}, status=429, headers={"Retry-After": seconds})
 
     return answer
+
+
+async def test_a_flood_of_binds_opens_few_connections(connect, script):
+    go = asyncio.Event()
+
+    async def wait(request):
+        await go.wait()
+        return web.json_response({})
+
+    script.answers = [wait]
+    api = connect()
+    api._calls._lanes = lanes.Lanes(patience=LONG)
+    binds = [asyncio.create_task(api.bind("shop", f"web-{n}", "u1", "n1", {})) for n in range(3 * lanes.FEW)]
+    await eventually(lambda: len(script.requests) == lanes.FEW)
+    go.set()
+    await asyncio.gather(*binds)
+    assert len(script.requests) == 3 * lanes.FEW
+    assert len(script.connections) == lanes.FEW
+
+
+async def test_a_connection_that_the_server_ends_is_not_used_again(connect, script):
+    async def last(request):
+        return web.json_response({}, headers={"Connection": "close"})
+
+    script.answers = [last, (200, {})]
+    api = connect()
+    await api.get(PODS, "shop", "web-1")
+    await api.get(PODS, "shop", "web-1")
+    [kept] = api._calls._idle
+    kept._transport.abort()
+    await api.get(PODS, "shop", "web-1")
+    assert len(script.requests) == 3
+    assert api._calls._idle != [kept]
+
+
+async def test_an_answer_that_nobody_waits_for_is_nobody_elses(connect, script):
+    late = asyncio.Event()
+
+    async def hang(request):
+        await late.wait()
+        return web.json_response({"of": "the first"})
+
+    script.answers = [hang, (200, {"of": "the second"})]
+    api = connect()
+    first = asyncio.create_task(api.get(PODS, "shop", "web-1"))
+    await eventually(lambda: script.requests)
+    first.cancel()
+    await asyncio.wait({first})
+    late.set()
+    assert await api.get(PODS, "shop", "web-1") == b'{"of": "the second"}'
+
+
+async def test_what_waits_for_a_lane_to_its_deadline_was_not_taken(connect, script):
+    async def hang(request):
+        await asyncio.Event().wait()
+
+    script.answers = [hang]
+    api = connect(Timeouts(request=SHORT))
+    api._calls._lanes = lanes.Lanes(few=1, patience=LONG)
+    calls = [api.get(PODS, "shop", "web-1") for _ in range(2)]
+    first, second = await asyncio.gather(*calls, return_exceptions=True)
+    assert (type(first), type(second)) == (Unreachable, NotTaken)
+
+
+async def test_a_head_without_end_is_no_answer(connect, script):
+    async def talk(request):
+        request.transport.write(b"HTTP/1.1 200 OK\r\n" + b"X-More: and more\r\n" * 10_000)
+        await asyncio.Event().wait()
+
+    script.answers = [talk]
+    with pytest.raises(Unreachable, match="headers are too large"):
+        await connect().get(PODS, "shop", "web-1")
+
+
+async def test_what_is_said_on_the_way_is_no_answer(connect, script):
+    async def process(request):
+        request.transport.write(b"HTTP/1.1 102 Processing\r\n\r\n")
+        return web.json_response({"ok": True})
+
+    script.answers = [process]
+    assert await connect().get(PODS, "shop", "web-1") == b'{"ok": true}'
 
 
 async def test_429_is_waited_out(connect, script):

@@ -1,0 +1,211 @@
+"""Short calls over HTTP/1.1, on connections of our own that are kept.
+
+A Binding is one small request and one small answer. A general client took longer for it than the decision
+did: a dozen objects and tasks a call, where here one buffer is written and one answer is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import Final, NamedTuple, cast
+from urllib.parse import urlsplit
+
+import httptools
+
+from adapters.kubernetes.lanes import Lanes
+
+KEEP_ALIVE_SECONDS: Final = 60.0
+"""Below the API server's 90 s: a POST on a connection that it just closed has an unknown outcome."""
+_LARGEST_HEAD: Final = 64 * 1024
+_FINAL: Final = 200
+"""Statuses below are said on the way."""
+
+
+class NotSentError(Exception):
+    """Nothing of the request has left this process."""
+
+
+class CutError(Exception):
+    """The connection ended before the answer did, or what came is no answer."""
+
+
+class Answer(NamedTuple):
+    """Status, the header Retry-After ("" where there is none), body."""
+
+    status: int
+    retry_after: str
+    body: bytes
+
+
+class _Connection(asyncio.Protocol):
+    """One connection; one exchange at a time."""
+
+    def __init__(self, tls: ssl.SSLContext | None, most: int) -> None:
+        self.tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._most = most
+        self._transport: asyncio.Transport
+        self._parser: httptools.HttpResponseParser
+        self._answer: asyncio.Future[Answer] | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._head: int | None = None
+        self._retry_after = ""
+        self.used = self._loop.time()
+        self.open = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._fail(f"connection lost: {error or 'closed by the server'}")
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None or self._answer.done():
+            self.abort()  # nobody asked
+            return
+        if self._head is not None:
+            self._head += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(f"not HTTP: {error!r}")
+        if self._head is not None and self._head > _LARGEST_HEAD:
+            self._fail("the answer's headers are too large")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"retry-after":
+            self._retry_after = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self._head = None
+
+    def on_body(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._most:
+            self._fail(f"answer larger than {self._most} bytes")
+        else:
+            self._parts.append(part)
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self._answer is None or self._answer.done() or status < _FINAL:
+            return
+        self.used = self._loop.time()
+        self.open = self.open and self._parser.should_keep_alive()
+        self._answer.set_result(Answer(status, self._retry_after, b"".join(self._parts)))
+
+    async def exchange(self, request: bytes) -> Answer:
+        """Send, and wait for the answer; whoever does not wait for its end ends the connection. CutError."""
+        self._parser = httptools.HttpResponseParser(self)
+        self._parts, self._size, self._head, self._retry_after = [], 0, 0, ""
+        self._answer = self._loop.create_future()
+        self._transport.write(request)
+        try:
+            return await self._answer
+        except BaseException:
+            self.abort()
+            raise
+
+    def usable(self, tls: ssl.SSLContext | None) -> bool:
+        """Whether another request may go over it."""
+        fresh = self._loop.time() - self.used < KEEP_ALIVE_SECONDS
+        return self.open and self.tls is tls and fresh and not self._transport.is_closing()
+
+    def abort(self) -> None:
+        """End it now; a TLS farewell would outlive us."""
+        self.open = False
+        self._transport.abort()
+
+    def _fail(self, why: str) -> None:
+        self.open = False
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(CutError(why))
+
+
+class Calls:
+    """Calls to one server; `most`: the largest body of an answer, in bytes.
+
+    `tls_name`: the name that the server's certificate must have, where it is not the host's.
+    """
+
+    def __init__(self, server: str, tls_name: str | None, most: int) -> None:
+        parts = urlsplit(server)
+        self._secure = parts.scheme == "https"
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if self._secure else 80)
+        self._host_header = parts.netloc.rpartition("@")[2].encode()
+        self._tls_name = (tls_name or self._host) if self._secure else None
+        self._most = most
+        self._lanes = Lanes()
+        self._idle: list[_Connection] = []
+        self._busy: set[_Connection] = set()
+
+    async def call(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        tls: ssl.SSLContext | None,
+        seconds: float,
+    ) -> Answer:
+        """One call within its seconds. NotSentError; CutError or TimeoutError: the outcome is open."""
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
+        head = b"%b %b HTTP/1.1\r\nHost: %b\r\n%b%b\r\n" % (
+            method.encode(),
+            target.encode(),
+            self._host_header,
+            lines.encode("latin-1"),
+            length,
+        )
+        sent = False
+        try:
+            async with asyncio.timeout(seconds), self._lanes:
+                connection = self._kept(tls) or await self._connect(tls)
+                sent = True
+                self._busy.add(connection)
+                try:
+                    return await connection.exchange(head + (body or b""))
+                finally:
+                    self._busy.discard(connection)
+                    self._keep(connection)
+        except (OSError, TimeoutError) as error:
+            if sent:
+                raise
+            raise NotSentError(repr(error)) from error
+
+    def _kept(self, tls: ssl.SSLContext | None) -> _Connection | None:
+        """The one that was used last: those that are not needed any more grow old."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable(tls):
+                return connection
+            connection.abort()
+        return None
+
+    def _keep(self, connection: _Connection) -> None:
+        if connection.open:
+            self._idle.append(connection)
+        else:
+            connection.abort()
+
+    async def _connect(self, tls: ssl.SSLContext | None) -> _Connection:
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: _Connection(tls, self._most),
+            self._host,
+            self._port,
+            ssl=tls if self._secure else None,
+            server_hostname=self._tls_name,
+        )
+        return connection
+
+    def close(self) -> None:
+        """End all connections; who waits for an answer learns that there is none."""
+        for connection in (*self._idle, *self._busy):
+            connection.abort()
+        self._idle.clear()
