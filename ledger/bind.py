@@ -8,7 +8,6 @@ import numpy as np
 
 from ledger.claims import ClaimState
 from ledger.decisions import BindDecision, Mode
-from ledger.demands import NO_DEMAND
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
 from ledger.preempt import left_out, victims_left
@@ -92,7 +91,7 @@ def _bound_elsewhere(state: State, pod: Pod, node: str) -> str:
 
 
 def _key(state: State, owner: int) -> str:
-    return "" if owner == NO_DEMAND else state.demands[owner].key
+    return state.demands[owner].key if state.demands.there(owner) else ""
 
 
 def _refusal(state: State, request: Request, row: int) -> str:

@@ -26,7 +26,7 @@ class ClaimState(Enum):
 
 @dataclass(slots=True)
 class Claim:
-    """What one pod takes of one node; `owner` is the demand whose slot it fills.
+    """What one pod takes of one node; `owner` is the demand whose slot it fills, or one that was removed.
 
     `away`: it fills none, because its node is lost, or gone, or not ready and the pod is on its way out.
     """
@@ -89,32 +89,26 @@ class Claims:
             return ""
         return self._table.names[claim.row]
 
-    def owner_differs(self, claim: Claim) -> bool:
-        """Whether the pod's demand has changed."""
-        return self._demands.owned_by(claim.pod) != claim.owner
-
-    def own_again(self, uid: str) -> bool:
-        """Find the owner's demand anew, after demands changed; True when it is another one."""
+    def own_again(self, uid: str) -> None:
+        """Find the owner's demand anew, after demands changed."""
         claim = self.by_uid.get(uid)
-        if claim is None:
-            return False
-        owner = self._demands.owned_by(claim.pod)
-        if owner == claim.owner:
-            return False
-        self._own(claim, owner)
-        return True
+        if claim is not None and (owner := self._demands.owned_by(claim.pod)) != claim.owner:
+            self._own(claim, owner)
+
+    def own(self, uids: Iterable[str], owner: int) -> int:
+        """Claims of seen pods, all of whom are this demand's now; returns how many have changed."""
+        changed = 0
+        for uid in uids:
+            claim = self.by_uid.get(uid)
+            if claim is not None and claim.owner != owner and claim.state is ClaimState.SEEN:
+                self._own(claim, owner)
+                changed += 1
+        return changed
 
     def recount(self, row: int) -> bool:
         """The node came, went or changed: count its owners anew; True when that changed anything."""
         changed = [self._recount(claim) for claim in self._owners.get(row, {}).values()]
         return any(changed)
-
-    def disown(self, demand: int, uids: Iterable[str]) -> None:
-        """A demand is going away: its owners, all of whom are among these, are ordinary pods for now."""
-        for uid in uids:
-            claim = self.by_uid.get(uid)
-            if claim is not None and claim.owner == demand:
-                self._own(claim, NO_DEMAND)
 
     def suspend(self, uid: str, sign: int) -> None:
         """Leave a claim out of account (-1), or count it again (1), while its own pod is being judged."""
@@ -139,12 +133,17 @@ class Claims:
             if not there:
                 del self._owners[claim.row]
             if not claim.away:
-                self._holds.fill(claim.owner, claim.row, -1)
+                self._fill(claim, -1)
         claim.owner, claim.away = owner, self._is_away(claim)
         if owner != NO_DEMAND:
             self._owners.setdefault(claim.row, {})[claim.pod.uid] = claim
             if not claim.away:
-                self._holds.fill(owner, claim.row, 1)
+                self._fill(claim, 1)
+
+    def _fill(self, claim: Claim, count: int) -> None:
+        """A removed demand's slots are counted no more."""
+        if self._demands.there(claim.owner):
+            self._holds.fill(claim.owner, claim.row, count)
 
     def _is_away(self, claim: Claim) -> bool:
         row, table = claim.row, self._table
@@ -155,7 +154,7 @@ class Claims:
         if claim.owner == NO_DEMAND or claim.away == self._is_away(claim):
             return False
         claim.away = not claim.away
-        self._holds.fill(claim.owner, claim.row, -1 if claim.away else 1)
+        self._fill(claim, -1 if claim.away else 1)
         return True
 
     def _enter(self, claim: Claim, state: ClaimState) -> None:

@@ -52,6 +52,7 @@ class Demands:
         self.axis: Rows = np.zeros((0, 1), dtype=np.intp)
         self._named_most: list[int] = []
         self.changes = 0
+        self._leaving: set[int] = set()
         self._by_namespace: dict[str, list[int]] = {}
         self._by_place: dict[NodePredicate, list[int]] = {}
         self._owners: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
@@ -115,21 +116,30 @@ class Demands:
         vector = self[number].vector
         return min((name for name in vector if name not in self._table.dims), default="")
 
+    def there(self, number: int) -> bool:
+        """False for NO_DEMAND, and for the number of a demand that has been removed."""
+        return number != NO_DEMAND and self.records[number] is not None
+
     def remove(self, key: str) -> int | None:
-        """Forget a demand; returns the number it had."""
+        """Forget a demand; returns the number it had, which no other gets before it is given back."""
         number = self.numbers.pop(key, None)
         if number is None:
             return None
         self.records[number] = None
+        self._leaving.add(number)
         self.strict.set_needs(number, None)
         self.vectors[number] = 0
         self.eligible[number] = False
         self._arrange()
         return number
 
+    def give_back(self, number: int) -> None:
+        """No claim has the number of this removed demand any more."""
+        self._leaving.discard(number)
+
     def _number(self) -> int:
         for number, record in enumerate(self.records):
-            if record is None:
+            if record is None and number not in self._leaving:
                 return number
         count = len(self.records)
         self.records += [None] * count
@@ -201,17 +211,21 @@ class Demands:
 
         NO_DEMAND without one.
         """
-        rivals = self._by_namespace.get(pod.namespace)
+        return self.owner_of(pod.namespace, pod.labels)
+
+    def owner_of(self, namespace: str, labels: Mapping[str, str]) -> int:
+        """The same for pods of these labels."""
+        rivals = self._by_namespace.get(namespace)
         if rivals is None:
             return NO_DEMAND
-        key = (pod.namespace, frozenset(pod.labels.items()))
+        key = (namespace, frozenset(labels.items()))
         owner = self._owners.get(key)
         if owner is None:
-            fitting = (number for number in rivals if matches(self[number].selector, pod.labels))
+            fitting = (number for number in rivals if matches(self[number].selector, labels))
             owner = next(fitting, NO_DEMAND)
             if len(self._owners) >= _MOST_LABEL_SETS:
                 self._owners.clear()
-            if len(pod.labels) <= _MOST_LABELS:
+            if len(labels) <= _MOST_LABELS:
                 self._owners[key] = owner
         return owner
 

@@ -36,7 +36,7 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
         if node not in names:
             waiting.remember(state, pod, names)
         return in_doubt(names, node)
-    state.nominated(pod)
+    state.offers.nominated(pod)
     before = state.flights.drop(pod.uid)
     rows = state.table.rows_of(names)
     request = request_of(state, pod, _tried(before, now))
@@ -61,9 +61,9 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
 
 def _keep_offer(state: State, pod: Pod, names: Sequence[str]) -> None:
     """A pod that goes anywhere but to the one node it is nominated to needs no victims any more."""
-    offer = state.offers.get(pod.uid)
+    offer = state.offers.by_uid.get(pod.uid)
     if offer is not None and list(names) != [offer.node]:
-        del state.offers[pod.uid]
+        state.offers.drop(pod.uid)
 
 
 def _tried(before: Flight | None, now: float) -> int:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ledger.holds import Holds
+from ledger.offers import EVICTION_SECONDS
 from ledger.table import Columns, Rows, Table, reshaped
 from qos.cluster.objects import Pod, Resources
 
@@ -162,23 +163,6 @@ def joined(before: Flight | None, after: Flight) -> Flight:
         before.own + [given for given in after.own if given[1] not in known],
         before.unsure or after.unsure,
     )
-
-
-EVICTION_SECONDS = 5.0
-"""A deletion shows within; one that takes longer may have failed, and another node may do better."""
-
-
-@dataclass(slots=True)
-class Offer:
-    """What a preemptor was answered last: the UIDs of its victims, by node.
-
-    `node`: where the scheduler has nominated it since, "" while that is not known. Only there are victims to
-    be evicted; those of the other nodes live. `since`: when it was answered so.
-    """
-
-    victims: dict[str, tuple[str, ...]]
-    since: float
-    node: str = ""
 
 
 class Nominations:

@@ -78,7 +78,7 @@ class Ledger:
         self._state.set_pod(pod)
         if pod.node_name or pod.terminal or pod.deleting:
             self._waiting.forget(pod.uid)
-        elif pod.nominated_node_name and pod.uid in self._state.offers:
+        elif pod.nominated_node_name and pod.uid in self._state.offers.by_uid:
             open_hole(self._state, pod)
         return True
 
@@ -170,13 +170,14 @@ class Ledger:
         """Place missing holds, as many as a few milliseconds allow; True when more is left to be tried."""
         settle(self._state, thorough=True)
         state = self._state
-        return bool(state.dirty or state.turns or state.overdue or state.daemons.unjudged)
+        unfinished = state.daemons.unjudged or state.ownership.under_way
+        return bool(state.dirty or state.turns or state.overdue or unfinished)
 
     def gather_overlaps(self) -> Iterator[Mapping[str, str]]:
         """The same in steps of a millisecond or so: what is known of it after each; the last is all of it."""
         lost: dict[str, str] = {}
         yield lost
-        for found in losers(self._state.demands, self._state.kinds):
+        for found in losers(self._state.demands, self._state.ownership.kinds):
             lost = found | lost
             yield lost
 

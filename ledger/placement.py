@@ -89,6 +89,9 @@ def _lift_excess(state: State) -> None:
     """
     fuller, state.holds.fuller = state.holds.fuller, {}
     for demand in sorted(fuller, key=state.demands.position.__getitem__):
+        if state.ownership.unsettled(state.demands[demand].namespace):
+            state.holds.fuller[demand] = fuller[demand]
+            continue
         _leave_full_nodes(state, demand, np.asarray(sorted(fuller[demand]), dtype=np.intp))
         excess = -state.holds.missing(demand)
         if excess > 0 and state.holds.held_total[demand]:
@@ -176,13 +179,14 @@ def _place(state: State, thorough: bool) -> None:
     holds, table = state.holds, state.table
     grown, table.grown = table.grown, set()
     fresh = take_turns(state, grown, thorough=thorough)
-    patience = Patience(len(table.names), len(state.demands.dims))
+    patience = Patience(state)
     risky = uncertain(state) and any(
         columns[dim].any() for columns in (table.possible, table.expected) for dim in state.demands.dims
     )
     for demand in in_turn(state):
         waits = state.turns[demand] and not thorough
-        if waits and demand not in fresh and demand not in holds.wanting:
+        waits_on = waits and demand not in fresh and demand not in holds.wanting
+        if waits_on or state.ownership.unsettled(state.demands[demand].namespace):
             continue
         if patience.over:
             return
@@ -294,7 +298,7 @@ def _leave_risky_nodes(state: State) -> None:
 
     As many as one call may take, those after the last ones first.
     """
-    patience = Patience(len(state.table.names), len(state.demands.dims))
+    patience = Patience(state)
     rows = rows_at_risk(state)
     for row in np.roll(rows, -int(np.searchsorted(rows, state.risk_seen, side="right"))).tolist():
         if patience.over:

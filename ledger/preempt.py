@@ -10,9 +10,9 @@ import numpy as np
 
 from ledger.decisions import Mode
 from ledger.demands import NO_DEMAND
-from ledger.flights import EVICTION_SECONDS, Offer
 from ledger.judge import Verdict, board_for, commit, moved, own_flags, plans
 from ledger.moves import Search
+from ledger.offers import EVICTION_SECONDS, Offer
 from ledger.placement import settle
 from ledger.requests import Request, avail, request_of, sees
 from ledger.state import State, exempt
@@ -36,10 +36,10 @@ def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now
     kept = list(compress(victims, _lead_to_bind(state, request, victims)))
     if flight is not None:
         state.flights.put(flight)
-    before = state.offers.get(pod.uid)
+    before = state.offers.by_uid.get(pod.uid)
     if before is not None and _under_way(before, pod, victims, kept, now):
         return [pod.nominated_node_name]
-    state.offers[pod.uid] = Offer({node: tuple(victims[node]) for node in kept}, now)
+    state.offers.put(pod.uid, Offer({node: tuple(victims[node]) for node in kept}, now))
     return kept
 
 
@@ -63,7 +63,7 @@ def victims_left(state: State, pod: Pod, names: Sequence[str]) -> list[str]:
     it later (T06). A refusal there would make it evict others, and leave the hole to anyone. On nodes that
     were offered and to which it is not nominated, the victims live.
     """
-    offer = state.offers.get(pod.uid)
+    offer = state.offers.by_uid.get(pod.uid)
     if offer is None or list(names) != [offer.node]:
         return []
     row, claims = state.table.index.get(offer.node, -1), state.claims.by_uid
@@ -138,7 +138,7 @@ def _left_after(
             if row < 0 or claim is None or claim.row != row:
                 continue
             won = [amount + claim.requests.get(name, 0) for amount, name in zip(won, names, strict=True)]
-            if claim.owner != NO_DEMAND and sees(state, request, claim.owner):
+            if state.demands.there(claim.owner) and sees(state, request, claim.owner):
                 reborn.append(claim.owner)
         left[:, place] += np.asarray(won, dtype=np.int64)
         if reborn:
@@ -172,7 +172,7 @@ def open_hole(state: State, pod: Pod) -> None:
     What has to move to let it in once its victims are gone moves now.
     """
     row = state.table.index.get(pod.nominated_node_name)
-    offer = state.offers.get(pod.uid)
+    offer = state.offers.by_uid.get(pod.uid)
     if offer is None or row is None or pod.nominated_node_name not in offer.victims:
         return
     uids = offer.victims[pod.nominated_node_name]

@@ -15,6 +15,8 @@ from ledger.unplaced import Place, why
 
 _SLICE = 60_000
 """Rows looked at between two steps: some milliseconds."""
+_MOST_STEPS = 500
+"""How long a report waits until each pod's owner is found."""
 _A_POLICY = 200
 
 
@@ -31,6 +33,11 @@ class Reports:
         """
         done = 0
         risky = Counter[str]()
+        for _ in range(_MOST_STEPS if state.ownership.under_way else 0):
+            settle(state)
+            yield {}
+            if not state.ownership.under_way:
+                break
         settle(state)
         for step in gather_at_risk(state):
             risky = step

@@ -27,9 +27,9 @@ class Patience:
     Counted in rows looked at, not in seconds, so that the same events always end the same.
     """
 
-    def __init__(self, rows: int, dims: int) -> None:
-        self._rows = rows
-        self._weight = 1 + dims // _USUAL_DIMS
+    def __init__(self, state: State) -> None:
+        self._rows = len(state.table.names)
+        self._weight = 1 + len(state.demands.dims) // _USUAL_DIMS
         self._left = _ROWS_VISITED
 
     @property

@@ -5,19 +5,21 @@ Holds are not touched here: `placement.settle` does that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from ledger.board import Board
-from ledger.claims import Claim, Claims, ClaimState
+from ledger.claims import Claims, ClaimState
 from ledger.daemons import Daemons
 from ledger.decisions import Mode
 from ledger.demands import NO_DEMAND, Demands
-from ledger.flights import EVICTION_SECONDS, Flights, Nominations, Offer
+from ledger.flights import Flights, Nominations
 from ledger.holds import Holds
 from ledger.lost_nodes import LostNodes
+from ledger.offers import Offers
+from ledger.ownership import Ownership
 from ledger.pools import Pools
 from ledger.refuge import Refuge
 from ledger.table import Columns, Flags, Table, Vector
@@ -25,7 +27,6 @@ from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, Pod
 from qos.keys import SYSTEM_CRITICAL_PRIORITY
 
-LabelSet: TypeAlias = frozenset[tuple[str, str]]
 _MOST_KINDS = 256
 COUNTERS: Final = ("moves", "displaced", "refusals", "withheld", "exempt")
 
@@ -35,11 +36,6 @@ def exempt(pod: Pod) -> bool:
     if pod.priority >= SYSTEM_CRITICAL_PRIORITY or pod.mirror:
         return True
     return pod.controller is not None and pod.controller.kind == "DaemonSet"
-
-
-def label_set(pod: Pod) -> LabelSet:
-    """A pod's labels: pods of one namespace with the same ones are owned by the same demand."""
-    return frozenset(pod.labels.items())
 
 
 def _claim_to_pods(demand: Demand) -> tuple[object, ...]:
@@ -56,10 +52,9 @@ class State:
     for moves has not been tried since room has grown; `turns`: demands to be placed, True: with a search;
     `failed`: missing slots of each demand when it last failed; `capped`: what all holds up to a demand's
     amounted to when the cap last kept it from more, by column, last looked at when the holds and the demands
-    were those of `capped_at`; `used`: what all holds up to each demand amount to, and as of when; `kinds`:
-    UIDs of pods by namespace and labels; `boards`: what searches for moves look at, by the level of those who
-    ask, as of `boards_at`; `refuge`: places for holds at risk, and as of when; `version` counts the changes
-    that are to be settled.
+    were those of `capped_at`; `used`: what all holds up to each demand amount to, and as of when; `boards`:
+    what searches for moves look at, by the level of those who ask, as of `boards_at`; `refuge`: places for
+    holds at risk, and as of when; `version` counts the changes that are to be settled.
     """
 
     def __init__(
@@ -90,8 +85,8 @@ class State:
         self.daemons = Daemons(self.table)
         self.pods: dict[str, Pod] = {}
         self.pending: dict[str, Pod] = {}
-        self.kinds: dict[str, dict[LabelSet, set[str]]] = {}
-        self.offers: dict[str, Offer] = {}
+        self.ownership = Ownership(self.claims, self.demands)
+        self.offers = Offers()
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.dirty = False
         self.grown = False
@@ -212,7 +207,9 @@ class State:
         self.changed(grown=True)
 
     def lapse(self) -> None:
-        """Notice what has changed only because time has passed."""
+        """Notice what has changed only because time has passed, and go on with what is done in steps."""
+        if self.ownership.step():
+            self.changed()
         if self.daemons.lapse(self.now):
             self.changed(grown=True)
         if self.nominations.lapse(self.now):
@@ -262,16 +259,8 @@ class State:
             self.pending[pod.uid] = pod
         if before is None or (before.namespace, before.labels) != (pod.namespace, pod.labels):
             if before is not None:
-                self._forget_kind(before)
-            self.kinds.setdefault(pod.namespace, {}).setdefault(label_set(pod), set()).add(pod.uid)
-
-    def _forget_kind(self, pod: Pod) -> None:
-        kinds, labels = self.kinds[pod.namespace], label_set(pod)
-        kinds[labels].discard(pod.uid)
-        if not kinds[labels]:
-            del kinds[labels]
-        if not kinds:
-            del self.kinds[pod.namespace]
+                self.ownership.forget(before)
+            self.ownership.remember(pod)
 
     def _seen(self, pod: Pod) -> None:
         self.settle_flight(pod.uid)
@@ -286,23 +275,10 @@ class State:
             if self.nominations.put(pod, pod.nominated_node_name):
                 self.changed()
                 self._narrow(pod)
-                self.nominated(pod)
+                self.offers.nominated(pod)
         elif self.nominations.drop(pod.uid):
-            self.offers.pop(pod.uid, None)
+            self.offers.drop(pod.uid)
             self.changed()
-
-    def nominated(self, pod: Pod) -> None:
-        """Take note of the node to which the scheduler has nominated a pod: an offer holds there and nowhere
-        else.
-        """
-        offer = self.offers.get(pod.uid)
-        node = pod.nominated_node_name
-        if offer is None or not node:
-            return
-        if node in offer.victims and offer.node in ("", node):
-            offer.node = node
-        else:
-            del self.offers[pod.uid]
 
     def _narrow(self, pod: Pod) -> None:
         row = self.table.rows.get(pod.nominated_node_name)
@@ -322,7 +298,7 @@ class State:
         if row != claim.row and claim.owner != NO_DEMAND and not claim.away:
             self._release_own(claim.owner, claim.row)
         self.nominations.drop(pod.uid)
-        self.offers.pop(pod.uid, None)
+        self.offers.drop(pod.uid)
         self.changed()
 
     def _release_own(self, owner: int, row: int) -> None:
@@ -350,27 +326,25 @@ class State:
 
     def _forget_claims(self, uid: str) -> None:
         self.settle_flight(uid)
-        if self.offers and uid in self.claims.by_uid:
+        if uid in self.claims.by_uid:
             self._foresee(uid, self.table.names[self.claims.by_uid[uid].row])
         self.drop_claim(uid)
-        self.offers.pop(uid, None)
+        self.offers.drop(uid)
         if self.nominations.drop(uid):
             self.changed()
 
     def _foresee(self, victim: str, node: str) -> None:
         """A victim is gone, and where its preemptor is nominated is not shown yet: most likely there."""
-        for uid, offer in self.offers.items():
-            late = self.now - offer.since > EVICTION_SECONDS
-            if offer.node or late or uid not in self.pending or victim not in offer.victims.get(node, ()):
-                continue
-            self.nominations.foresee(self.pending[uid], node, self.now)
+        for uid in self.offers.awaiting(victim, node, self.now):
+            if uid in self.pending:
+                self.nominations.foresee(self.pending[uid], node, self.now)
 
     def remove_pod(self, uid: str) -> None:
         """The pod is gone."""
         pod = self.pods.pop(uid, None)
         self.pending.pop(uid, None)
         if pod is not None:
-            self._forget_kind(pod)
+            self.ownership.forget(pod)
         self._forget_claims(uid)
 
     # Demands and DaemonSets.
@@ -394,7 +368,8 @@ class State:
         if before is not None and before.vector != demand.vector:
             self.flights.bereave(number)
         if before is None or _claim_to_pods(before) != _claim_to_pods(demand):
-            self._own_again(demand.namespace)
+            self.ownership.begin(demand.namespace)
+            self.ownership.step()
         self.regraded |= before is not None and (before.where, before.needs) != (demand.where, demand.needs)
         self.failed.pop(number, None)
         self.holds.wanting.add(number)
@@ -407,30 +382,15 @@ class State:
         if number is None:
             return
         namespace = self.demands[number].namespace
-        self.claims.disown(number, self._claiming(namespace, lambda first: first.owner == number))
         self.flights.bereave(number)
         self.holds.forget(number)
         self.demands.remove(key)
         for known in (self.failed, self.capped, self.turns):
             known.pop(number, None)
         self.holds.follow_levels()
-        self._own_again(namespace)
+        self.ownership.begin(namespace, removed=number)
+        self.ownership.step()
         self.changed(grown=True)
-
-    def _own_again(self, namespace: str) -> None:
-        for uid in self._claiming(namespace, self.claims.owner_differs):
-            self.claims.own_again(uid)
-
-    def _claiming(self, namespace: str, holds: Callable[[Claim], bool]) -> list[str]:
-        """UIDs of a namespace's claims for which this may hold: pods with the same labels agree."""
-        claims = self.claims
-        uids = [*claims.unseen]
-        for kind in self.kinds.get(namespace, {}).values():
-            seen = (uid for uid in kind if uid in claims.by_uid and uid not in claims.unseen)
-            first = next(seen, None)
-            if first is not None and holds(claims.by_uid[first]):
-                uids += kind
-        return uids
 
     def set_daemon_set(self, daemon_set: DaemonSet) -> None:
         """Expect a DaemonSet's pod on each node that admits it."""

@@ -6,7 +6,6 @@ from collections import Counter
 
 import numpy as np
 
-from ledger.demands import NO_DEMAND
 from ledger.ledger import Ledger
 from ledger.requests import board_at
 from ledger.state import State
@@ -122,7 +121,7 @@ def _check_holds(state: State) -> None:
     given = Counter(place for flight in state.flights.by_uid.values() for place in flight.own)
     assert {place: int(holds.given[place]) for place in zip(*np.nonzero(holds.given), strict=True)} == given
     filled = Counter(
-        (c.owner, c.row) for c in state.claims.by_uid.values() if c.owner != NO_DEMAND and not c.away
+        (c.owner, c.row) for c in state.claims.by_uid.values() if state.demands.there(c.owner) and not c.away
     )
     assert {
         place: int(holds.filled[place]) for place in zip(*np.nonzero(holds.filled), strict=True)
