@@ -24,6 +24,8 @@ from qos.quantity import QuantityError, parse, render
 THIS: Final = "this"
 """What people write for the machine the command runs on."""
 _ASSUMED_CPUS: Final = 8000
+_ASSUMED_ALLOCATABLE: Final = 7910
+"""What Amazon's and Google's clusters leave to pods of 8 CPUs."""
 _ASSUMED_MEMORY: Final = 32 * 2**30
 _NEWEST: Final = (999,)
 _FULL = "the rest of it is requested by others, in as many pods as the kubelet runs"
@@ -74,7 +76,12 @@ class PlanNode:
 def default_node(cgroup: str, driver: Driver | None) -> PlanNode:
     """A usual node with the newest kernel."""
     machine = Machine(
-        _ASSUMED_CPUS, _ASSUMED_MEMORY, _ASSUMED_CPUS, _ASSUMED_MEMORY, files_of(cgroup, _NEWEST), cgroup
+        _ASSUMED_CPUS,
+        _ASSUMED_MEMORY,
+        _ASSUMED_ALLOCATABLE,
+        _ASSUMED_MEMORY,
+        files_of(cgroup, _NEWEST),
+        cgroup,
     )
     return PlanNode(_with_driver(machine, driver), f"assumed ({_FULL})")
 

@@ -1,6 +1,7 @@
 """A node that cannot be read: all of it that is not the pod's is requested by rivals of its own QoS class.
 
-Beside kubepods two cgroups of default weight are busy. Other places for the rivals: qos.plan.placements.
+What runs beside kubepods takes no more than allocatable leaves it. Where it takes more, and other places for
+the rivals: qos.plan.placements.
 
 What kubelet and the runtime would write is computed by their own conversions (qos.plan.layout); a plan made
 from such facts is a forecast, and whoever shows it says so.
@@ -150,30 +151,23 @@ def _effective(asked: list[tuple[Container, int]]) -> int:
 def shared_levels(qos: str, machine: Machine, paths: Sequence[str]) -> list[Level]:
     """kubepods, and the class's cgroup where it has one; what rivals request is beside the pod itself."""
     all_pods = machine.allocatable_cpus
-    host = (Rival(machine.default_weight),) * HOST_SLICES
     kubepods = Level(
         paths[0],
         machine.kubelet_weight(all_pods),
-        host,
         memory_max=machine.allocatable_memory or None,
         assumed=True,
     )
-    least = Rival(machine.kubelet_weight(0))
     if qos == GUARANTEED:
         return [kubepods]
     if qos == BURSTABLE:
-        return [kubepods, Level(paths[1], machine.kubelet_weight(all_pods), (least,), assumed=True)]
+        return [kubepods, Level(paths[1], machine.kubelet_weight(all_pods), assumed=True)]
     # All requests are those of pods beside the BestEffort cgroup.
-    return [kubepods, Level(paths[1], least.weight, (_pods(machine, all_pods), least), assumed=True)]
+    return [kubepods, Level(paths[1], machine.kubelet_weight(0), (_pods(machine, all_pods),), assumed=True)]
 
 
 def pod_level(pod: NodePod, cpu: int, machine: Machine, path: str) -> Level:
     """A pod's cgroup; cpu: what the pod requests, in millicores."""
-    rivals: tuple[Rival, ...] = (
-        _pods(machine, machine.allocatable_cpus - cpu if pod.qos != BEST_EFFORT else 0),
-    )
-    if pod.qos == GUARANTEED:
-        rivals += (Rival(machine.kubelet_weight(0)),) * 2  # burstable and besteffort, empty
+    rivals = (_pods(machine, machine.allocatable_cpus - cpu if pod.qos != BEST_EFFORT else 0),)
     return Level(
         path,
         machine.kubelet_weight(cpu),
@@ -206,9 +200,8 @@ def _pods(machine: Machine, millicores: int) -> Rival:
     """All other pods as one: the most that their weights can come to, each being at least the smallest."""
     others = max(machine.pods - 1, 1)
     shares = millicores * 1024 // 1000
-    if machine.unified:
-        return Rival(others + shares * 9999 // 262_142)
-    return Rival(others * layout.LEAST_SHARES + shares)
+    weight = others + shares * 9999 // 262_142 if machine.unified else others * layout.LEAST_SHARES + shares
+    return Rival(weight, cpu_guard=millicores)
 
 
 def _pod_limit(stated: int, limits: list[tuple[Container, int]], overhead: int, least: int = 0) -> int | None:

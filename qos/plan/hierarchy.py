@@ -15,7 +15,7 @@ from qos.keys import CPU
 from qos.plan.node import Level, Rival
 from qos.plan.rivals import largest, total
 from qos.plan.settings import Shortfall
-from qos.plan.siblings import Capacity, Member, Siblings
+from qos.plan.siblings import WHOLE, Capacity, Member, Siblings
 from qos.plan.weights import IDLE_LOAD, Scale
 from qos.quantity import render
 
@@ -150,8 +150,9 @@ def _weight(number: int, level: Level, shared: Siblings, need: int, demand: CpuD
         return level.planned_weight, False
     scale = shared.scale
     base = demand.weights.get(number, scale.native(100) if level.idle else level.weight)
-    exact = _siblings(level.rivals, shared, 0)
-    padded = exact if number == 0 else _siblings(level.rivals, shared, MOST_TIMES)
+    now = _load_of(level, scale)
+    exact = _siblings(level.rivals, shared, 0, now)
+    padded = exact if number == 0 else _siblings(level.rivals, shared, MOST_TIMES, now)
     weight, own = base, Member(scale.load(base), need)
     if need and not demand.alone:
         least = padded.least(own) or exact.least(own)
@@ -160,26 +161,30 @@ def _weight(number: int, level: Level, shared: Siblings, need: int, demand: CpuD
             return weight, False
         if not least and exact.unpromised:  # no weight would do: the others keep something, too
             weight = min(weight, max(base, scale.most(MOST_TIMES * exact.unpromised)))
-    now = _load_of(level, scale)
     bounds = [bound for bound in (exact.bound(now), padded.bound(now)) if bound is not None]
     most = min(map(scale.most, bounds), default=weight)
     return min(weight, most), most < weight
 
 
-def _siblings(rivals: Sequence[Rival], shared: Siblings, padding: int) -> Siblings:
-    """The siblings; with a padding, their floors are larger by 1/padding, for what inside of them has no
-    floor.
+def _siblings(rivals: Sequence[Rival], shared: Siblings, padding: int, now: int) -> Siblings:
+    """The siblings of one that weighs `now`; with a padding, their floors are larger by 1/padding, for what
+    inside of them has no floor.
     """
-    promised = [rival for rival in rivals if rival.cpu_floor and not rival.idle]
-    unpromised = [rival for rival in rivals if rival.idle or not rival.cpu_floor]
-    members = tuple(
-        Member(
-            shared.scale.load(rival.weight),
-            rival.cpu_floor + (rival.cpu_floor // padding + 1 if padding else 0),
-        )
-        for rival in promised
-    )
-    return Siblings(shared.capacity, shared.scale, members, load_of(unpromised, shared.scale))
+    capacity, scale = shared.capacity, shared.scale
+    total_load = load_of(rivals, scale) + now
+    members, fixed, unpromised = [], [], 0
+    for rival in rivals:
+        load = _load(rival, scale)
+        has = load * capacity.numerator * WHOLE // max(total_load * capacity.denominator, 1)
+        guard = min(rival.cpu_guard * WHOLE, has)
+        if rival.cpu_floor and not rival.idle:
+            floor = rival.cpu_floor + (rival.cpu_floor // padding + 1 if padding else 0)
+            members.append(Member(load, floor, guard))
+        elif guard:
+            fixed.append(Member(load, 0, guard))
+        else:
+            unpromised += load
+    return Siblings(capacity, scale, tuple(members), unpromised, tuple(fixed))
 
 
 def _load_of(level: Level, scale: Scale) -> int:
@@ -209,6 +214,10 @@ def _promised(rival: Rival) -> int:
     return rival.cpu_floor
 
 
+def _guard(rival: Rival) -> int:
+    return rival.cpu_guard
+
+
 def _weighs(rival: Rival) -> int:
     return 0 if rival.idle or not _is_populated(rival) else rival.weight
 
@@ -234,7 +243,8 @@ def _why(
     promised = total(level.rivals, _promised)
     beside = f", {_cpu(promised)} of it promised to siblings," if promised else ""
     weight = "cpu.idle" if load == IDLE_LOAD else f"{scale.file} {scale.most(load)}"
-    more = "; more weight would take a sibling below its floor" if bounded else ""
+    guarded = bounded or (level.planned_weight and total(level.rivals, _guard))
+    more = "; more weight would take siblings below their floors or requests" if guarded else ""
     against = f"{weight} {_against(level)}{more}"
     return f"of {_cpu(given.whole)} CPU{beside} {_cpu(left.whole)} are left with {against}"
 

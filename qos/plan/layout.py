@@ -105,6 +105,12 @@ def kubelet_weight(of_shares: int) -> int:
     return 1 + (of_shares - 2) * 9999 // 262_142
 
 
+def requested(weight: int, unified: bool) -> int:
+    """The least CPU request, in millicores, for which kubelet writes this weight (unified), or cpu.shares."""
+    of_shares = -(-(weight - 1) * 262_142 // 9999) + LEAST_SHARES if unified else weight
+    return -(-of_shares * 1000 // 1024) if of_shares > LEAST_SHARES else 0
+
+
 def runtime_weight(of_shares: int) -> int:
     """cpu.weight that runc since 1.3.2 and crun since 1.23 write on the container."""
     if of_shares <= LEAST_SHARES:

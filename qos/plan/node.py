@@ -24,6 +24,7 @@ class Rival:
     `weight`: cpu.weight (v2) or cpu.shares (v1); `idle`: cpu.idle is 1. `cpu_floor` in millicores,
     `memory_min`, `memory_low` in bytes: what is promised to it, 0: nothing. `populated`: there are processes
     in it or below; one without any takes no CPU, and what is charged to it may still be protected.
+    `cpu_guard`: what no floor may take from it, in millicores: its pods' requests as far as it has them.
     """
 
     weight: int
@@ -32,6 +33,7 @@ class Rival:
     memory_min: int = 0
     memory_low: int = 0
     populated: bool = True
+    cpu_guard: int = 0
 
 
 @dataclass(frozen=True, slots=True)

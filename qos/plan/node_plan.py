@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from fractions import Fraction
 
-from qos.plan import observed
+from qos.plan import assumed, layout, observed
 from qos.plan.assumed import Machine
+from qos.plan.before import Found, shares
 from qos.plan.container_plan import ContainerPlan, container_plan
 from qos.plan.cpu_list import cpu_count
 from qos.plan.hierarchy import MOST_TIMES, load_of, with_unpromised
@@ -19,7 +21,7 @@ from qos.plan.node import Level, Rival
 from qos.plan.placed_pod import NodeTree, PlacedPod, node_facts, parent_of
 from qos.plan.protection import whole_pages
 from qos.plan.rivals import Beside, Children
-from qos.plan.siblings import Capacity, Member, Siblings
+from qos.plan.siblings import WHOLE, Capacity, Member, Siblings
 from qos.plan.weights import LEGACY, UNIFIED
 
 
@@ -45,6 +47,10 @@ class PlannedNode:
         self._siblings: dict[str, Children] = {}
         self._levels: dict[str, tuple[Level, ...]] = {}
         self._weights: dict[str, int] = {}
+        self._guards: dict[str, int] = {}
+        self._loads: dict[str, int] = {}
+        self._rates: dict[str, Fraction] = {}
+        self._strange = {*tree.pods.values()} - {*self._pods}
 
     @classmethod
     def solved(cls, tree: NodeTree, machine: Machine, places: Mapping[str, PlacedPod]) -> PlannedNode:
@@ -57,7 +63,10 @@ class PlannedNode:
     def solve(self) -> Iterator[None]:
         """Find what each pod weighs, one cgroup a step; nothing can be planned before the last step."""
         by_depth = sorted(self._inside, key=lambda path: (path.count("/") if path != "/" else 0, path))
+        before = self._before(by_depth)
+        yield
         for path in reversed(by_depth[1:]):
+            self._guard(path, before)
             self._sum_up(path)
             yield
         for path in by_depth:
@@ -132,6 +141,53 @@ class PlannedNode:
             observed.rival(seen.values, self._machine.memory) if seen else Rival(self._machine.default_weight)
         )
 
+    def _before(self, by_depth: Iterable[str]) -> Mapping[str, Fraction]:
+        """What each cgroup gets before any weight is changed, in millicores."""
+        found: dict[str, Found] = {}
+        for path in by_depth:
+            for child, rival in zip(self._inside[path], self._rivals(path), strict=True):
+                level = self._level_found(child)
+                found[child] = Found(
+                    load_of((rival if level is None else Rival(level.weight, level.idle),), self._scale),
+                    None if level is None else level.cpu_quota,
+                )
+        loose = {
+            path: [Found(load_of((one,), self._scale)) for one in self._threads(path)] for path in by_depth
+        }
+        inside = {path: self._inside[path] for path in by_depth}
+        self._loads = {child: one.load for child, one in found.items()}
+        return shares(inside, found, loose, {path: self._cpus(path) for path in by_depth})
+
+    def _level_found(self, path: str) -> Level | None:
+        if path in self._pods:
+            return self._pods[path].level
+        return self._inner.get(path)
+
+    def _guard(self, path: str, before: Mapping[str, Fraction]) -> None:
+        """What the children of an inner cgroup must keep, and what must reach it for that, in microcores."""
+        rate = Fraction()
+        for child in self._inside[path]:
+            if child not in self._guards:
+                self._guards[child] = min(self._requested(child) * WHOLE, int(before[child] * WHOLE))
+            rate = max(rate, Fraction(self._guards[child], max(self._loads[child], 1)))
+        loose = load_of(self._threads(path), self._scale)
+        self._rates[path] = rate
+        self._guards[path] = int(rate * (sum(self._loads[child] for child in self._inside[path]) + loose))
+
+    def _requested(self, path: str) -> int:
+        """What the pod there requests, in millicores; of a pod that nobody knows as its weight says."""
+        place = self._pods.get(path)
+        if place is None:
+            seen = self._tree.groups.get(path)
+            known = seen is not None and path in self._strange
+            return layout.requested(self._rival(path).weight, self._machine.unified) if known else 0
+        if place.contest.idle or self._scale.load(place.contest.base) < self._loads[path]:
+            return 0  # its class asks for less
+        return assumed.request(place.decided.pod)[0]
+
+    def _threads(self, path: str) -> tuple[Rival, ...]:
+        return observed.loose_rivals(self._loose(path), self._cpus("/") // 1000, self._machine.unified)
+
     def _sum_up(self, path: str) -> None:
         """What all below an inner cgroup are promised, and what must reach it for that."""
         level, rivals = self._inner[path], list(self._rivals(path))
@@ -139,7 +195,8 @@ class PlannedNode:
         loads = [load_of((one,), self._scale) for one in rivals]
         unpromised = sum(load for load, need in zip(loads, needs, strict=True) if not need)
         largest = max(needs, default=0)
-        self._needs[path] = with_unpromised(sum(needs), largest, unpromised, self._scale)
+        need = with_unpromised(sum(needs), largest, unpromised, self._scale)
+        self._needs[path] = max(need, self._with_guards(path, needs)) if need else 0
         page = self._tree.page
         least = sum(whole_pages(one.memory_min, page) for one in rivals)
         low = sum(whole_pages(one.memory_low, page) for one in rivals)
@@ -150,7 +207,17 @@ class PlannedNode:
             sum(one.cpu_floor for one in rivals),
             max(level.memory_min, least) if ours else level.memory_min,
             max(level.memory_low, low) if ours else level.memory_low,
+            cpu_guard=self._guards[path] // WHOLE,
         )
+
+    def _with_guards(self, path: str, needs: Iterable[int]) -> int:
+        """What must reach an inner cgroup for all floors in it when all keep what they must, too."""
+        rate, loose = self._rates[path], load_of(self._threads(path), self._scale)
+        found = sum(
+            max(int(rate * self._loads[child]) + 1, need * WHOLE, self._guards[child])
+            for child, need in zip(self._inside[path], needs, strict=True)
+        )
+        return -(-(found + int(rate * loose)) // WHOLE)
 
     def _need(self, path: str) -> int:
         return self._pods[path].contest.need if path in self._pods else self._needs.get(path, 0)
@@ -165,18 +232,21 @@ class PlannedNode:
         """The weights of the pods in a cgroup, whose own are known."""
         above = self._levels[path] = self._levels_to(path)
         children, rivals = self._inside[path], list(self._rivals(path))
-        loose = observed.loose_rivals(self._loose(path), self._cpus("/") // 1000, self._machine.unified)
+        loose = self._threads(path)
+        capacity, most = self._reaching(path, above), []
         pods, fixed, unpromised = [], [], load_of(loose, self._scale)
         for child, rival in zip(children, rivals, strict=True):
-            one = Member(load_of((rival,), self._scale), self._need(child))
-            if not one.floor:
-                unpromised += one.load
-            elif child in self._pods:
+            one = self._member(child, rival)
+            if child in self._pods and (one.floor or one.wish):
                 pods.append((child, one))
-            else:
+            elif one.floor:
                 fixed.append(one)
-        members = tuple(one for _, one in pods)
-        shared = Siblings(self._reaching(path, above), self._scale, members, unpromised, tuple(fixed))
+            else:
+                unpromised += one.load
+                if one.guard:
+                    most.append(capacity.most_total(one.load, one.guard))
+        members, bound = tuple(one for _, one in pods), min(most, default=None)
+        shared = Siblings(capacity, self._scale, members, unpromised, tuple(fixed), bound)
         raised = dict(zip((child for child, _ in pods), shared.together(MOST_TIMES), strict=True))
         for index, child in enumerate(children):
             self._index[child] = index
@@ -184,8 +254,18 @@ class PlannedNode:
                 base = rivals[index].weight
                 weight = self._scale.most(raised[child]) if child in raised else base
                 self._weights[child] = weight
-                rivals[index] = replace(rivals[index], weight=weight)
+                guard = self._guards.get(child, 0) // WHOLE
+                rivals[index] = replace(rivals[index], weight=weight, cpu_guard=guard)
         self._siblings[path] = Children((*rivals, *loose))
+
+    def _member(self, path: str, rival: Rival) -> Member:
+        """A child as it is before any weight is raised."""
+        load, guard = load_of((rival,), self._scale), self._guards.get(path, 0)
+        found = self._loads[path]
+        wished = path in self._pods and not rival.idle and load > found
+        return (
+            Member(found, self._need(path), guard, load) if wished else Member(load, self._need(path), guard)
+        )
 
     def _levels_to(self, path: str) -> tuple[Level, ...]:
         if path == "/":

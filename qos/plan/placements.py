@@ -1,7 +1,8 @@
-"""Where else the others on an unknown node may be, and what a Burstable pod's weights keep there. Pure.
+"""Where else the others on an unknown node may be, and what a pod's weights keep there. Pure.
 
 An assumed node has all others in the pod's own QoS class (qos.plan.assumed). Guaranteed pods stand beside the
-cgroup of all Burstable ones, whose weight is kubelet's: what is lost there no weight of the pod mends.
+cgroup of all Burstable ones, and system.slice and user.slice beside that of all pods; both have the weight
+that kubelet gives them: what is lost there no weight of the pod mends.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from qos.keys import CPU
-from qos.plan.assumed import Machine, request
+from qos.plan.assumed import HOST_SLICES, Machine, request
 from qos.plan.hierarchy import load_of
 from qos.plan.node import Level, NodeFacts, Rival
 from qos.plan.settings import Plan, Shortfall
 from qos.plan.siblings import Capacity
 from qos.plan.weights import LEGACY, UNIFIED, Scale
-from qos.pods.containers import BURSTABLE, Container, NodePod
+from qos.pods.containers import BEST_EFFORT, BURSTABLE, Container, NodePod
 from qos.quantity import render
 
 _LIFTED = ("cpu.max", "cpu.cfs_quota_us")
@@ -28,19 +29,16 @@ def elsewhere(
     """By container: what is missing of its part of the floor where the others are placed worst.
 
     planned: each container's facts, as qos.plan.assumed has them, and the plan that was made from these;
-    parts: millicores. Only for Burstable pods: beside others, all rivals are counted already.
+    parts: millicores.
     """
-    if pod.qos != BURSTABLE:
+    if pod.qos == BEST_EFFORT:
         return {}
     scale = UNIFIED if machine.unified else LEGACY
     weights = {name: _weight(facts, made, 0, scale) for name, (facts, made) in planned.items()}
     found: dict[str, Shortfall] = {}
-    beside = (
-        "Guaranteed pods are beside the cgroup of all Burstable ones, and that weighs what kubelet gives it"
-    )
     for name, (facts, made) in planned.items():
         inside = sum(scale.load(weights[one.name]) for one in _beside(pod, name))
-        for condition, levels in _placements(pod, machine, facts):
+        for condition, beside, levels in _placements(pod, machine, facts):
             reaching = _reaching(facts, levels, made, scale)
             kept = reaching.shared(scale.load(weights[name]), inside)
             known = found.get(name)
@@ -50,20 +48,34 @@ def elsewhere(
     return found
 
 
-def _placements(pod: NodePod, machine: Machine, facts: NodeFacts) -> Iterator[tuple[str, list[Level]]]:
+def _placements(pod: NodePod, machine: Machine, facts: NodeFacts) -> Iterator[tuple[str, str, list[Level]]]:
     """Where the others may be, in as many pods as there can be or in few, and the levels that follow."""
-    *above, burstable, own, _ = facts.levels
+    kubepods, *between, own, _ = facts.levels
+    host = (Rival(machine.default_weight),) * HOST_SLICES
+    beside = f"all pods together have weight {kubepods.weight}, kubelet's, against {_weights(host)}"
+    busy = replace(kubepods, rivals=host)
+    yield "system.slice and user.slice want all the CPU they can get", beside, [busy, *between, own]
+    if pod.qos != BURSTABLE:
+        return
+    [burstable] = between
     cpu = request(pod)[0]
-    least = Rival(machine.kubelet_weight(0))
     weight = machine.kubelet_weight(cpu)
-    many = replace(burstable, weight=weight, rivals=(*own.rivals, least))
-    yield "all other pods are Guaranteed", [*above, many, replace(own, rivals=())]
+    beside = (
+        "Guaranteed pods are beside the cgroup of all Burstable ones, and that weighs what kubelet gives it"
+    )
+    many = replace(burstable, weight=weight, rivals=tuple(own.rivals))
+    yield "all other pods are Guaranteed", beside, [kubepods, many, replace(own, rivals=())]
     few = Rival(machine.kubelet_weight(machine.allocatable_cpus - cpu))
-    idle = Rival(max(machine.pods - 1, 1) * least.weight)
+    idle = Rival(max(machine.pods - 1, 1) * machine.kubelet_weight(0))
     yield (
         "one Guaranteed pod requests the rest, and Burstable ones nothing",
-        [*above, replace(burstable, weight=weight, rivals=(few, least)), replace(own, rivals=(idle,))],
+        beside,
+        [kubepods, replace(burstable, weight=weight, rivals=(few,)), replace(own, rivals=(idle,))],
     )
+
+
+def _weights(rivals: tuple[Rival, ...]) -> str:
+    return "+".join(str(rival.weight) for rival in rivals)
 
 
 def _reaching(facts: NodeFacts, levels: list[Level], made: Plan, scale: Scale) -> Capacity:

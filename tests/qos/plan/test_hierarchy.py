@@ -170,7 +170,7 @@ def test_floors_that_fit_are_kept_one_plan_after_another_unless_a_siblings_floor
             now[index] = planned(kept)[0]
             plans.append(kept)
     for kept in plans:
-        assert kept.shortfall is None or "below its floor" in kept.shortfall.why
+        assert kept.shortfall is None or "below their floors" in kept.shortfall.why
 
 
 @settings(deadline=None)
@@ -253,7 +253,7 @@ def test_more_weight_than_a_siblings_floor_allows_is_not_taken():
     assert kept.weighings[0].weight == 100
     assert kept.shortfall is not None
     assert "1 of it promised to siblings" in kept.shortfall.why
-    assert kept.shortfall.why.endswith("more weight would take a sibling below its floor")
+    assert kept.shortfall.why.endswith("more weight would take siblings below their floors or requests")
 
 
 @pytest.mark.parametrize(("scale", "new"), [(UNIFIED, 100), (LEGACY, 1024)])

@@ -15,7 +15,7 @@ from qos.plan.settings import Shortfall
 from qos.pods.containers import BURSTABLE, GUARANTEED, Container, NodePod
 from qos.promises import Promises
 
-NODE = Machine(8000, 2**35, 8000, 2**35, frozenset({"cpu.weight"}))
+NODE = Machine(8000, 2**35, 7910, 2**35, frozenset({"cpu.weight"}))
 
 
 def missing(request: int, floor: int, machine: Machine = NODE, qos: str = BURSTABLE) -> Shortfall | None:
@@ -29,25 +29,31 @@ def missing(request: int, floor: int, machine: Machine = NODE, qos: str = BURSTA
 def test_what_guaranteed_pods_take_no_weight_of_ours_gives_back() -> None:
     short = missing(1000, 1000)
     assert short is not None
-    # kubepods weighs 311 beside 200; in it 39 of 39 + 272 + 1; beside ours (99) 109 pods of weight 1.
-    kubepods, burstable = 311, kubelet_weight(shares(1000))
-    others = kubelet_weight(shares(7000))
-    reach = 8000 * kubepods / (kubepods + 200) * burstable / (burstable + others + 1) * 99 / (99 + 109)
+    # 39 of 39 + 269 in kubepods; beside ours (54) 109 pods of weight 1.
+    burstable, others = kubelet_weight(shares(1000)), kubelet_weight(shares(6910))
+    reach = 8000 * burstable / (burstable + others) * 54 / (54 + 109)
     assert short.kept == pytest.approx(reach, abs=5)
     assert short.group.endswith("-podUID.slice")
     assert short.condition == "one Guaranteed pod requests the rest, and Burstable ones nothing"
 
 
-def test_many_small_guaranteed_pods_are_worse_for_a_heavy_one() -> None:
+def test_for_a_heavy_one_the_nodes_own_slices_are_worst() -> None:
     short = missing(7000, 4500)
     assert short is not None
-    assert short.condition == "all other pods are Guaranteed"
+    assert short.condition == "system.slice and user.slice want all the CPU they can get"
 
 
 def test_what_is_kept_everywhere_is_not_short() -> None:
     assert missing(1000, 100) is None
-    assert missing(8000, 1000, replace(NODE, pods=1)) is None
+    assert missing(7910, 1000, replace(NODE, pods=1)) is None
 
 
-def test_a_guaranteed_pod_meets_all_others_already() -> None:
-    assert missing(1000, 1000, qos=GUARANTEED) is None
+def test_a_guaranteed_pod_meets_all_other_pods_already() -> None:
+    """What kubelet lets all pods weigh beside the node's own slices is the same for every pod."""
+    assert missing(1000, 450, qos=GUARANTEED) is None
+    short = missing(1000, 1000, qos=GUARANTEED)
+    assert short is not None
+    assert short.condition == "system.slice and user.slice want all the CPU they can get"
+    kubepods, own = kubelet_weight(shares(7910)), 54
+    assert short.kept == pytest.approx(8000 * kubepods / (kubepods + 200) * own / (own + 378), abs=5)
+    assert f"weight {kubepods}, kubelet's, against 100+100" in short.why

@@ -21,7 +21,7 @@ SCALES = st.sampled_from([UNIFIED, LEGACY])
 def siblings(draw):
     scale = draw(SCALES)
     loads = st.integers(scale.low, 300).map(scale.load)
-    members = st.builds(Member, loads, st.integers(1, 2000))
+    members = st.tuples(loads, st.integers(1, 2000)).map(lambda one: Member(*one))
     return Siblings(
         Capacity(
             draw(st.integers(0, 16)) * 1000 + draw(st.integers(0, 999)), draw(st.sampled_from([1, 3, 1000]))
