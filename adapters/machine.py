@@ -168,6 +168,8 @@ class ThisMachine:
         if beside is not None:
             floors = [self._promised_in(parent, name, others) for name in beside]
             made = observed.with_floors(made, floors)
+            if any(layout.is_kubepods(part) for part in parent.split("/")):
+                made = observed.with_guards(made, self.cgroup == V2)
             loose = self.loose(parent or "/")
             made = observed.among_threads(
                 made, loose, cpu_count(kernel_facts.cpus(self._sys)), self.cgroup == V2

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
-from qos.plan.layout import DEFAULT_SHARES, DEFAULT_WEIGHT
+from qos.plan.layout import DEFAULT_SHARES, DEFAULT_WEIGHT, requested
 from qos.plan.node import Level, Rival
 
 Values: TypeAlias = Mapping[str, str]
@@ -86,6 +86,15 @@ def with_floors(level: Level, floors: Iterable[int]) -> Level:
     """The level with what its siblings were promised, in millicores, in their order."""
     pairs = zip(level.rivals, floors, strict=True)
     return replace(level, rivals=tuple(replace(rival, cpu_floor=floor) for rival, floor in pairs))
+
+
+def with_guards(level: Level, unified: bool) -> Level:
+    """The level, whose siblings are kubelet's, with what these request as their weights say it."""
+    rivals = (
+        replace(rival, cpu_guard=0 if rival.idle else requested(rival.weight, unified))
+        for rival in level.rivals
+    )
+    return replace(level, rivals=tuple(rivals))
 
 
 def among_threads(level: Level, loose: int, cpus: int, unified: bool) -> Level:

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.machine import Promised, ThisMachine
 from lab.runtimes.cgroups import is_v2, scratch
-from qos.plan import assumed
+from qos.plan import assumed, layout
 from qos.plan.controller import all_files
 from qos.plan.layout import Driver
 from qos.plan.node import HYBRID, V1, V2, Rival
@@ -18,6 +18,11 @@ from qos.pods.containers import BURSTABLE, GUARANTEED, Container, NodePod
 from tests.adapters.fake_machine import Fake
 
 POD = NodePod("u-1", "default", "web", (Container("web", 200),), BURSTABLE)
+
+
+def kubelets(weight: int, **more: int) -> Rival:
+    """One that kubelet gave its weight, and so requests what that stands for."""
+    return Rival(weight, cpu_guard=layout.requested(weight, unified=True), **more)
 
 
 def test_its_size(tmp_path: Path) -> None:
@@ -66,7 +71,7 @@ def test_what_exists_is_read_and_the_rest_expected(tmp_path: Path) -> None:
     assert kubepods.rivals == (Rival(100),)
     assert (burstable.weight, burstable.rivals) == (12, (Rival(1),))
     assert pod.assumed
-    assert (pod.weight, pod.rivals) == (8, (Rival(20, memory_min=7),))
+    assert (pod.weight, pod.rivals) == (8, (kubelets(20, memory_min=7),))
     assert (container.weight, container.rivals, container.assumed) == (29, (), True)
     assert facts.shared_cpus == "0-2,7"
 
@@ -118,11 +123,11 @@ def test_the_floors_of_other_pods_are_those_they_were_promised(tmp_path: Path) -
     expected = assumed.kubernetes_facts(POD, "web", machine.size(frozenset()))
     kubepods, burstable, pod, _ = machine.observed(expected, others).levels
     assert kubepods.rivals == ()
-    assert burstable.rivals == (Rival(50, cpu_floor=500),)
-    assert pod.rivals == (Rival(20, cpu_floor=300), Rival(9), Rival(7, cpu_floor=70))
+    assert burstable.rivals == (kubelets(50, cpu_floor=500),)
+    assert pod.rivals == (kubelets(20, cpu_floor=300), kubelets(9), Rival(7, cpu_floor=70))
     guaranteed = assumed.kubernetes_facts(replace(POD, qos=GUARANTEED), "web", machine.size(frozenset()))
     _, pod, _ = machine.observed(guaranteed, others).levels
-    assert pod.rivals == (Rival(100, cpu_floor=370), Rival(50, cpu_floor=500))
+    assert pod.rivals == (kubelets(100, cpu_floor=370), kubelets(50, cpu_floor=500))
 
 
 def test_a_pod_that_is_planned_with_others_meets_them_where_no_kubelet_is(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from qos.plan.node import V1, V2
 from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED, Container, NodePod
 from qos.pods.decision import Decided
 from qos.pods.expectation import expectation
-from tests.qos.kubelet_nodes import TIERS, Node, kernel_tree, nodes, pods, written
+from tests.qos.kubelet_nodes import TIERS, Node, kernel_tree, nodes, pods
 
 FINEST = Fraction(1, 1000)
 """Millicores: what a pod must keep is counted in whole microcores."""
