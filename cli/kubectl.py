@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -22,6 +23,8 @@ Object: TypeAlias = dict[str, Any]
 FIELD_MANAGER: Final = "j10ce"
 """Under this name server-side apply records which fields are ours."""
 _SECONDS: Final = 120
+_LOGGED: Final = re.compile(r"[IWE]\d{4} \d\d:\d\d:\d\d")
+"""How a line of Kubernetes' logs begins: each try has one, and only the last line is for users."""
 
 
 class KubectlError(Exception):
@@ -126,7 +129,8 @@ def identity(item: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _said(text: str) -> str:
-    """What kubectl said; of conflicts only which fields, and what to do here."""
+    """What kubectl said, without its log; of conflicts only which fields, and what to do here."""
+    text = "\n".join(line for line in text.splitlines() if not _LOGGED.match(line)) or text
     if "Apply failed with" not in text:
         return text
     fields = [line for line in text.splitlines() if "Apply failed with" in line or line.startswith("- ")]

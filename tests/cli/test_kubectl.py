@@ -48,6 +48,17 @@ def test_an_error_says_what_kubectl_said(tmp_path: Path) -> None:
         kubectl.run("get", "pods")
 
 
+def test_an_error_is_said_without_kubectl_s_log(tmp_path: Path) -> None:
+    log = 'E1122 16:31:00.816718    8538 memcache.go:265] "Unhandled Error" err="refused"\n'
+    said = f"{log}{log}The connection to the server was refused\n"
+    kubectl = Kubectl(script(tmp_path, f"sys.stderr.write({said!r}); sys.exit(1)"))
+    with pytest.raises(KubectlError, match=r"^kubectl get: The connection to the server was refused$"):
+        kubectl.run("get", "pods")
+    kubectl = Kubectl(script(tmp_path, f"sys.stderr.write({log!r}); sys.exit(1)"))
+    with pytest.raises(KubectlError, match="memcache"):
+        kubectl.run("get", "pods")
+
+
 def test_a_conflict_is_told_in_short(tmp_path: Path) -> None:
     said = (
         'Apply failed with 1 conflict: conflict with "argo": .rules\nPlease review the fields above\n'
