@@ -19,9 +19,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from lab import components, ports, processes, scheduler_config
+from lab import components, kwok, ports, processes, scheduler_config
 from lab.binaries import Binaries
-from lab.nodes import REAL
 from lab.reaper import Reaper, remove
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
@@ -59,7 +58,7 @@ class Cluster:
     @property
     def kubeconfig(self) -> Path:
         """Kubeconfig of an administrator."""
-        return self.folder / "kubeconfig"
+        return kwok.kubeconfig(self.folder)
 
     @property
     def server(self) -> str:
@@ -85,7 +84,7 @@ class Cluster:
     def kubectl(self, *arguments: str, stdin: str = "", check: bool = True, seconds: float = 60) -> str:
         """Run kubectl against the cluster; return its output; LabError with its message when it fails."""
         argv = [*self.kubectl_argv, *arguments]
-        environment = _kwok_environment(self.folder)
+        environment = kwok.environment(self.folder)
         try:
             done = subprocess.run(
                 argv,
@@ -269,7 +268,7 @@ def _new_folder(name: str, root: Path) -> Path:
 
 
 def _plan(name: str, folder: Path, binaries: Binaries, *, keep: bool) -> Cluster:
-    ours = (str(binaries.kubectl), f"--kubeconfig={folder / 'kubeconfig'}")
+    ours = (str(binaries.kubectl), f"--kubeconfig={kwok.kubeconfig(folder)}")
     fetched = (
         str(binaries.kwokctl),
         "--name",
@@ -317,57 +316,7 @@ def _write_scheduler_config(
         scheduler_config.load(config) if isinstance(config, Path) else config or scheduler_config.empty()
     )
     document = scheduler_config.for_lab(document, verbs_url=verbs_url, qps_limits=qps_limits)
-    scheduler_config.write(document, cluster.folder / "kube-scheduler.yaml")
-
-
-def create_argv(
-    cluster: Cluster,
-    binaries: Binaries,
-    feature_gates: Mapping[str, bool],
-    *,
-    qps_limits: bool,
-    seconds: float,
-) -> list[str]:
-    """Command line of `kwokctl create cluster`; a file that binaries lacks is downloaded by kwokctl."""
-    port = cluster.ports
-    argv = [
-        *(str(binaries.kwokctl), "create", "cluster", "--name", cluster.name, "--runtime", "binary"),
-        *("--config", str(cluster.folder / "kwokctl.yaml")),
-        *("--kubeconfig", str(cluster.kubeconfig), "--wait", f"{seconds:.0f}s"),
-        *("--kube-scheduler-config", str(cluster.folder / "kube-scheduler.yaml")),
-        *("--etcd-port", str(port["etcd"]), "--kube-apiserver-port", str(port["kube-apiserver"])),
-        *("--kube-controller-manager-port", str(port["kube-controller-manager"])),
-        *("--kube-scheduler-port", str(port["kube-scheduler"])),
-        *("--controller-port", str(port["kwok-controller"])),
-        *("--extra-args", "etcd=unsafe-no-fsync=true"),  # a throw-away store
-        *("--extra-args", "kube-controller-manager=leader-elect=false"),
-        *_beside_real_nodes(cluster),
-    ]
-    for flag, path in binaries.flags().items():
-        argv += [flag, str(path)]
-    if feature_gates:
-        gates = ",".join(f"{gate}={str(on).lower()}" for gate, on in sorted(feature_gates.items()))
-        argv += ["--kube-feature-gates", gates]
-    if not qps_limits:
-        argv.append("--disable-qps-limits")
-    return argv
-
-
-def _beside_real_nodes(cluster: Cluster) -> list[str]:
-    """KWOK leaves nodes with a kubelet alone (lab/node), and the API server can talk to that kubelet.
-
-    By a label selector, KWOK also passes over nodes that have no label at all: give a node by hand one, too.
-    kwokctl 0.8.0 wants the first argument of each component before the second of any.
-    """
-    pki = components.kwok_folder(cluster.folder) / "pki"
-    arguments = (
-        "kwok-controller=manage-all-nodes=false",
-        f"kube-apiserver=kubelet-client-certificate={pki / 'admin.crt'}",
-        f"kwok-controller=manage-nodes-with-label-selector=!{REAL}",
-        f"kube-apiserver=kubelet-client-key={pki / 'admin.key'}",
-        "kube-apiserver=kubelet-preferred-address-types=InternalIP",
-    )
-    return [word for argument in arguments for word in ("--extra-args", argument)]
+    scheduler_config.write(document, kwok.scheduler_config(cluster.folder))
 
 
 def _create(
@@ -378,39 +327,8 @@ def _create(
     qps_limits: bool,
     seconds: float,
 ) -> None:
-    options: dict[str, Any] = {"bindAddress": ports.LOOPBACK, "etcdPeerPort": cluster.ports["etcd-peer"]}
-    if binaries.downloads:  # else they would go with the cluster
-        options["cacheDir"] = str(binaries.downloads)
-    config = {
-        "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
-        "kind": "KwokctlConfiguration",
-        "options": options,
-    }
-    (cluster.folder / "kwokctl.yaml").write_text(json.dumps(config))  # JSON is YAML
-    argv = create_argv(cluster, binaries, feature_gates, qps_limits=qps_limits, seconds=seconds)
-    environment = _kwok_environment(cluster.folder)
-    log = cluster.folder / "kwokctl.log"
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(argv, env=environment, stdout=output, stderr=output) as child,
-    ):
-        (cluster.folder / "kwokctl.pid").write_text(str(child.pid))  # it would go on after us
-        try:
-            code = child.wait(timeout=seconds + 30)
-        except BaseException:
-            child.kill()
-            raise
-    if code:
-        raise LabError(f"kwokctl could not start cluster {cluster.name}: {_last_words(log.read_text())}")
-
-
-def _kwok_environment(folder: Path) -> dict[str, str]:
-    """kwokctl sees one cluster: its work folder is that cluster's."""
-    return os.environ | {"KWOK_WORKDIR": str(folder)}
-
-
-def _last_words(text: str) -> str:
-    """The end of kwokctl's log: its last error, else its last lines."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if "ERROR" in line or "rror:" in line]
-    return " | ".join((errors or lines)[-3:])[-2000:]
+    said = kwok.create(
+        cluster.folder, cluster.ports, binaries, feature_gates, qps_limits=qps_limits, seconds=seconds
+    )
+    if said:
+        raise LabError(f"kwokctl could not start cluster {cluster.name}: {said}")

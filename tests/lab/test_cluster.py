@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab import cluster as lab_cluster
-from lab import ports, processes
+from lab import kwok, ports, processes
 from lab.binaries import NAMES, Binaries
 from lab.cluster import Cluster, LabError
 from lab.extender_process import ExtenderProcess, extender_argv
@@ -29,13 +29,13 @@ def option(argv: list[str], flag: str) -> str:
 
 def test_command_line_with_our_own_programs(tmp_path: Path) -> None:
     binaries = Binaries({name: Path("/bin") / name for name in NAMES}, "test")
-    argv = lab_cluster.create_argv(
-        a_cluster(tmp_path), binaries, {"B": False, "A": True}, qps_limits=False, seconds=90
+    argv = kwok.create_argv(
+        tmp_path / "one", PORTS, binaries, {"B": False, "A": True}, qps_limits=False, seconds=90
     )
     assert argv[:7] == ["/bin/kwokctl", "create", "cluster", "--name", "one", "--runtime", "binary"]
     assert option(argv, "--kube-scheduler-binary") == "/bin/kube-scheduler"
     assert option(argv, "--kwok-controller-binary") == "/bin/kwok"
-    assert option(argv, "--kubeconfig") == str(tmp_path / "kubeconfig")
+    assert option(argv, "--kubeconfig") == str(tmp_path / "one" / "kubeconfig")
     assert option(argv, "--kube-apiserver-port") == str(PORTS["kube-apiserver"])
     assert option(argv, "--kube-feature-gates") == "A=true,B=false"
     assert option(argv, "--wait") == "90s"
@@ -44,7 +44,7 @@ def test_command_line_with_our_own_programs(tmp_path: Path) -> None:
 
 def test_command_line_that_lets_kwokctl_download(tmp_path: Path) -> None:
     binaries = Binaries({"kwokctl": Path("/bin/kwokctl")}, "download")
-    argv = lab_cluster.create_argv(a_cluster(tmp_path), binaries, {}, qps_limits=True, seconds=90)
+    argv = kwok.create_argv(tmp_path, PORTS, binaries, {}, qps_limits=True, seconds=90)
     assert not [word for word in argv if word.endswith("-binary")]
     assert "--kube-feature-gates" not in argv
     assert "--disable-qps-limits" not in argv

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab import cluster as lab_cluster
+from lab import kwok
 from lab.binaries import NAMES, Binaries
-from lab.cluster import Cluster
 from lab.node import mounts, remains, settings
 from lab.node.settings import Access, Programs, Settings
 from lab.nodes import REAL
@@ -95,8 +95,7 @@ def test_what_is_left_is_found_from_the_clusters_folder_and_the_nodes(tmp_path: 
 def test_kwokctl_gets_the_first_argument_of_each_component_first() -> None:
     ports = dict.fromkeys(lab_cluster._PORT_NAMES, 1)
     binaries = Binaries({name: Path("/bin") / name for name in NAMES}, "test")
-    cluster = Cluster("one", Path("/state"), ("kubectl",), {}, ports)
-    argv = lab_cluster.create_argv(cluster, binaries, {}, qps_limits=False, seconds=90)
+    argv = kwok.create_argv(Path("/state/one"), ports, binaries, {}, qps_limits=False, seconds=90)
     extra = [argv[place + 1].partition("=")[0] for place, word in enumerate(argv) if word == "--extra-args"]
     distinct = len(set(extra))
     assert len(set(extra[:distinct])) == distinct
