@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import Mapping
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -18,6 +19,9 @@ from adapters.kubernetes.lanes import Lanes
 
 KEEP_ALIVE_SECONDS: Final = 60.0
 """Below the API server's 90 s: a POST on a connection that it just closed has an unknown outcome."""
+OPENED_AT_ONCE: Final = 2
+"""A server short of CPU would be busy with handshakes alone, and their calls too late when they are done."""
+_OPEN_SECONDS: Final = 10.0
 _LARGEST_HEAD: Final = 64 * 1024
 _FINAL: Final = 200
 """Statuses below are said on the way."""
@@ -125,6 +129,9 @@ class _Connection(asyncio.Protocol):
             self._answer.set_exception(CutError(why))
 
 
+_Turn: TypeAlias = "asyncio.Future[_Connection]"
+
+
 class Calls:
     """Calls to one server; `most`: the largest body of an answer, in bytes.
 
@@ -139,9 +146,12 @@ class Calls:
         self._host_header = parts.netloc.rpartition("@")[2].encode()
         self._tls_name = (tls_name or self._host) if self._secure else None
         self._most = most
+        self._tls: ssl.SSLContext | None = None
         self._lanes = Lanes()
         self._idle: list[_Connection] = []
         self._busy: set[_Connection] = set()
+        self._wanting: deque[_Turn] = deque()
+        self._opening: set[asyncio.Task[None]] = set()
 
     async def call(
         self,
@@ -163,10 +173,11 @@ class Calls:
             lines.encode("latin-1"),
             length,
         )
+        self._tls = tls
         sent = False
         try:
             async with asyncio.timeout(seconds), self._lanes:
-                connection = self._kept(tls) or await self._connect(tls)
+                connection = self._kept(tls) or await self._next(tls)
                 sent = True
                 self._busy.add(connection)
                 try:
@@ -188,11 +199,58 @@ class Calls:
             connection.abort()
         return None
 
-    def _keep(self, connection: _Connection) -> None:
-        if connection.open:
-            self._idle.append(connection)
+    async def _next(self, tls: ssl.SSLContext | None) -> _Connection:
+        """The next one that comes free, or stands: whoever waited longest gets it. OSError."""
+        turn: _Turn = asyncio.get_running_loop().create_future()
+        self._wanting.append(turn)
+        self._open_more()
+        try:
+            connection = await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._keep(turn.result())
+            raise
+        if connection.usable(tls):
+            return connection
+        connection.abort()
+        return await self._next(tls)
+
+    def _open_more(self) -> None:
+        waiting = sum(not turn.done() for turn in self._wanting)
+        for _ in range(min(OPENED_AT_ONCE, waiting) - len(self._opening)):
+            task = asyncio.get_running_loop().create_task(self._open())
+            self._opening.add(task)
+
+    async def _open(self) -> None:
+        """Goes on when the call that wanted it is late: the next one will want it."""
+        try:
+            async with asyncio.timeout(_OPEN_SECONDS):
+                connection = await self._connect(self._tls)
+        except Exception as error:
+            turn = self._first()
+            if turn is not None:
+                turn.set_exception(error)
         else:
+            self._keep(connection)
+        finally:
+            self._opening.discard(asyncio.current_task())
+            self._open_more()
+
+    def _first(self) -> _Turn | None:
+        while self._wanting:
+            turn = self._wanting.popleft()
+            if not turn.done():
+                return turn
+        return None
+
+    def _keep(self, connection: _Connection) -> None:
+        if not connection.open:
             connection.abort()
+            self._open_more()
+        elif turn := self._first():
+            turn.set_result(connection)
+        else:
+            self._idle.append(connection)
 
     async def _connect(self, tls: ssl.SSLContext | None) -> _Connection:
         _, connection = await asyncio.get_running_loop().create_connection(
@@ -206,6 +264,10 @@ class Calls:
 
     def close(self) -> None:
         """End all connections; who waits for an answer learns that there is none."""
+        while turn := self._first():
+            turn.set_exception(ConnectionAbortedError("closed"))
+        for task in self._opening:
+            task.cancel()
         for connection in (*self._idle, *self._busy):
             connection.abort()
         self._idle.clear()

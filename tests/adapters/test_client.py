@@ -20,8 +20,8 @@ from adapters.api import (
     NotTaken,
     Unreachable,
 )
+from adapters.kubernetes import calls, lanes
 from adapters.kubernetes import client as client_module
-from adapters.kubernetes import lanes
 from adapters.kubernetes.client import KubernetesAPI, Timeouts
 from adapters.kubernetes.credentials import Endpoint
 from tests.waiting import eventually
@@ -208,6 +208,75 @@ async def test_an_answer_that_nobody_waits_for_is_nobody_elses(connect, script):
     assert await api.get(PODS, "shop", "web-1") == b'{"of": "the second"}'
 
 
+class Opening:
+    """Connections that stand when they are told to."""
+
+    def __init__(self, calls, monkeypatch):
+        self.begun, self.go = 0, asyncio.Event()
+        self._connect = calls._connect
+        monkeypatch.setattr(calls, "_connect", self)
+
+    async def __call__(self, tls):
+        self.begun += 1
+        await self.go.wait()
+        return await self._connect(tls)
+
+
+async def test_a_connection_that_came_too_late_serves_the_next_call(connect, script, monkeypatch):
+    api = connect(Timeouts(request=SHORT))
+    opening = Opening(api._calls, monkeypatch)
+    with pytest.raises(NotTaken):
+        await api.get(PODS, "shop", "web-1")
+    script.answers = [(200, {})]
+    opening.go.set()
+    await eventually(lambda: api._calls._idle)
+    await api.get(PODS, "shop", "web-1")
+    assert opening.begun == 1
+
+
+async def test_few_connections_are_opened_at_once_and_one_that_comes_free_is_taken(
+    connect, script, monkeypatch
+):
+    script.answers = [(200, {})]
+    api = connect()
+    await api.get(PODS, "shop", "web-1")
+    opening = Opening(api._calls, monkeypatch)
+    await asyncio.gather(*(api.get(PODS, "shop", f"web-{n}") for n in range(10)))
+    assert opening.begun == calls.OPENED_AT_ONCE
+    assert len(script.connections) == 1
+    opening.go.set()
+
+
+async def test_each_failure_to_connect_is_one_calls(connect, script, monkeypatch):
+    api = connect()
+    connect_really, tried = api._calls._connect, 0
+
+    async def refused_twice(tls):
+        nonlocal tried
+        tried += 1
+        if tried <= 2:
+            raise ConnectionRefusedError
+        return await connect_really(tls)
+
+    monkeypatch.setattr(api._calls, "_connect", refused_twice)
+    script.answers = [(200, {})]
+    found = await asyncio.gather(
+        *(api.get(PODS, "shop", f"web-{n}") for n in range(6)), return_exceptions=True
+    )
+    assert [type(one) for one in found] == [NotTaken] * 2 + [bytes] * 4
+
+
+async def test_closing_leaves_nobody_waiting(connect, script, monkeypatch):
+    api = connect()
+    opening = Opening(api._calls, monkeypatch)
+    call = asyncio.create_task(api.get(PODS, "shop", "web-1"))
+    await eventually(lambda: opening.begun)
+    await api.aclose()
+    with pytest.raises(NotTaken):
+        await call
+    await eventually(lambda: not api._calls._opening)
+
+
 async def test_what_waits_for_a_lane_to_its_deadline_was_not_taken(connect, script):
     async def hang(request):
         await asyncio.Event().wait()
@@ -215,8 +284,8 @@ async def test_what_waits_for_a_lane_to_its_deadline_was_not_taken(connect, scri
     script.answers = [hang]
     api = connect(Timeouts(request=SHORT))
     api._calls._lanes = lanes.Lanes(few=1, patience=LONG)
-    calls = [api.get(PODS, "shop", "web-1") for _ in range(2)]
-    first, second = await asyncio.gather(*calls, return_exceptions=True)
+    both = [api.get(PODS, "shop", "web-1") for _ in range(2)]
+    first, second = await asyncio.gather(*both, return_exceptions=True)
     assert (type(first), type(second)) == (Unreachable, NotTaken)
 
 
