@@ -1,0 +1,125 @@
+"""Our own resources, read from the watch: policies and profiles."""
+
+import json
+
+import pytest
+
+from adapters.kubernetes import decode
+from adapters.kubernetes.decode import DecodeError
+from qos.cluster.objects import (
+    NodePredicate,
+    PlacementMode,
+    Requirement,
+    Selector,
+    Toleration,
+)
+from qos.cluster.policy import ScaleTarget, Surge
+from qos.promises import CpuSet, IoLimit
+
+CREATED, CREATED_SECONDS = "2026-11-21T14:23:39Z", 1795271019.0
+
+
+def encode(obj):
+    return json.dumps(obj).encode()
+
+
+def policy_object(slots=None, **spec):
+    return {
+        "apiVersion": "j10ce.io/v1alpha1",
+        "kind": "MinimalReservationPolicy",
+        "metadata": {
+            "name": "checkout",
+            "namespace": "shop",
+            "uid": "u1",
+            "generation": 3,
+            "resourceVersion": "42",
+            "creationTimestamp": CREATED,
+            "managedFields": [],
+        },
+        "spec": {
+            "selector": {"matchLabels": {"app": "checkout"}},
+            "floor": {"resources": {"cpu": "2", "memory": "4Gi"}},
+            "slots": slots or {"count": 20},
+        }
+        | spec,
+    }
+
+
+def test_a_policy_with_a_count():
+    placement = {
+        "mode": "Pinned",
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}, {"operator": "Exists"}],
+        "maxSlotsPerNode": 4,
+    }
+    raw = encode(policy_object(priorityClassName="high", suspend=True, profileName="lc", placement=placement))
+    policy = decode.policy(raw)
+    assert (policy.key, policy.uid, policy.generation, policy.resource_version) == (
+        "shop/checkout",
+        "u1",
+        3,
+        "42",
+    )
+    assert policy.created == CREATED_SECONDS
+    assert policy.selector == Selector((Requirement("app", "In", ("checkout",)),))
+    assert policy.floor == {"cpu": 2000, "memory": 4 * 2**30}
+    assert (policy.priority_class_name, policy.profile_name, policy.suspend) == ("high", "lc", True)
+    assert (policy.count, policy.scale_target, policy.surge) == (20, None, Surge(0))
+    assert (policy.mode, policy.max_slots_per_node) == (PlacementMode.PINNED, 4)
+    assert policy.inherit_from_workload is False
+    assert policy.where == NodePredicate(
+        node_selector=(("disk", "ssd"),),
+        tolerations=(Toleration("dedicated", "Equal", "db", "NoSchedule"), Toleration("", "Exists")),
+    )
+
+
+@pytest.mark.parametrize(("surge", "extra"), [("25%", 3), (2, 2), ("0%", 0)])
+def test_a_policy_with_a_scale_target(surge, extra):
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "checkout"}
+    policy = decode.policy(encode(policy_object({"scaleTargetRef": target, "surge": surge})))
+    assert policy.scale_target == ScaleTarget("apps/v1", "Deployment", "checkout")
+    assert (policy.count, policy.inherit_from_workload) == (None, True)
+    assert policy.surge.of(10) == extra
+
+
+def test_a_status_is_kept_as_it_was_written_and_cannot_make_a_policy_unreadable():
+    obj = policy_object() | {"status": {"slots": {"desired": "many"}, "fromAnotherVersion": 1}}
+    assert decode.policy(encode(obj)).status == obj["status"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"slots": {"count": -1}}, "MinimalReservationPolicy shop/checkout: spec.slots.count: -1"),
+        (
+            {"floor": {"resources": {"cpu": "0"}}},
+            "MinimalReservationPolicy shop/checkout: spec.floor.resources.cpu: '0': must be",
+        ),
+    ],
+)
+def test_a_bad_policy_is_named_with_field_and_value(spec, message):
+    with pytest.raises(DecodeError) as caught:
+        decode.policy(encode(policy_object(**spec)))
+    assert str(caught.value).startswith(message)
+
+
+def test_a_profile():
+    obj = {"metadata": {"name": "lc"}, "spec": {"class": "LSR", "priorityClassName": "high"}}
+    profile = decode.profile(encode(obj))
+    assert (profile.name, profile.class_name, profile.priority_class_name) == ("lc", "LSR", "high")
+    assert profile.overrides == {}
+    with pytest.raises(DecodeError, match=r"QoSProfile lc: spec.class: 'FAST'"):
+        decode.profile(encode({"metadata": {"name": "lc"}, "spec": {"class": "FAST"}}))
+
+
+def test_a_profile_promises_otherwise_than_its_class():
+    promises = {"cpus": "Shared", "ioLimit": {"readBytesPerSecond": "1Mi"}, "oomScoreAdj": -7}
+    obj = {"metadata": {"name": "lc"}, "spec": {"class": "LSR", "promises": promises}}
+    assert decode.profile(encode(obj)).overrides == {
+        "cpus": CpuSet.SHARED,
+        "io_limit": IoLimit(read_bytes=2**20),
+        "oom_score_adj": -7,
+    }
+    obj["spec"]["promises"] = {"cpuBurstPercent": 10}
+    with pytest.raises(DecodeError, match=r"QoSProfile lc: spec.promises \(cpu_burst_percent\): .* without"):
+        decode.profile(encode(obj))
