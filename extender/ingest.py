@@ -32,6 +32,7 @@ from extender.node_reports import NodeReports
 from extender.owners import Owners
 from extender.view import View, marks_of
 from ledger.ledger import Ledger
+from qos.cluster.objects import Pod
 
 log = logging.getLogger(__name__)
 
@@ -128,8 +129,12 @@ class Ingest:
         about = Regarding(version, resource.kind, meta.namespace, meta.name, meta.uid)
         self._events.say(about, "Warning", "Unreadable", f"ignored until it changes: {why}")
 
+    def read_pod(self, raw: bytes) -> Pod:
+        """A pod as the API server has it; DecodeError."""
+        return decode.pod(raw)
+
     def _set_pod(self, raw: bytes) -> str:
-        pod = decode.pod(raw)
+        pod = self.read_pod(raw)
         self._guarding.see(pod)
         self._view.set_pod(pod)
         if self._ledger.set_pod(pod):  # most events of a running pod tell nothing that is used here

@@ -29,7 +29,7 @@ while nobody guards (`Terms.unguarded`), and nodes lost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -139,8 +139,13 @@ class Checker:
         self._binds = 0
         self._bypasses = 0
 
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What was found until now, in order; it grows."""
+        return self._findings
+
     def verdict(self) -> Verdict:
-        """What was found until now."""
+        """What was found until now, and how much was judged."""
         return Verdict(tuple(self._findings), self._binds, self._bypasses, self._witness.kept())
 
     def promised(self, now: float) -> dict[str, int]:

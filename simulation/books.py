@@ -27,6 +27,7 @@ from ledger.decisions import BindDecision, Mode
 from ledger.ledger import Ledger
 from ledger.waiting import SAMPLE
 from qos.cluster.objects import Pod
+from simulation import parsed
 from simulation.history import World
 from simulation.store import EPOCH, Store
 
@@ -90,10 +91,23 @@ class Telling(Ledger):
             self.told.claimed(pod.uid, node)
         return decision
 
+    @property
+    def awaits(self) -> bool:
+        """Whether a claim is not shown by the watch yet; cheaper than all gauges."""
+        return bool(self._state.claims.unseen)
+
     def release(self, uid: str) -> None:
         """As Ledger.release."""
         super().release(uid)
         self.told.released(uid)
+
+
+class Reading(Ingest):
+    """Ingest, whose pods are decoded once for all players and restarts."""
+
+    def read_pod(self, raw: bytes) -> Pod:
+        """As Ingest.read_pod."""
+        return parsed.pod(raw)
 
 
 @dataclass(slots=True)
@@ -110,7 +124,7 @@ class Books:
 
     def ingest(self, changed: Callable[[], None], gone: Callable[[str], None]) -> Ingest:
         """What feeds them."""
-        return Ingest(
+        return Reading(
             self.ledger,
             self.catalog,
             self.view,

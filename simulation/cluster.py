@@ -33,12 +33,13 @@ class App:
 class Cluster:
     """Kubelets, controllers and a second scheduler, acting on the store itself, at once but where said."""
 
-    def __init__(self, store: Store, loop: VirtualLoop, chance: Chance) -> None:
+    def __init__(self, store: Store, loop: VirtualLoop, chance: Chance, crowd: int = 0) -> None:
         self.store = store
-        self._loop, self._chance = loop, chance
+        self._loop, self._chance, self._crowd = loop, chance, crowd
         self.apps: dict[str, App] = {}
         self._numbers = 0
         self._due: set[str] = set()
+        self._waiting: dict[str, tuple[int, str]] = {}
         store.listeners.append(self._see)
 
     # --- workloads ---
@@ -152,12 +153,28 @@ class Cluster:
         leaves = entry.type == "DELETED" or _leaving(entry.body)
         if leaves and labels.get("app") in self.apps:
             self._soon(labels["app"])
+        if self._crowd and "plain" in labels:
+            self._count(entry.body, waits=not (leaves or entry.body["spec"].get("nodeName")))
         if leaves and "daemon" in labels:
             self._loop.call_later(0.5, self.reconcile_daemons)
         if before is None and entry.body["spec"]["schedulerName"] == OTHER_SCHEDULER:
             name, uid = entry.body["metadata"]["name"], entry.body["metadata"]["uid"]
             delay = self._chance.between(0.01, 0.3, "other", name)
             self._loop.call_later(delay, self._schedule_otherwise, name, uid)
+
+    def _count(self, body: Body, *, waits: bool) -> None:
+        meta = body["metadata"]
+        if not waits:
+            self._waiting.pop(meta["uid"], None)
+        elif meta["uid"] not in self._waiting:
+            self._waiting[meta["uid"]] = body["spec"]["priority"], meta["name"]
+            self._loop.call_later(0.0, self._thin_out)
+
+    def _thin_out(self) -> None:
+        """Too many wait: the owners of some lose patience."""
+        while len(self._waiting) > self._crowd:
+            uid = min(self._waiting, key=lambda uid: self._waiting[uid][0])
+            self.delete(self._waiting[uid][1], uid)
 
     def _collect(self, node: str) -> None:
         """Remove the pods of a node that is gone."""

@@ -56,7 +56,7 @@ class Extender:
     @property
     def busy(self) -> bool:
         """Whether Bindings are under way, in doubt, or not shown yet."""
-        return self.ledger.gauges()["claims_unseen"] > 0
+        return self.ledger.awaits
 
     @property
     def api(self) -> Client:

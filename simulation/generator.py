@@ -17,6 +17,11 @@ CLASSES = tuple(PRIORITIES)
 FAULTS = ("lost", "unanswered", "late", "late", "error", "conflict", "forbidden", "slow")
 WATCHED = ("pods", "pods", "pods", "nodes", "minimalreservationpolicies", "priorityclasses", "daemonsets")
 
+LOAD = 1.15
+"""What ordinary pods may ask for together, as a part of the CPU there is; then the oldest end before others
+come. A larger crowd would wait for ever, be tried again at each event, and find nothing more.
+"""
+
 What = tuple[str, tuple[Any, ...]]
 """A step without its time."""
 
@@ -62,9 +67,9 @@ class Maker:
         self._random = random = Random(seed)  # noqa: S311 - chance, not secrecy
         self._theme = random.choice(sorted(THEMES))
         self._weights = {**THEMES[self._theme], **random.choice(DISTURBANCES)}
-        self._nodes = [f"n{i}" for i in range(random.randint(3, 12))]
+        self._nodes = [f"n{i}" for i in range(random.randint(3, 8))]
         self._cpu = random.choice((2000, 4000, 4000, 8000))
-        self._pods: list[str] = []
+        self._pods: dict[str, int] = {}
         self._numbers = 0
         self._pace = random.choice((0.02, 0.1, 0.3))
         self._apart = Random(f"apart {seed}")  # noqa: S311
@@ -81,6 +86,7 @@ class Maker:
             eager=random.random() < 0.4,
             status=random.random() < 0.15,
             settle=10.0,
+            crowd=random.choice((4, 8, 12)),
         )
 
     def make(self) -> History:
@@ -96,8 +102,8 @@ class Maker:
             steps.append(self._at(0.3, self._app(name)))
         kinds = list(self._weights)
         weights = list(self._weights.values())
-        for kind in self._random.choices(kinds, weights, k=self._random.randint(40, 120)):
-            steps += [self._at(self._pause(), one) for one in getattr(self, f"_{kind}")()]
+        for kind in self._random.choices(kinds, weights, k=self._random.randint(30, 90)):
+            steps += self._apart_by(self._pause(), kind)
         if self._random.random() < 0.3:
             # What frees capacity and is no event to kube-scheduler, when no pod backs off any more.
             steps.append(self._at(15.0, ("nothing", ())))
@@ -107,7 +113,7 @@ class Maker:
     def _slow_binds(self) -> History:
         """Room that many pods in flight may take stays room for holds, also where bind refuses nothing."""
         random = self._random
-        self._world = replace(self._world, mode="Guard", spread=True, cap=100)
+        self._world = replace(self._world, mode="Guard", spread=True, cap=100, crowd=40)
         steps = [self._at(0.0, ("node", (name, self._cpu, 8192, 110))) for name in self._nodes]
         count = random.randint(2, 4)
         spec = {"floor": {"resources": {"cpu": "1"}}, "slots": {"count": count}}
@@ -117,8 +123,13 @@ class Maker:
         steps += [self._at(0.0, ("slow", (who, 12.0))) for who in ("extender", "scheduler")]
         kinds, weights = list(SLOW_BINDS), list(SLOW_BINDS.values())
         for kind in random.choices(kinds, weights, k=random.randint(15, 40)):
-            steps += [self._at(random.expovariate(1.0), one) for one in getattr(self, f"_{kind}")()]
+            steps += self._apart_by(random.expovariate(1.0), kind)
         return History(self._world, tuple(steps), f"seed {self._world.seed}: slow binds")
+
+    def _apart_by(self, seconds: float, kind: str) -> list[Step]:
+        """What one draw comes to: its first step so long after the one before, the others at once."""
+        what: list[What] = getattr(self, f"_{kind}")()
+        return [self._at(0.0 if number else seconds, one) for number, one in enumerate(what)]
 
     def _at(self, seconds: float, what: What) -> Step:
         return round(seconds, 3), *what
@@ -133,10 +144,35 @@ class Maker:
     def _memory(self) -> int:
         return self._random.choice((64, 64, 256, 1024))
 
-    def _name(self) -> str:
+    def _new(self, kind: str, *rest: Any) -> list[What]:
+        """An ordinary pod, and what ends before it comes."""
         self._numbers += 1
-        self._pods.append(f"p{self._numbers}")
-        return self._pods[-1]
+        name, cpu = f"p{self._numbers}", self._slot()
+        return [*self._ending([name], cpu), (kind, (name, cpu, self._memory(), *rest))]
+
+    def _alike(self, count: int, cpu: int) -> list[What]:
+        """Many ordinary pods, and what ends before they come."""
+        self._numbers += 1
+        name = f"f{self._numbers}"
+        ending = self._ending([f"{name}-{i}" for i in range(count)], cpu)
+        return [*ending, ("flood", (name, count, cpu, 64, 0))]
+
+    def _ending(self, coming: list[str], cpu: int) -> list[What]:
+        """The oldest pods, as many as make room for those that come."""
+        steps: list[What] = []
+        most = LOAD * self._cpu * len(self._nodes)
+        while self._pods and sum(self._pods.values()) + cpu * len(coming) > most:
+            oldest = next(iter(self._pods))
+            del self._pods[oldest]
+            steps.append(("delete", (oldest, 0.0)))
+        self._pods.update(dict.fromkeys(coming, cpu))
+        return steps
+
+    def _taken(self) -> str:
+        """Some pod, which is not chosen again."""
+        name = self._random.choice(list(self._pods))
+        del self._pods[name]
+        return name
 
     # --- workload ---
 
@@ -181,33 +217,27 @@ class Maker:
         random = self._random
         draw = random.random()
         if draw < 0.55 or not self._pods:
-            return [("pod", (self._name(), self._slot(), self._memory(), random.choice((0, 0, 0, 10))))]
+            return self._new("pod", random.choice((0, 0, 0, 10)))
         if draw < 0.8:
-            return [("delete", (random.choice(self._pods), random.choice((0.0, 0.5, 3.0))))]
+            return [("delete", (self._taken(), random.choice((0.0, 0.5, 3.0))))]
         if draw < 0.9:
-            return [("finish", (random.choice(self._pods),))]
+            return [("finish", (self._taken(),))]
         return [self._app(random.choice(APPS))]
 
     def _flood(self) -> list[What]:
-        self._numbers += 1
-        count = self._random.randint(4, 14)
-        self._pods += [f"f{self._numbers}-{i}" for i in range(count)]
-        return [("flood", (f"f{self._numbers}", count, self._slot(), 64, 0))]
+        return self._alike(self._random.randint(4, 14), self._slot())
 
     def _burst(self) -> list[What]:
         """As many pods of 1 CPU as fill a part of the nodes."""
-        self._numbers += 1
-        count = len(self._nodes) * self._cpu // 1000 // self._random.choice((1, 2, 4))
-        self._pods += [f"f{self._numbers}-{i}" for i in range(count)]
-        return [("flood", (f"f{self._numbers}", count, 1000, 64, 0))]
+        return self._alike(len(self._nodes) * self._cpu // 1000 // self._random.choice((1, 2, 4)), 1000)
 
     def _room(self) -> list[What]:
         """Some pods end."""
-        ending = self._random.sample(self._pods, min(len(self._pods), self._random.randint(1, 4)))
-        return [("delete", (name, 0.0)) for name in ending]
+        count = min(len(self._pods), self._random.randint(1, 4))
+        return [("delete", (self._taken(), 0.0)) for _ in range(count)]
 
     def _important(self) -> list[What]:
-        return [("pod", (self._name(), self._slot(), self._memory(), self._random.choice((10, 100, 100))))]
+        return self._new("pod", self._random.choice((10, 100, 100)))
 
     def _crash(self) -> list[What]:
         random = self._random
@@ -237,8 +267,8 @@ class Maker:
 
     def _bypass(self) -> list[What]:
         if self._random.random() < 0.5:
-            return [("other", (self._name(), self._slot(), self._memory(), 0))]
-        return [("static", (self._name(), self._slot(), self._memory(), self._random.choice(self._nodes)))]
+            return self._new("other", 0)
+        return self._new("static", self._random.choice(self._nodes))
 
     def _resize(self) -> list[What]:
         return [("resize", (self._random.choice([*APPS, *self._pods]), self._slot()))]

@@ -19,8 +19,9 @@ class World:
     be held. `latency`: the longest usual way to the API server and back; `lag`: of every watch. `sample`: how
     many fitting nodes kube-scheduler shows, 0 for all. `spread`: it scores by what is left, else at random.
     `eager`: it tries pods that back off when no other waits (SchedulerPopFromBackoffQ).
-    `status`: the policies' status is written. `settle`, `warmup`, `reference_grace`, `not_ready`: the
-    extender's settings; `grace`: the checker's.
+    `status`: the policies' status is written. `crowd`: how many ordinary pods wait for a node at most, 0 for
+    any number; of more, the least important that waits longest is deleted. `settle`, `warmup`,
+    `reference_grace`, `not_ready`: the extender's settings; `grace`: the checker's.
     """
 
     seed: int
@@ -33,6 +34,7 @@ class World:
     spread: bool = True
     eager: bool = True
     status: bool = False
+    crowd: int = 0
     settle: float = 600.0
     warmup: float = 2.0
     grace: float = 1.0

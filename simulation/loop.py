@@ -61,6 +61,8 @@ class Part:
 class _Call(asyncio.TimerHandle):
     """A callback, and nothing else: asyncio's own take longer to make than most take to run."""
 
+    __slots__ = ("args", "callback", "context", "over")
+
     def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context | None) -> None:
         self.callback, self.args = callback, args
         self.context = copy_context() if context is None else context
@@ -121,27 +123,31 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return call
 
     def _run_once(self) -> None:
-        """Take the timers that are due, once nothing else is ready letting time pass; call what is ready."""
+        """Until it is stopped: call what is ready, then let time pass to the next timer."""
         calls, timers = self._calls, self._timers
-        while timers and timers[0][1].over:
-            heappop(timers)
-        if not calls and not self._stopping:
-            if not timers:
-                raise Stuck("nothing is ready and no timer is set")
-            self._now += max(0.0, timers[0][0] - self._now)
-        end = self._now + _RESOLUTION
-        while timers and timers[0][0] < end:
-            calls.append(heappop(timers)[1])
-        for _ in range(len(calls)):
-            call = calls.popleft()
-            if not call.over:
-                self._call(call)
+        while not self._stopping:
+            while timers and timers[0][1].over:
+                heappop(timers)
+            if not calls:
+                if not timers:
+                    raise Stuck("nothing is ready and no timer is set")
+                self._now += max(0.0, timers[0][0] - self._now)
+            end = self._now + _RESOLUTION
+            while timers and timers[0][0] < end:
+                calls.append(heappop(timers)[1])
+            self._call_all(len(calls))
 
-    def _call(self, call: _Call) -> None:
-        try:
-            call.context.run(call.callback, *call.args)
-        except (Exception, asyncio.CancelledError) as error:
-            self.call_exception_handler({"message": "a callback failed", "exception": error})
+    def _call_all(self, count: int) -> None:
+        """Call the next so many."""
+        take = self._calls.popleft
+        for _ in range(count):
+            call = take()
+            if call.over:
+                continue
+            try:
+                call.context.run(call.callback, *call.args)
+            except (Exception, asyncio.CancelledError) as error:
+                self.call_exception_handler({"message": "a callback failed", "exception": error})
 
     def close(self) -> None:
         """Nothing is called any more."""

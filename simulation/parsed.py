@@ -15,19 +15,23 @@ PIN_LABEL = "pin"
 PREEMPTED = b"PreemptionByScheduler"
 
 
-@lru_cache(maxsize=32_768)
+_MOST = 4_096
+"""Objects kept: more than one history makes, so that those which it is shortened to find them."""
+
+
+@lru_cache(maxsize=_MOST)
 def pod(raw: bytes) -> Pod:
     """A pod."""
     return decode.pod(raw)
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=_MOST)
 def node(raw: bytes) -> Node:
     """A node."""
     return decode.node(raw)
 
 
-@lru_cache(maxsize=32_768)
+@lru_cache(maxsize=_MOST)
 def conditions(raw: bytes) -> Sequence[Mapping[str, str]]:
     """A pod's conditions."""
     return tuple(orjson.loads(raw)["status"].get("conditions", ()))

@@ -23,6 +23,8 @@ from simulation.watcher import Broken, Watcher
 QUIET_SECONDS = 26.0
 """Longer than any back-off, and than the settle time that histories use, with the look after it."""
 BOOKMARK_SECONDS = 30.0
+SAMPLES_TURNS = 33
+"""Times ten seconds: longer than the longest pause between two wakings (ledger/waiting.py)."""
 DOUBT_SECONDS = 80.0
 """How much longer it may take to learn what became of a Binding."""
 
@@ -56,7 +58,7 @@ class Play:
         self.watcher = Watcher(world, self.store, clock)
         if story:
             self.watcher.trace = []
-        self.cluster = Cluster(self.store, self.loop, self.chance)
+        self.cluster = Cluster(self.store, self.loop, self.chance, world.crowd)
         self.extender_api = self._client("extender")
         self.scheduler_api = self._client("scheduler")
         self.extender = Extender(world, self.extender_api, self.loop)
@@ -148,7 +150,16 @@ class Play:
             self.watcher.look()
             if self.watcher.found:
                 return
+        if self.world.sample:
+            await self._wait_for_samples()
         self.watcher.look_after_quiet(self.scheduler.waiting())
+
+    async def _wait_for_samples(self) -> None:
+        """Who was shown some nodes only may be woken late, where others would do that it was not shown."""
+        for _ in range(SAMPLES_TURNS):
+            if not self.watcher.waits_in_vain(self.scheduler.waiting()):
+                return
+            await asyncio.sleep(10.0)
 
     # --- restarts ---
 
@@ -179,9 +190,11 @@ def play(history: History, *, story: bool = False) -> Outcome:
     """What a history comes to; with `story`, told line by line."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    collects = gc.isenabled()
     gc.disable()
     try:
         return Play(history, story=story).run()
     finally:
-        gc.enable()
+        if collects:
+            gc.enable()
         logging.disable(before)

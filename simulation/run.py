@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import time
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from simulation.generator import history
 from simulation.play import play
 
-_CHUNK = 5
+_CHUNK = 20
+"""Seeds played between two garbage collections, and handed to a process at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,25 @@ def run_seed(seed: int) -> Result:
 def run_seeds(seeds: Iterable[int], processes: int = 0) -> Iterator[Result]:
     """Play seeds, in any order. `processes`: 0 for one a processor, 1 for this one."""
     processes = processes or os.cpu_count() or 1
+    _collect_rarely()
     if processes == 1:
-        yield from map(run_seed, seeds)
+        yield from map(_played, seeds)
         return
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from pool.imap_unordered(run_seed, seeds, _CHUNK)
+        yield from pool.imap_unordered(_played, seeds, _CHUNK)
+
+
+def _collect_rarely() -> None:
+    """From now on garbage is collected where `_played` says so, and what is there already is left out."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+def _played(seed: int) -> Result:
+    if seed % _CHUNK == 0:
+        gc.collect()
+    return run_seed(seed)
 
 
 def watched(results: Iterable[Result], tell: Tell, every: float = 5.0) -> Iterator[Result]:

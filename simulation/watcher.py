@@ -15,6 +15,7 @@ from adapters.kubernetes import decode
 from lab.changes import Change, PriorityClass, Watched
 from lab.checker import Checker, Finding, Kind, Terms
 from ledger.decisions import DemandReport
+from ledger.ledger import Ledger
 from qos.cluster.objects import PlacementMode, Pod
 from qos.keys import HOSTNAME_LABEL
 from simulation import invariants, parsed
@@ -27,6 +28,8 @@ from simulation.store import Body, Entry, Store
 if TYPE_CHECKING:
     from simulation.extender import Extender
 
+Waiting = Mapping[str, tuple[Pod, Sequence[str]]]
+"""Pods that no scheduler has placed, by name, with the nodes that the in-tree filters let pass."""
 UNASKED = "unasked"
 """In place of the scheduler's name, for pods that went by because the extender gave no answer."""
 
@@ -232,7 +235,7 @@ class Watcher(Told):
     def _feed(self, thing: Watched, *, gone: bool = False) -> None:
         """Tell the checker, and judge what it finds."""
         self._checker.feed(Change(self._store.version, self._clock(), thing, gone))
-        findings = self._checker.verdict().findings
+        findings = self._checker.findings
         for finding in findings[self._judged :]:
             if finding.violation and not self._excused(finding, thing):
                 self.wrong(
@@ -330,18 +333,15 @@ class Watcher(Told):
                 self.wrong("no slot lost", f"{key}: a slot fits on {placeable[key]} for {now - since:.1f} s")
                 self._lacking[key] = float("inf")
 
-    def look_after_quiet(self, waiting: Mapping[str, tuple[Pod, Sequence[str]]]) -> None:
-        """What must be true once nothing has happened for long enough.
-
-        `waiting`: pods that no scheduler has placed, with the nodes that the in-tree filters let pass.
-        """
+    def look_after_quiet(self, waiting: Waiting) -> None:
+        """What must be true once nothing has happened for long enough."""
         extender = self.extender
         assert extender is not None
         if not extender.ready:
             self.wrong("ready", f"the extender is not: {extender.readiness.problem()}")
             return
-        ledger, now = extender.ledger, self._clock()
-        again = rebuilt(self._world, self._store, extender.api, now).ledger
+        ledger = extender.ledger
+        again = rebuilt(self._world, self._store, extender.api, self._clock()).ledger
         for problem in invariants.same_totals(ledger.gauges(), again.gauges()):
             self.wrong("as rebuilt", problem)
         demands = facts_of(self._world, self._store, extender).demands
@@ -350,13 +350,24 @@ class Watcher(Told):
         bound = {pod.name: bool(pod.node_name) for pod in self._shown.values()}
         for problem in invariants.evictions_lead_to_binds(self._preemptions.values(), bound):
             self.wrong("evictions lead to binds", problem)
+        now = self._clock()
         for name, (pod, nodes) in waiting.items():
-            let_in = [
-                node for node in again.filter(pod, nodes, now).nodes if ledger.filter(pod, nodes, now).nodes
-            ]
-            again.settle(pod.uid)
-            if let_in:
+            let_in = self._passes(again, pod, nodes, now)
+            if let_in and ledger.filter(pod, nodes, now).nodes:
                 self.wrong("nobody waits for ever", f"{name} would be let in to {' '.join(let_in)}")
+
+    def waits_in_vain(self, waiting: Waiting) -> bool:
+        """Whether a ledger that is rebuilt now would let one of these pods in."""
+        if self.extender is None or not waiting:
+            return False
+        again, now = rebuilt(self._world, self._store, self.extender.api, self._clock()).ledger, self._clock()
+        return any(self._passes(again, pod, nodes, now) for pod, nodes in waiting.values())
+
+    def _passes(self, again: Ledger, pod: Pod, nodes: Sequence[str], now: float) -> Sequence[str]:
+        """The nodes to which a rebuilt ledger lets a pod in, which it forgets again."""
+        found = again.filter(pod, nodes, now).nodes
+        again.settle(pod.uid)
+        return found
 
 
 def _ended(body: Body) -> bool:
