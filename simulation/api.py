@@ -159,7 +159,7 @@ class Client:
         after = 0.4 if fault.kind == "late" else fault.seconds
         if fault.kind in ("error", "conflict", "forbidden"):
             after = there
-            error = _STATUS.get(fault.kind, error)
+            error = _refusal(fault.kind)
         later(after, _settle, answer, error)
 
     def _serve(
@@ -322,11 +322,14 @@ def _gone() -> Gone:
     return Gone(410, "Expired", "too old resource version")
 
 
-_STATUS: Mapping[str, Exception] = {
-    "conflict": Conflict(409, "Conflict", "the object has been modified"),
-    "forbidden": APIError(403, "Forbidden", "a webhook says no"),
-    "error": Unreachable("500 InternalError: etcdserver: leader changed"),
-}
+def _refusal(kind: str) -> Exception:
+    """A new one each time: an exception that is raised keeps all frames that it went through."""
+    if kind == "conflict":
+        return Conflict(409, "Conflict", "the object has been modified")
+    if kind == "forbidden":
+        return APIError(403, "Forbidden", "a webhook says no")
+    return Unreachable("500 InternalError: etcdserver: leader changed")
+
 
 if TYPE_CHECKING:
 
