@@ -194,6 +194,8 @@ class Binder:
         return self._rolled_back(pod, str(error)) if settled is None else settled
 
     async def _settle_unknown(self, pod: Pod, node: str, error: APIError | Unreachable) -> str:
+        if not self._reads.free:  # another attempt, which settles this one, must not wait for its turn
+            return self._doubt(pod, node, str(error))
         try:
             settled = await self._read_back(pod, node)
         except (APIError, Unreachable) as unread:

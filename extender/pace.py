@@ -43,6 +43,11 @@ class Turns:
         self._places = asyncio.Semaphore(at_once)
         self._due = clock() - self._burst
 
+    @property
+    def free(self) -> bool:
+        """Whether a turn may begin now."""
+        return not self._places.locked() and self._due <= self._clock()
+
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Wait until one may begin; it is under way until the context ends."""

@@ -331,6 +331,23 @@ async def test_reads_of_bindings_in_doubt_are_bounded_however_many_there_are(
     assert (counted["failed"], counted["settled"]) == (300, 100)
 
 
+async def test_an_attempt_does_not_wait_for_reads_that_hang(api, clock, eventually, make_pod):
+    """Else the pod could not be sent elsewhere until all who came before it were read."""
+    rig = Rig(api, clock, eventually, make_pod("web"))
+    pods = [decode.pod(orjson.dumps(api.put(PODS, make_pod(f"web{number}")))) for number in range(20)]
+    rig.ledger.pods |= {pod.uid: pod for pod in pods}
+    api.fail("bind", times=20)
+    gate = api.hang("get", times=1000)
+    binds = [
+        asyncio.create_task(rig.binder.bind(BindingArgs(p.name, p.namespace, p.uid, "n1"))) for p in pods
+    ]
+    await eventually(lambda: sum(bind.done() for bind in binds) == 20 - READS_AT_ONCE)
+    assert await rig.binder.bind(BindingArgs(pods[-1].name, "default", pods[-1].uid, "n2")) == ""
+    gate.set()
+    await asyncio.gather(*binds)
+    await rig.settled()
+
+
 async def test_t04_past_the_deadline_it_answers_error_and_goes_on(rig):
     gate = rig.api.hang("bind")
     rig.binder = rig.make(deadline=0.01)

@@ -27,10 +27,12 @@ def test_a_clock_that_jumps_back_gives_nothing(clock):
 
 
 async def test_turns_begin_at_their_rate_in_the_order_in_which_they_were_asked_for(clock):
-    turns, begun = Turns(4, 3, clock, clock.sleep), []
+    turns, begun, free = Turns(4, 3, clock, clock.sleep), [], []
     for number in range(7):
+        free.append(turns.free)
         async with turns.turn():
             begun.append((number, clock()))
+    assert free == [True] * 3 + [False] * 4
     start = begun[0][1]
     assert [at - start for _, at in begun] == [0, 0, 0, 0.25, 0.5, 0.75, 1.0]
 
@@ -45,6 +47,7 @@ async def test_no_more_turns_are_under_way_than_may_be(clock, eventually):
 
     tasks = [asyncio.create_task(one(number)) for number in range(7)]
     await eventually(lambda: len(under_way) == 3)
+    assert not turns.free
     tasks[4].cancel()
     gate.set()
     await asyncio.gather(*tasks, return_exceptions=True)
