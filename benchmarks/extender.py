@@ -104,7 +104,8 @@ GOALS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How much is measured; `scale` shrinks the clusters; `quiet`: seconds that each phase goes on."""
+    """How much is measured; `scale` shrinks the clusters; `quiet`: seconds that each phase goes on,
+    half of it where no goal is."""
 
     runs: int
     rounds: int
@@ -130,7 +131,9 @@ def measure_special(column: str, options: Options) -> dict[str, Any]:
 
 def measure_pauses(column: str, options: Options) -> dict[str, Any]:
     """The whole program."""
-    found, causes = pauses.measure(options.size(column), options.quiet)
+    found, causes = pauses.measure(
+        options.size(column), options.quiet if column == LARGE else options.quiet / 2
+    )
     return {**found, "causes": causes}
 
 

@@ -42,6 +42,7 @@ IDLE_SECONDS: Final = 5.0
 WAKE_SECONDS: Final = 0.1
 HOLDS_SECONDS: Final = 0.1
 """Between two looks whether missing holds are to be placed that the verbs had no time for."""
+GARBAGE_SECONDS: Final = 2.0
 EVENT_SECONDS: Final = 0.5
 NODE_SECONDS: Final = 2.0
 EXPIRY_SECONDS: Final = 10.0
@@ -222,6 +223,7 @@ class Program:
         yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once)
         yield "events", self._loop("events", EVENT_SECONDS, self._say)
         yield "expiry", self._loop("expiry", EXPIRY_SECONDS, expiry.run_once)
+        yield "garbage", self._loop("garbage", GARBAGE_SECONDS, self._keep)
         yield "reports", self._loop("reports", EXPIRY_SECONDS, self._expire)
         yield "installation", self._loop("installation", INSTALLATION_SECONDS, self._learn_installation)
         yield "status", self._loop("status", STATUS_SECONDS, self._leading(self._status))
@@ -251,6 +253,10 @@ class Program:
             return
         for _ in iter(self.ledger.tend, False):
             await asyncio.sleep(0)
+
+    async def _keep(self) -> None:
+        if not self.readiness.problem():  # a start looks after itself
+            garbage.keep()
 
     async def _say(self) -> None:
         """Events are the leader's too; what is said before anyone leads waits."""

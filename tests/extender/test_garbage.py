@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from typing import Any
 
 import pytest
 
-from extender.garbage import only_young
+from extender.garbage import keep, only_young
 
 
 def full_collections(objects: int) -> int:
@@ -57,3 +58,31 @@ def test_afterwards_it_is_as_before_also_when_a_start_is_cut_short() -> None:
     with pytest.raises(KeyError), only_young(), only_young():
         raise KeyError
     assert gc.get_threshold() == usual
+
+
+def test_what_was_kept_is_not_looked_at_again_and_goes_when_nothing_refers_to_it() -> None:
+    class Pod:
+        pass
+
+    pods = [Pod() for _ in range(1_000)]
+    last = weakref.ref(pods[-1])
+    try:
+        keep()
+        assert not [one for one in gc.get_objects() if isinstance(one, Pod)]
+        pods.clear()
+        assert last() is None
+    finally:
+        gc.unfreeze()
+
+
+def test_rings_that_have_come_since_are_collected() -> None:
+    class Ring:
+        def __init__(self) -> None:
+            self.me = self
+
+    ring = weakref.ref(Ring())
+    try:
+        keep()
+        assert ring() is None
+    finally:
+        gc.unfreeze()
