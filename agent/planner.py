@@ -144,7 +144,14 @@ class Planner:
 
 def _decided(one: KnownPod, known: Known, policies: Mapping[str, Policy]) -> Decided:
     """A runtime does not know a pod's priority: it may be the node's own, and no class is guessed for it."""
-    decided = decide(one.pod, one.policy, policies, known.profiles, known.priorities)
+    decided = decide(
+        one.pod,
+        one.policy,
+        policies,
+        known.profiles,
+        known.priorities,
+        requests_known=not one.provisional,
+    )
     if not one.provisional or decided.policy or _written(one) in known.pods or states_class(one.pod):
         return decided
     return replace(decided, exempt=True)

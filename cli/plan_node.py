@@ -18,7 +18,7 @@ from qos.plan.assumed import Machine
 from qos.plan.controller import OF_PROCESS, all_files
 from qos.plan.layout import Driver
 from qos.plan.node import V1, V2, NodeFacts
-from qos.pods.containers import NodePod
+from qos.pods.containers import NodePod, request
 from qos.quantity import QuantityError, parse, render
 
 THIS: Final = "this"
@@ -61,7 +61,7 @@ class PlanNode:
             "/",
             *layout.kubelet_paths(pod.qos, driver=machine.driver, runtime=machine.runtime),
         )
-        return Promised(pod.uid, cpu, machine.kubelet_weight(assumed.request(pod)[0]), parent)
+        return Promised(pod.uid, cpu, machine.kubelet_weight(request(pod)[0]), parent)
 
     @property
     def words(self) -> str:

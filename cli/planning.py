@@ -82,7 +82,7 @@ def _decided(objects: Objects, entry: PodEntry, given: Profile | None) -> PodPla
 
 def _containers(pod_plan: PodPlan, node: PlanNode) -> Iterator[ContainerPlan]:
     pod, origin = pod_plan.entry.pod, pod_plan.entry.origin
-    floors = parts(pod, pod_plan.decided.floor)
+    floors = parts(pod, pod_plan.decided.kept)
     for container in pod.containers:
         try:
             facts = node.facts(pod, container.name)

@@ -161,7 +161,7 @@ def _repaired_after(took: float) -> str:
 
 
 def _stressed(stage: Stage, pod: PodThere) -> list[Row]:
-    """The floor while a neighbour with ten times the request wants all CPUs, and memory over and over.
+    """The floor while a neighbour that requests half as much again wants all CPUs, and memory over and over.
 
     Judged with processes that are pinned evenly (demo_pod.spread says why), and shown without. The memory is
     shown only: none is promised, and this machine has so much free that nothing is taken from anybody.

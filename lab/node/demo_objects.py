@@ -12,9 +12,9 @@ NAME = "checkout"
 NEIGHBOUR = "neighbour"
 CONTAINER = "main"
 FLOOR_MILLICORES = 700
-REQUEST = "100m"
-"""What the pod requests at first, and what kubelet alone would go by."""
-RESIZED = "200m"
+REQUEST = "700m"
+"""What the pod requests at first: no more of its floor would count, and kubelet alone goes by it."""
+RESIZED = "800m"
 HELD_MEMORY = 32_000_000
 """Bytes that the floor's pod holds in a shell's variable: never written again, so the first to go."""
 

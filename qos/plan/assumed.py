@@ -16,7 +16,15 @@ from typing import Final
 from qos.keys import CPU, MEMORY
 from qos.plan import layout
 from qos.plan.node import V2, Level, NodeFacts, Rival
-from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED, Container, NodePod
+from qos.pods.containers import (
+    BEST_EFFORT,
+    BURSTABLE,
+    GUARANTEED,
+    Container,
+    NodePod,
+    request,
+    running_at_once,
+)
 from qos.quantity import render
 
 HOST_SLICES: Final = 2
@@ -125,29 +133,6 @@ def facts(machine: Machine, levels: Iterable[Level]) -> NodeFacts:
     )
 
 
-def request(pod: NodePod) -> tuple[int, int]:
-    """What a pod requests, as qos.cluster.requests has it: (cpu in millicores, memory in bytes)."""
-    if pod.cpu_request or pod.memory_request:
-        asked = pod.cpu_request, pod.memory_request
-    else:
-        asked = (
-            _effective([(one, one.cpu_request) for one in pod.containers]),
-            _effective([(one, one.memory_request) for one in pod.containers]),
-        )
-    return asked[0] + pod.cpu_overhead, asked[1] + pod.memory_overhead
-
-
-def _effective(asked: list[tuple[Container, int]]) -> int:
-    running = sum(amount for one, amount in asked if not one.init or one.sidecar)
-    sidecars = peak = 0
-    for one, amount in asked:
-        if one.sidecar:
-            sidecars += amount
-        elif one.init:
-            peak = max(peak, sidecars + amount)
-    return max(running, peak)
-
-
 def shared_levels(qos: str, machine: Machine, paths: Sequence[str]) -> list[Level]:
     """kubepods, and the class's cgroup where it has one; what rivals request is beside the pod itself."""
     all_pods = machine.allocatable_cpus
@@ -214,4 +199,4 @@ def _pod_limit(stated: int, limits: list[tuple[Container, int]], overhead: int, 
         return max(stated + overhead, least)
     if not limits or not all(limit for _, limit in limits):
         return None
-    return max(_effective(limits) + overhead, least)
+    return max(running_at_once(limits) + overhead, least)

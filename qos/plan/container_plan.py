@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from qos.classes import CLASSES
 from qos.cluster.objects import Resources
 from qos.keys import CPU, MEMORY
 from qos.plan.controller import Case
 from qos.plan.node import NodeFacts
 from qos.plan.overcommit import overcommitted, with_shortfall
-from qos.plan.planning import planned
+from qos.plan.planning import parts, planned
 from qos.plan.settings import Plan, Shortfall
 from qos.pods.containers import Container
 from qos.pods.decision import Decided
 from qos.pods.expectation import Expectation
+from qos.quantity import render
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerPlan:
-    """One container's plan, its part of the floor, and the facts that the plan was made from."""
+    """One container's plan, its part of the whole floor, and the facts that the plan was made from."""
 
     name: str
     floor: Resources
@@ -30,18 +32,37 @@ class ContainerPlan:
 def container_plan(
     decided: Decided, container: Container, facts: NodeFacts, floors: Mapping[str, Resources]
 ) -> ContainerPlan:
-    """The plan of a container of the pod; empty where the pod is exempt. floors: each container's part of the
-    pod's floor (qos.plan.planning.parts).
+    """The plan of a container of the pod; empty where the pod is exempt. floors: each container's part of
+    what counts of the pod's floor (Decided.kept; qos.plan.planning.parts).
     """
-    part = floors[container.name]
+    whole = parts(decided.pod, decided.floor)[container.name]
     if decided.exempt:
-        return ContainerPlan(container.name, part, facts, Plan(()))
+        return ContainerPlan(container.name, whole, facts, Plan(()))
     made = planned(case_of(decided, container, facts, floors))
-    if decided.kept:
+    if CLASSES[decided.expected.class_name].has_floor:
+        part = floors[container.name]
         made = with_shortfall(made, _overcommitted(decided.kept, part, facts))
+        made = made._replace(shortfalls=tuple(_of_whole(made.shortfalls, decided, whole, part, facts)))
     else:
-        made = made._replace(shortfalls=(*made.shortfalls, *_unkept(part, decided.expected, facts)))
-    return ContainerPlan(container.name, part, facts, made)
+        made = made._replace(shortfalls=(*made.shortfalls, *_unkept(whole, decided.expected, facts)))
+    return ContainerPlan(container.name, whole, facts, made)
+
+
+def _of_whole(
+    known: tuple[Shortfall, ...], decided: Decided, whole: Resources, part: Resources, facts: NodeFacts
+) -> Iterator[Shortfall]:
+    """The shortfalls; where a floor counts in part, because the pod requests less, of the whole of it."""
+    less = {name for name in (CPU, MEMORY) if part.get(name, 0) < whole.get(name, 0)}
+    for short in known:
+        if short.resource not in less:
+            yield short
+        elif not short.condition:
+            less.discard(short.resource)
+            yield short._replace(promised=whole[short.resource])
+    for name in sorted(less):
+        floor, bound = (render(name, amounts[name]) for amounts in (decided.floor or {}, decided.bound))
+        why = f"the pod requests {bound}, so no more of its floor of {floor} counts: request the floor"
+        yield Shortfall(name, 0, facts.levels[-1].path, whole[name], part.get(name, 0), why)
 
 
 def case_of(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
-from qos.plan import assumed, layout, observed
+from qos.plan import layout, observed
 from qos.plan.assumed import Machine
 from qos.plan.before import Found, shares
 from qos.plan.container_plan import ContainerPlan, container_plan
@@ -23,6 +23,7 @@ from qos.plan.protection import whole_pages
 from qos.plan.rivals import Beside, Children
 from qos.plan.siblings import WHOLE, Capacity, Member, Siblings
 from qos.plan.weights import LEGACY, UNIFIED
+from qos.pods.containers import request
 
 
 class PlannedNode:
@@ -183,7 +184,7 @@ class PlannedNode:
             return layout.requested(self._rival(path).weight, self._machine.unified) if known else 0
         if place.contest.idle or self._scale.load(place.contest.base) < self._loads[path]:
             return 0  # its class asks for less
-        return assumed.request(place.decided.pod)[0]
+        return request(place.decided.pod)[0]
 
     def _threads(self, path: str) -> tuple[Rival, ...]:
         return observed.loose_rivals(self._loose(path), self._cpus("/") // 1000, self._machine.unified)

@@ -19,7 +19,7 @@ from qos.plan.cpu_list import cpu_count
 from qos.plan.node import Level, NodeFacts, Rival
 from qos.plan.observed import Seen
 from qos.plan.planning import parts
-from qos.pods.containers import GUARANTEED, Container
+from qos.pods.containers import GUARANTEED, Container, request
 from qos.pods.decision import Decided
 
 
@@ -81,7 +81,7 @@ def placed(tree: NodeTree, machine: Machine, decided: Decided, running: Mapping[
         )
         for one in decided.pod.containers
     }
-    floors = parts(decided.pod, decided.floor)
+    floors = parts(decided.pod, decided.kept)
     contest, claims, protected = _wanted(tree, machine, decided, level, inside, floors)
     return PlacedPod(decided, level, inside, floors, contest, claims, protected)
 
@@ -116,7 +116,7 @@ def _pod_level(tree: NodeTree, machine: Machine, decided: Decided) -> Level:
     )
     if parent := tree.parents.get(pod.qos, ""):
         path = f"{parent.rstrip('/')}/{path.rpartition('/')[2]}"
-    return replace(assumed.pod_level(pod, assumed.request(pod)[0], machine, path), rivals=())
+    return replace(assumed.pod_level(pod, request(pod)[0], machine, path), rivals=())
 
 
 def _container_level(tree: NodeTree, machine: Machine, one: Container, pod: Level, path: str) -> Level:

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from qos.keys import CPU
-from qos.plan.assumed import HOST_SLICES, Machine, request
+from qos.plan.assumed import HOST_SLICES, Machine
 from qos.plan.hierarchy import load_of
 from qos.plan.node import Level, NodeFacts, Rival
 from qos.plan.settings import Plan, Shortfall
 from qos.plan.siblings import Capacity
 from qos.plan.weights import LEGACY, UNIFIED, Scale
-from qos.pods.containers import BEST_EFFORT, BURSTABLE, Container, NodePod
+from qos.pods.containers import BEST_EFFORT, BURSTABLE, Container, NodePod, request
 from qos.quantity import render
 
 _LIFTED = ("cpu.max", "cpu.cfs_quota_us")

@@ -21,7 +21,17 @@ from qos.pods.stated import (
 )
 from qos.quantity import QuantityError, parse, render
 
-__all__ = ["BEST_EFFORT", "BURSTABLE", "GUARANTEED", "Container", "NodePod", "at_once", "from_manifest"]
+__all__ = [
+    "BEST_EFFORT",
+    "BURSTABLE",
+    "GUARANTEED",
+    "Container",
+    "NodePod",
+    "at_once",
+    "from_manifest",
+    "request",
+    "running_at_once",
+]
 
 _QOS_CLASSES: Final = (GUARANTEED, BURSTABLE, BEST_EFFORT)
 
@@ -83,6 +93,30 @@ def at_once(pod: NodePod) -> tuple[tuple[Container, ...], ...]:
             groups.append((*sidecars, one))
     running = tuple(one for one in pod.containers if one.sidecar or not one.init)
     return (running, *groups)
+
+
+def request(pod: NodePod) -> tuple[int, int]:
+    """What a pod requests, as qos.cluster.requests has it: (cpu in millicores, memory in bytes)."""
+    if pod.cpu_request or pod.memory_request:
+        asked = pod.cpu_request, pod.memory_request
+    else:
+        asked = (
+            running_at_once([(one, one.cpu_request) for one in pod.containers]),
+            running_at_once([(one, one.memory_request) for one in pod.containers]),
+        )
+    return asked[0] + pod.cpu_overhead, asked[1] + pod.memory_overhead
+
+
+def running_at_once(asked: list[tuple[Container, int]]) -> int:
+    """The most of these amounts that containers have which run at the same time."""
+    running = sum(amount for one, amount in asked if not one.init or one.sidecar)
+    sidecars = peak = 0
+    for one, amount in asked:
+        if one.sidecar:
+            sidecars += amount
+        elif one.init:
+            peak = max(peak, sidecars + amount)
+    return max(running, peak)
 
 
 def from_manifest(manifest: Mapping[str, Any]) -> NodePod:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from qos import keys
@@ -11,7 +11,7 @@ from qos.classes import CLASSES
 from qos.cluster.objects import Resources
 from qos.cluster.policy import Policy, Profile
 from qos.cluster.selectors import matches
-from qos.pods.containers import NodePod
+from qos.pods.containers import NodePod, request
 from qos.pods.expectation import Expectation, expectation, states_class
 
 EXEMPT_NAMESPACES: Final = ("kube-system", "j10ce-system")
@@ -22,8 +22,9 @@ EXEMPT_NAMESPACES: Final = ("kube-system", "j10ce-system")
 class Decided:
     """What one pod gets. `others`: policies that select it, too, and do not win; `floor`: the policy's.
 
-    `exempt`: it gets nothing, because it is one of the node's own and nobody says otherwise. `problem`: what
-    is wrong with its policy, "" nothing.
+    `bound`: what of the floor counts at most, by resource: what the pod requests, because nobody but it has
+    been charged for it; a resource that is not named has no bound. `exempt`: it gets nothing, because it is
+    one of the node's own and nobody says otherwise. `problem`: what is wrong with its policy, "" nothing.
     """
 
     pod: NodePod
@@ -34,11 +35,15 @@ class Decided:
     floor: Resources | None = None
     problem: str = ""
     exempt: bool = False
+    bound: Resources = field(default_factory=dict)
 
     @property
     def kept(self) -> Resources:
-        """The floor that is planned for: none in a class that has no floors."""
-        return self.floor or {} if CLASSES[self.expected.class_name].has_floor else {}
+        """The floor that is planned for: none in a class that has no floors, and no more than its bound."""
+        if not CLASSES[self.expected.class_name].has_floor:
+            return {}
+        floor = self.floor or {}
+        return {name: min(amount, self.bound.get(name, amount)) for name, amount in floor.items()}
 
 
 def decide(
@@ -47,15 +52,18 @@ def decide(
     policies: Mapping[str, Policy],
     profiles: Mapping[str, Profile],
     priorities: Mapping[str, int],
+    *,
+    requests_known: bool = True,
 ) -> Decided:
     """What the pod gets of these rules.
 
+    requests_known: False for one of which a part only is known: its floor is not bounded by that.
     annotated: the policy whose slot it fills (namespace/name), which wins where it still selects the pod.
     priorities: PriorityClass -> value.
     """
     found = selecting(pod, policies.values(), profiles, priorities)
     found.sort(key=lambda policy: policy.key != annotated)
-    return decided(pod, found, profiles)
+    return decided(pod, found, profiles, requests_known=requests_known)
 
 
 def selecting(
@@ -80,9 +88,14 @@ def selecting(
 
 
 def decided(
-    pod: NodePod, found: list[Policy], profiles: Mapping[str, Profile], given: Profile | None = None
+    pod: NodePod,
+    found: list[Policy],
+    profiles: Mapping[str, Profile],
+    given: Profile | None = None,
+    *,
+    requests_known: bool = True,
 ) -> Decided:
-    """What the pod gets. found: the policies that select it, the winner first.
+    """What the pod gets. found: the policies that select it, the winner first. requests_known: see decide().
 
     given: a profile for pods whose policy names none.
     """
@@ -100,6 +113,7 @@ def decided(
         floor,
         problem,
         policy is None and profile is None and is_exempt(pod),
+        dict(zip((keys.CPU, keys.MEMORY), request(pod), strict=True)) if requests_known else {},
     )
 
 

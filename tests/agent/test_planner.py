@@ -41,7 +41,8 @@ class Here:
     def pod(self, number: int, cpu: int, memory: int = 0, **more: object) -> str:
         """A pod with a policy that gives it a floor; its cgroup's path."""
         labels = {"app": f"a{number}"}
-        one = NodePod(UIDS[number], "shop", f"p{number}", (Container("web", 100),), BURSTABLE, labels)
+        web = Container("web", max(cpu, 100), memory_request=memory)
+        one = NodePod(UIDS[number], "shop", f"p{number}", (web,), BURSTABLE, labels)
         self.known.pods[one.uid] = KnownPod(one, **more)
         if cpu:
             made = policy(
@@ -210,7 +211,7 @@ def test_a_pod_that_is_still_to_come_has_its_plan_and_its_place(fake: Fake) -> N
     planner = here.planner(fake.machine(), V2)
     [before] = here.plans(planner).values()
     assert before.containers[0].facts.levels[-2].path == path
-    start(fake, path, weight="4")
+    start(fake, path, weight="20")
     here.run(0, path)
     [after] = here.plans(planner).values()
     assert after.containers[0].facts.levels[-1].path == f"{path}/c1"
@@ -300,7 +301,9 @@ def systemd_node(root: Path, version: str, pods: Mapping[str, int]) -> Fake:
         groups[f"kubepods/burstable/pod{uid}/c1"] = (weight, True)
     for path, (weight, populated) in groups.items():
         if unified:
-            fake.group("unified", path, cpu_weight=f"{weight}", cgroup_events=f"populated {int(populated)}\n")
+            protected = {} if path.endswith((".mount", ".scope")) else {"memory_min": "0", "memory_low": "0"}
+            events = f"populated {int(populated)}\n"
+            fake.group("unified", path, cpu_weight=f"{weight}", cgroup_events=events, **protected)
         else:
             fake.group("cpu", path, cpu_shares=f"{weight}", cgroup_procs="")
             fake.group("memory", path)
@@ -333,6 +336,28 @@ def test_cgroups_without_processes_are_no_rivals(tmp_path: Path, version: str, n
     )
     [container] = here.plans(here.planner(fake.machine(), version))[UIDS[0]].containers
     assert [one.weight for one in container.facts.levels[0].rivals if one.populated] == [busy] * 3
+
+
+def test_a_pod_that_requests_little_takes_no_more_than_that_for_its_floor(tmp_path: Path) -> None:
+    """10m under a floor of 16 CPUs took 6.95 of 8, and a TiB was protected on a node of 32 GiB."""
+    here = Here("")
+    fake = systemd_node(tmp_path, V2, dict.fromkeys(UIDS, 39))
+    here.run(0, path := here.pod(0, 16_000, 2**40))
+    one = here.known.pods[UIDS[0]]
+    small = replace(one.pod, containers=(Container("web", 10, memory_request=64 * MI),))
+    here.known.pods[UIDS[0]] = replace(one, pod=small)
+    for number in (1, 2, 3):
+        here.run(number, here.pod(number, 0))
+    [container] = here.plans(here.planner(fake.machine(), V2))[UIDS[0]].containers
+    of_pod = {one.file: one.value for one in container.plan.settings if one.group == path}
+    assert (of_pod["cpu.weight"], of_pod["memory.low"]) == ("39", str(64 * MI))
+    assert {one.resource: (one.kept, one.promised) for one in container.plan.shortfalls} == {
+        "cpu": (10, 16_000),
+        "memory": (64 * MI, 2**40),
+    }
+    assert container.plan.shortfalls[0].why == (
+        "the pod requests 10m, so no more of its floor of 16 counts: request the floor"
+    )
 
 
 # --- on this machine's cgroups ---

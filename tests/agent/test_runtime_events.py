@@ -31,7 +31,10 @@ from tests.qos.builders import policy
 
 FILES = frozenset(name for name, file in all_files().items() if V1 in file.versions)
 UID = f"{secrets.token_hex(4)}-5f3a-4a0e-9a53-0d6a6b2d9f11"
-NEIGHBOUR = f"{secrets.token_hex(4)}-5f3a-4a0e-9a53-0d6a6b2d9f12"
+NEIGHBOUR = NodePod(
+    f"{secrets.token_hex(4)}-5f3a-4a0e-9a53-0d6a6b2d9f12", "shop", "greedy", (Container("c"),), BURSTABLE
+)
+"""It weighs much, and requests nothing."""
 KEY = ContainerKey(UID, "web")
 KUBELETS = "102"
 FLOOR = policy(
@@ -48,7 +51,7 @@ class Rig:
 
     def __init__(self, scratch: Scratch, run: Path) -> None:
         self.scratch, machine = scratch, ThisMachine()
-        self.known = Known(policies={"shop/a": FLOOR})
+        self.known = Known(pods={NEIGHBOUR.uid: KnownPod(NEIGHBOUR)}, policies={"shop/a": FLOOR})
         self.containers = Containers(machine.has, lambda: (f"{scratch.name}/kubepods",))
         self.originals = Originals(run)
         self.enforcer = Enforcer(machine.mounts, self.originals, run)
@@ -70,7 +73,7 @@ class Rig:
         for path in ("kubepods", "kubepods/burstable"):
             scratch.make(*path.split("/"))
             self.file(f"{scratch.name}/{path}").write_text("200000")
-        beside = scratch.make("kubepods", "burstable", f"pod{NEIGHBOUR}").name
+        beside = scratch.make("kubepods", "burstable", f"pod{NEIGHBOUR.uid}").name
         self.file(beside).write_text("4096")
 
     def file(self, path: str) -> Path:

@@ -309,7 +309,7 @@ def test_pods_that_have_a_file_are_counted_where_they_run(unified: PlanNode, tmp
     (group / "cpu.weight").write_text("8\n")
     node = replace(unified, promised=promised.read(folder))
     other = NodePod(OTHER_UID, "shop", "other", (Container("web", 100),), BURSTABLE)
-    assert node.facts(other, "web").levels[-2].rivals == (Rival(8, cpu_floor=700),)
+    assert node.facts(other, "web").levels[-2].rivals == (Rival(8, cpu_floor=700, cpu_guard=182),)
     itself = replace(other, uid=UID)
     assert all(not one.cpu_floor for level in node.facts(itself, "web").levels for one in level.rivals)
     assert promised.read(tmp_path / "none") == ()

@@ -152,7 +152,7 @@ def test_of_several_profiles_those_that_nobody_names_are_told(tmp_path: Path) ->
 NOTHING_REQUESTED = POD.replace(', resources: {requests: {cpu: "1", memory: 1Gi}}', "")
 
 
-def test_a_floor_on_a_pod_without_requests_is_planned(tmp_path: Path) -> None:
+def test_of_a_floor_on_a_pod_without_requests_nothing_counts(tmp_path: Path) -> None:
     document = plan(*write(tmp_path, all=f"{NOTHING_REQUESTED}---\n{POLICY}"))
     (made,) = document["plans"]
     assert (made["qosClass"], made["class"], made["classSource"]) == (
@@ -161,8 +161,12 @@ def test_a_floor_on_a_pod_without_requests_is_planned(tmp_path: Path) -> None:
         "the floor of its policy",
     )
     assert made["floor"] == {"cpu": 1000, "memory": 2**30}
-    assert written(document)["memory.min"] == str(2**30)
-    assert not {"cpu.idle"} & {*written(document), *written(document, 1)}
+    assert not {"memory.min", "cpu.weight", "cpu.idle"} & {*written(document), *written(document, 1)}
+    (container,) = made["containers"]
+    assert [(short["resource"], short["kept"], short["why"]) for short in container["shortfalls"]] == [
+        ("cpu", 0, "the pod requests 0, so no more of its floor of 1 counts: request the floor"),
+        ("memory", 0, "the pod requests 0, so no more of its floor of 1Gi counts: request the floor"),
+    ]
 
 
 def test_a_floor_of_a_pod_that_is_labelled_as_batch_work_is_missing_as_a_whole(tmp_path: Path) -> None:

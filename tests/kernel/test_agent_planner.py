@@ -19,8 +19,13 @@ from qos.pods.containers import BURSTABLE, GUARANTEED, Container, NodePod
 
 MIB = 1 << 20
 PODS = [
-    pod("first", BURSTABLE, Container("app", 100), Container("side", 50)),
-    pod("second", BURSTABLE, Container("app", 200)),
+    pod(
+        "first",
+        BURSTABLE,
+        Container("app", 100, memory_request=64 * MIB),
+        Container("side", 50, memory_request=64 * MIB),
+    ),
+    pod("second", BURSTABLE, Container("app", 200, memory_request=64 * MIB)),
     pod("third", GUARANTEED, Container("app", 100, 100, 64 * MIB, 64 * MIB)),
     best_effort("last"),
 ]
@@ -116,7 +121,7 @@ def test_all_floors_are_kept_steadily_and_the_others_fall_back(agent: Agent) -> 
 
 def test_a_pod_that_starts_is_planned_beside_what_is_kept(agent: Agent, node: Node) -> None:
     agent.keep()
-    new = labelled(pod("new", BURSTABLE, Container("app", 100)))
+    new = labelled(pod("new", BURSTABLE, Container("app", 100, memory_request=64 * MIB)))
     node.start(new)
     agent.known.pods[new.uid] = KnownPod(new)
     wanted = replace(policy("first"), key="default/new", name="new", floor={"cpu": 50, "memory": 4 * MIB})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lab.kernel_rules import Group
 from qos.cluster.policy import Profile
-from qos.plan.assumed import Machine, request
+from qos.plan.assumed import Machine
 from qos.plan.controller import all_files
 from qos.plan.layout import Driver
 from qos.plan.node import V1, V2
@@ -16,7 +16,7 @@ from qos.plan.node_plan import PlannedNode
 from qos.plan.observed import Seen
 from qos.plan.placed_pod import NodeTree, placed
 from qos.plan.settings import RAISE, SET
-from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED, Container, NodePod, at_once
+from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED, Container, NodePod, at_once, request
 from qos.pods.decision import Decided
 from qos.pods.expectation import expectation
 from qos.promises import Overrides

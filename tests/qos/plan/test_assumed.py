@@ -12,7 +12,7 @@ from qos.plan import assumed
 from qos.plan.assumed import Machine
 from qos.plan.layout import Driver
 from qos.plan.node import V1, V2
-from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED, Container, NodePod
+from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED, Container, NodePod, request
 
 GI = 2**30
 NODE = Machine(8000, 32 * GI, 7800, 30 * GI, frozenset({"cpu.weight", "memory.min"}))
@@ -80,11 +80,11 @@ def test_what_its_sandbox_needs_comes_on_top() -> None:
     """spec.overhead, which the API server fills from the pod's RuntimeClass."""
     app = Container("app", 100, 500, 64, 64)
     one = replace(pod(app), cpu_overhead=250, memory_overhead=1000)
-    assert assumed.request(one) == (350, 1064)
+    assert request(one) == (350, 1064)
     assert limits_of(one) == (750, 1064)
     assert limits_of(replace(one, containers=(Container("app", 100),))) == (None, None)
     stated = replace(one, cpu_request=100, cpu_limit=1000, memory_request=64, memory_limit=100)
-    assert (assumed.request(stated), limits_of(stated)) == ((350, 1064), (1250, 1100))
+    assert (request(stated), limits_of(stated)) == ((350, 1064), (1250, 1100))
 
 
 def test_200m_weighs_8_on_the_pod_and_29_on_the_container_or_204_on_both() -> None:
@@ -96,14 +96,14 @@ def test_200m_weighs_8_on_the_pod_and_29_on_the_container_or_204_on_both() -> No
 
 def test_the_request_of_a_pod_counts_init_containers_as_kube_scheduler_does() -> None:
     init, proxy = Container("i", 900, init=True), Container("p", 100, init=True, sidecar=True)
-    assert assumed.request(pod(web(500), init))[0] == 900
-    assert assumed.request(pod(web(500), proxy))[0] == 600
-    assert assumed.request(pod(proxy, init, web(500)))[0] == 1000
+    assert request(pod(web(500), init))[0] == 900
+    assert request(pod(web(500), proxy))[0] == 600
+    assert request(pod(proxy, init, web(500)))[0] == 1000
 
 
 def test_pod_level_resources_count_where_they_are_given() -> None:
     one = replace(pod(web(100)), cpu_request=900, memory_request=GI, cpu_limit=1000, memory_limit=2 * GI)
-    assert assumed.request(one) == (900, GI)
+    assert request(one) == (900, GI)
     level = assumed.kubernetes_facts(one, "web", NODE).levels[-2]
     assert (level.weight, level.cpu_quota, level.memory_max) == (NODE.kubelet_weight(900), 1000, 2 * GI)
 

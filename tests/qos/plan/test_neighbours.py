@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.kernel_rules import cpu_time
-from qos.plan.assumed import request
 from qos.plan.node import V1, V2
-from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED, Container, NodePod
+from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED, Container, NodePod, request
 from qos.pods.decision import Decided
 from qos.pods.expectation import expectation
 from tests.qos.kubelet_nodes import TIERS, Node, kernel_tree, nodes, pods

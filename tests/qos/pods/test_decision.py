@@ -12,7 +12,7 @@ from qos.pods.containers import BEST_EFFORT, Container, NodePod
 from qos.pods.decision import EXEMPT_NAMESPACES, decide, is_exempt
 from tests.qos.builders import policy
 
-POD = NodePod("u-1", "shop", "web", (Container("web"),), labels={"app": "checkout"})
+POD = NodePod("u-1", "shop", "web", (Container("web", 2000),), labels={"app": "checkout"})
 HIGH = {"high": 100}
 
 
@@ -92,3 +92,19 @@ def test_the_nodes_own_pods_get_nothing_by_default(own):
 def test_a_usual_pod_is_not_exempt():
     assert not is_exempt(replace(POD, qos=BEST_EFFORT, priority=keys.SYSTEM_CRITICAL_PRIORITY - 1))
     assert not is_exempt(replace(POD, uid="3c0f1d2e-aaaa-4bbb-8ccc-0123456789ab"))
+
+
+def test_a_floor_counts_as_far_as_the_pod_requests_it():
+    """Nobody but the pod has been charged: 10m are no right to 16 CPUs, nor 64Mi to a TiB."""
+    greedy = named("a", floor={"cpu": 16_000, "memory": 2**40, "network.egress": 5})
+    small = replace(POD, containers=(Container("web", 10, memory_request=2**26), Container("log", 5)))
+    one = decided(greedy, pod=small)
+    assert one.floor == {"cpu": 16_000, "memory": 2**40, "network.egress": 5}
+    assert one.kept == {"cpu": 15, "memory": 2**26, "network.egress": 5}
+    assert decided(greedy, pod=replace(small, cpu_request=20_000)).kept["cpu"] == 16_000
+
+
+def test_what_only_the_runtime_knows_of_a_pod_bounds_no_floor():
+    little = replace(POD, containers=(Container("web", 10),))
+    one = decide(little, "", {"shop/a": named("a")}, {}, {}, requests_known=False)
+    assert one.kept == {"cpu": 2000}
