@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import signal
 import socket
 import sys
 import time
@@ -30,6 +31,7 @@ from benchmarks.clusters import Size
 from lab import binaries, components, extender_process, scheduler_config
 from lab import cluster as lab
 from lab.cluster import Cluster
+from qos.keys import HELD_ANNOTATION
 
 MISSING: Final = "the control plane's programs are missing: make programs (about 5 minutes, once)"
 PERCENT_OF_NODES: Final = 5
@@ -139,6 +141,8 @@ class Arena:
     async def flood(self, contender: Contender, label: str, pods: int, found: Found) -> None:
         """One round."""
         await asyncio.to_thread(self._start_extender, contender)
+        if contender.kind == OURS:
+            await self._settle(self._extenders[contender.extender])
         await self._create(PODS, "default", [_pod(label, number) for number in range(pods)])
         self._start_scheduler(contender)
         bound = self._bound(label)
@@ -150,14 +154,31 @@ class Arena:
                 while seen < pods:
                     seen = await anext(bound)
         except TimeoutError:
-            raise FloodError(f"{contender}: {seen} of {pods} pods were bound") from None
+            who = f"{contender.kind}, {contender.verbs}"
+            raise FloodError(f"{who}: {seen} of {pods} pods in {FLOOD_SECONDS:g} s") from None
         found.rates.append((pods - first) / (time.monotonic() - began))
         await bound.aclose()
         for name, seconds in self._cpu(contender).items():
             found.cpu.setdefault(name, []).append((seconds - before[name]) / pods)
         self.cluster.kill(contender.scheduler)
         if contender.extender:
-            self.cluster.kill(contender.extender)
+            self.cluster.kill(contender.extender, signal.SIGTERM)  # the next one leads at once
+
+    async def _settle(self, ours: extender_process.ExtenderProcess) -> None:
+        """Wait until it leads, and has written at the nodes what it writes once: that is no pod's cost."""
+        deadline = time.monotonic() + START_SECONDS
+        mark = HELD_ANNOTATION.encode()
+        async with aiohttp.ClientSession() as session:
+            while time.monotonic() < deadline:
+                async with session.get(f"{ours.url}/metrics") as answer:
+                    shown = dict(line.rsplit(" ", 1) for line in (await answer.text()).splitlines() if line)
+                nodes = await self._api.list_page(NODES, limit=0)
+                marked = sum(mark in node for node in nodes.items)
+                held = float(shown["j10ce_ledger_held_nodes"])
+                if float(shown["j10ce_leader"]) and 0 < held == marked:
+                    return
+                await asyncio.sleep(0.2)
+        raise FloodError(f"{ours.name} has not annotated its nodes after {START_SECONDS:g} s: {ours.log}")
 
     async def _bound(self, label: str) -> AsyncGenerator[int, None]:
         """How many pods of the label are bound, whenever there are more.
@@ -325,4 +346,7 @@ def measure(size: Size, pods: int, seconds: float) -> dict[str, Any]:
         return {"missing": str(error)}
     if programs is None:
         return {"missing": MISSING}
-    return figures(asyncio.run(run(programs, size, pods, seconds, CONTENDERS)))
+    try:
+        return figures(asyncio.run(run(programs, size, pods, seconds, CONTENDERS)))
+    except (FloodError, lab.LabError) as error:  # the other parts go on
+        return {"missing": str(error)}
