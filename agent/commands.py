@@ -23,7 +23,7 @@ from adapters.kubernetes.client import KubernetesAPI
 from adapters.kubernetes.credentials import CredentialsError
 from agent import host_cgroups
 from agent.config import NRI_SOCKET, RUN, STATE, AgentConfig, ConfigError, address, checked
-from agent.process import keep
+from agent.process import keep, restore_and_stay
 from agent.reporting import Identity
 from kernel.refused import Refused
 
@@ -69,6 +69,12 @@ def serve(
             envvar="J10CE_AGENT_OBSERVE",
         ),
     ] = False,
+    restore: Annotated[
+        bool,
+        typer.Option(
+            "--restore", help="Put back what others want in all kernel files, remove our files, and wait."
+        ),
+    ] = False,
     nri_socket: Annotated[
         str, typer.Option(help="The container runtime's NRI socket; '' does without.")
     ] = str(NRI_SOCKET),
@@ -96,7 +102,7 @@ def serve(
         raise_open_files()
         if node_cgroups and host_cgroups.enter():
             log.info("entered the node's cgroup namespace")
-        uvloop.run(work(config))
+        uvloop.run(restoring(config) if restore else work(config))
     except (ConfigError, CredentialsError, Refused, Untrusted, OSError, ValueError) as error:
         typer.echo(f"j10ce-agent: {error}", err=True)
         raise typer.Exit(1) from error
@@ -104,14 +110,23 @@ def serve(
 
 async def work(config: AgentConfig) -> None:
     """Keep floors until SIGTERM or SIGINT."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop.set)
+    stop = _until_signalled()
     identity = Identity(metadata.version("j10ce-qos"), os.uname().release)
     async with _api(config) as api:
         await keep(config, api, identity, stop)
     log.info("ended: what is in the kernel stays")
+
+
+async def restoring(config: AgentConfig) -> None:
+    """Leave the node as it was found; end at SIGTERM or SIGINT."""
+    await restore_and_stay(config, _until_signalled())
+
+
+def _until_signalled() -> asyncio.Event:
+    stop = asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    return stop
 
 
 @asynccontextmanager

@@ -10,6 +10,9 @@ from typing import Final
 RUN: Final = Path("/run/j10ce")
 """The folder of the hook's files, of locks and of all that a boot empties."""
 STATE: Final = Path("/var/lib/j10ce/agent")
+AGENT_LOCK: Final = "agent.lock"
+NRI_LOCK: Final = "nri.lock"
+"""In the folder above: one agent a node, one NRI plugin."""
 NRI_SOCKET: Final = Path("/var/run/nri/nri.sock")
 
 

@@ -13,11 +13,13 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from adapters.api import ClusterAPI
 from adapters.atomic_file import make_folder
-from agent.config import AgentConfig
+from agent.config import AGENT_LOCK, AgentConfig
 from agent.nri.instance import only_instance
 from agent.program import Agent
 from agent.reporting import Identity
+from agent.restoring import restore
 from agent.serving import serving
+from kernel import facts
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +40,31 @@ async def keep(config: AgentConfig, api: ClusterAPI | None, identity: Identity, 
     make_folder(config.state)
     async with serving(config.address, registry, lambda: "", not_ready) as (host, port):
         log.info("serving address=%s:%d node=%s", host, port, config.node or "standalone")
-        async with _alone(config.run / "agent.lock", stop):
+        async with _alone(config.run / AGENT_LOCK, stop):
             if not stop.is_set():
                 at_work.append(Agent(config, api, identity, registry))
                 await at_work[0].run(stop)
+
+
+async def restore_and_stay(config: AgentConfig, stop: asyncio.Event) -> None:
+    """Leave the node as it was found, once no agent keeps it, and say so at /readyz until `stop` is set.
+
+    OSError when an address, a folder or a lock cannot be had.
+    """
+    problem = "another agent keeps this node: nothing is put back yet"
+    make_folder(config.run)
+    async with (
+        serving(config.address, CollectorRegistry(), lambda: "", lambda: problem),
+        _alone(config.run / AGENT_LOCK, stop),
+    ):
+        if not stop.is_set():
+            mounts = facts.mounts(config.proc)
+            done = await asyncio.to_thread(restore, mounts, config.run, config.state, config.proc)
+            for one in done.left:
+                log.error("not put back %s", one)
+            log.info("put back files=%d left=%d", done.files, len(done.left))
+            problem = f"not put back: {'; '.join(done.left)}" if done.left else ""
+            await stop.wait()
 
 
 @contextlib.asynccontextmanager

@@ -16,7 +16,7 @@ from adapters.api import ClusterAPI
 from adapters.loops import forever
 from adapters.machine import ThisMachine
 from agent import defaults, observed
-from agent.config import AgentConfig
+from agent.config import NRI_LOCK, AgentConfig
 from agent.containers import Containers
 from agent.enforcement.drift import DriftWatch
 from agent.enforcement.enforcer import Enforcer
@@ -211,7 +211,7 @@ class Agent:
         return NriPlugin(
             self.config.nri_socket,
             self.events,
-            lock=self.config.run / "nri.lock",
+            lock=self.config.run / NRI_LOCK,
             registry=self.registry,
             clock=self._clock,
         )

@@ -165,12 +165,12 @@ def _change(before: Object | None, after: Object | None, wanted: Object) -> Chan
 
 
 def _difference(before: Object, after: Object) -> str:
-    old, new = (_yaml(_essence(item)).splitlines(keepends=True) for item in (before, after))
+    old, new = (_yaml(essence(item)).splitlines(keepends=True) for item in (before, after))
     return "".join(difflib.unified_diff(old, new, "before", "after", n=2))
 
 
-def _essence(item: Mapping[str, Any]) -> Object:
-    """The object without status and bookkeeping."""
+def essence(item: Mapping[str, Any]) -> Object:
+    """The object as one would apply it: without status and the server's own bookkeeping."""
     rest = {key: value for key, value in item.items() if key not in ("status", "metadata")}
     metadata = {key: value for key, value in item["metadata"].items() if key not in _BOOKKEEPING}
     return rest | {"metadata": metadata}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,13 +18,19 @@ from adapters.atomic_file import Untrusted
 from adapters.output import Output, OutputOption
 from agent import host_cgroups, inspection
 from agent import observed as observed_file
-from agent.config import NRI_SOCKET, STATE, AgentConfig, address
+from agent.config import AGENT_LOCK, NRI_SOCKET, RUN, STATE, AgentConfig, address
 from agent.doctor import Finding, Grade, findings
+from agent.nri.instance import only_instance
+from agent.restoring import Restored
+from agent.restoring import restore as restore_node
 from hook.installation import status
 from hook.installation.places import Places
+from kernel import facts
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
+_SECONDS: Final = 2.0
+"""For an agent that is just ending."""
 _COLOURS: Final = {Grade.WORKS: "green", Grade.LIMITED: "yellow", Grade.BROKEN: "red"}
 _OF_HOOK: Final = {
     status.Severity.GOOD: Grade.WORKS,
@@ -65,6 +73,40 @@ def doctor(
     else:
         _show(found)
     raise typer.Exit(int(any(one.grade is Grade.BROKEN for one in found)))
+
+
+@app.command()
+def restore(
+    run: Annotated[Path, typer.Option(help="The agent's and the hook's folder.")] = RUN,
+    state: Annotated[Path, typer.Option(help="The agent's folder.")] = STATE,
+    node_cgroups: Annotated[
+        bool, typer.Option("--node-cgroups", help="In a pod: see all cgroups.", envvar="J10CE_NODE_CGROUPS")
+    ] = False,
+) -> None:
+    """Leave this node as it was found: all settings of ours back to what others want, our files removed.
+
+    What somebody else has written since stays. The agent must not run here; `j10ce uninstall` does this on
+    all nodes. Exit code 1 when something could not be put back; it can be tried again.
+    """
+    if node_cgroups:
+        _enter()
+    try:
+        done = asyncio.run(_restored(run, state)) if run.is_dir() else Restored(0, ())
+    except (OSError, TimeoutError) as error:
+        text = "an agent runs here: end it first" if isinstance(error, TimeoutError) else str(error)
+        typer.echo(f"j10ce: {text}", err=True)
+        raise typer.Exit(1) from error
+    typer.echo(f"{done.files} kernel files have what others want again.")
+    for one in done.left:
+        typer.echo(f"not put back: {one}", err=True)
+    raise typer.Exit(int(bool(done.left)))
+
+
+async def _restored(run: Path, state: Path) -> Restored:
+    async with AsyncExitStack() as stack:
+        async with asyncio.timeout(_SECONDS):
+            await stack.enter_async_context(only_instance(run / AGENT_LOCK))
+        return restore_node(facts.mounts(), run, state)
 
 
 @app.command()

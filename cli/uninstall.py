@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from adapters.output import Output, OutputOption
-from cli import installation
+from cli import installation, restoring
 from cli.kubectl import Kubectl, Object, as_list, find, identity
 from cli.preflight import ContextOption, KubeconfigOption, running_extenders
 from manifests import OVERLAYS
@@ -76,17 +76,30 @@ def uninstall(
     ] = False,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Go on although an extender that install did not start is running."),
+        typer.Option(
+            "--force",
+            help="Go on although an extender that install did not start is running, or a node could not be "
+            "left as it was found.",
+        ),
     ] = False,
+    keep_settings: Annotated[
+        bool,
+        typer.Option(
+            "--keep-settings", help="Leave what agents wrote into the nodes' kernels until pods end."
+        ),
+    ] = False,
+    restore_seconds: Annotated[
+        int, typer.Option(help="For how long to wait until all nodes are as they were found.", min=1)
+    ] = 300,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Remove everything of j10ce-qos: programs, rights, CRDs with all policies and profiles, annotations.
 
-    Running pods are not touched but for those annotations; what agents wrote into the kernel stays until the
-    pod ends. Events expire by themselves. Namespace j10ce-system stays when somebody else made it, or when it
-    holds objects of others.
+    First the agents put back, on every node, what others want in its kernel files, and remove their files
+    there. Running pods are not touched but for those annotations. Events expire by themselves. Namespace
+    j10ce-system stays when somebody else made it, or when it holds objects of others.
     """
     kubectl = find(os.environ, kubeconfig, context)
     remains = survey(kubectl)
@@ -98,6 +111,8 @@ def uninstall(
         return
     if not yes:
         typer.confirm("Remove all of this?", abort=True, err=True)
+    if not keep_settings:
+        _restore_nodes(kubectl, restore_seconds, force=force)
     if stop_programs(kubectl, remains):
         remains = survey(kubectl)  # they may have annotated until now
     _refuse_running(kubectl, force=force)
@@ -223,6 +238,20 @@ def stop_programs(kubectl: Kubectl, remains: Remains) -> bool:
     )
     kubectl.run("delete", "leases", "--ignore-not-found", "--namespace", installation.NAMESPACE, *_LEASES)
     return True
+
+
+def _restore_nodes(kubectl: Kubectl, seconds: int, *, force: bool) -> None:
+    left = restoring.restore_nodes(kubectl, seconds)
+    for one in left:
+        typer.echo(
+            f"{'warning' if force else 'error'}: node {one.node} is not as it was: {one.why}", err=True
+        )
+    if left and not force:
+        typer.echo(
+            "error: nothing was removed. Try again when these nodes are ready, or leave them so: --force.",
+            err=True,
+        )
+        raise typer.Exit(1)
 
 
 def _refuse_running(kubectl: Kubectl, *, force: bool) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -29,19 +30,27 @@ class Found:
         uid = pod_uid(place.path)
         if not is_name(uid):
             return None
+        return dict(self._of(uid)).get(place)
+
+    def _of(self, uid: str) -> Iterator[tuple[Place, str]]:
         try:
             text = atomic_file.read(self._folder / uid, _LARGEST).decode("ascii")
         except FileNotFoundError:
-            return None
+            return
         except (OSError, ValueError, atomic_file.Untrusted) as error:
             log.warning("note of the hook unread file=%s error=%r", self._folder / uid, str(error))
-            return None
+            return
         for line in text.splitlines():
             path, _, rest = line.partition("\t")
             file, _, value = rest.partition("\t")
-            if (path, file) == place and value:
-                return value
-        return None
+            if value:
+                yield Place(path, file), value
+
+    def all(self) -> Iterator[tuple[Place, str]]:
+        """Everything that the hook has noted."""
+        with contextlib.suppress(FileNotFoundError):
+            for uid in sorted(entry.name for entry in self._folder.iterdir() if is_name(entry.name)):
+                yield from self._of(uid)
 
     def keep(self, uids: Collection[str]) -> None:
         """Remove the notes of all pods but these."""

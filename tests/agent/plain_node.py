@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from adapters.api import NODES, PODS, POLICIES, Resource
@@ -17,6 +18,7 @@ from adapters.memory import MemoryAPI
 from agent.config import AgentConfig
 from agent.program import Agent
 from agent.reporting import Identity
+from kernel import files as kernel_files
 from lab.crowd import CrowdPod
 from tests.adapters.fake_machine import Fake
 from tests.waiting import eventually
@@ -40,34 +42,38 @@ FILES = {
     "cgroup.events": "populated 1\nfrozen 0",
 }
 
+_ABOVE = {"kubepods": "1000", "kubepods/burstable": "1000", "kubepods/besteffort": "1", "system.slice": "100"}
+
 
 class PlainNode:
     """cgroup v2 as plain files: a pod with a floor that weighs too little, and one beside it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        # A kernel file takes what is written as the whole; a plain one keeps its tail.
+        patch.setattr(kernel_files, "_WRITE", kernel_files._WRITE | os.O_TRUNC)
         self.folder = folder
         self.fake = Fake(folder / "node", v1=False, unified=True)
         self.fake.write("proc/meminfo", "MemTotal:  4194304 kB\n")
-        for path in ("kubepods", "kubepods/burstable", "kubepods/besteffort", "system.slice"):
-            self.group(path)
+        for path, weight in _ABOVE.items():
+            self.group(path, **{"cpu.weight": weight})
         self.api = MemoryAPI()
         self.api.put(NODES, {"metadata": {"name": NODE}})
         self.api.put(POLICIES, policy())
-        self.pod("shop", UID, 100, app="checkout")
-        self.pod("beside", BESIDE, 3000, app="other")
+        self.pod("shop", UID, 500, weight=4, app="checkout")
+        self.pod("beside", BESIDE, 1000, weight=39, app="other")
 
     def group(self, path: str, **values: str) -> None:
         for file, text in {**FILES, **values}.items():
             self.fake.write(f"cgroup/unified/{path}/{file}", f"{text}\n")
 
-    def pod(self, name: str, uid: str, cpu: int, **labels: str) -> None:
-        """A Burstable pod of one container that runs, as kubelet makes its cgroups."""
+    def pod(self, name: str, uid: str, cpu: int, *, weight: int, **labels: str) -> None:
+        """A Burstable pod of one container that runs."""
         draft = CrowdPod(name, uid, {"app": uid[-1] * 64}, cpu, labels=labels)
         body: dict[str, Any] = draft.manifest(NODE)
         body["metadata"]["uid"] = uid
         self.api.put(PODS, body | {"status": draft.status()})
         for path in (draft.path(), draft.path("app")):
-            self.group(path.lstrip("/"), **{"cpu.weight": str(max(1, cpu // 25))})
+            self.group(path.lstrip("/"), **{"cpu.weight": str(weight)})
 
     def remove(self, name: str) -> None:
         """The API server's word; its cgroups stay."""
@@ -84,7 +90,7 @@ class PlainNode:
     def tree(self) -> dict[str, str]:
         """Every file of the node's cgroups and of its /proc; of folders: when something was made in them."""
         return {
-            os.fspath(one.relative_to(self.fake.root)): one.read_text()
+            os.fspath(one.relative_to(self.fake.root)): one.read_text().rstrip()
             if one.is_file()
             else str(one.stat().st_mtime_ns)
             for one in sorted(self.fake.root.rglob("*"))

@@ -19,8 +19,8 @@ from tests.waiting import eventually
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> PlainNode:
-    return PlainNode(tmp_path)
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlainNode:
+    return PlainNode(tmp_path, monkeypatch)
 
 
 async def test_an_agent_that_keeps_floors_writes(node: PlainNode) -> None:
