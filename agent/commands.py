@@ -26,6 +26,7 @@ from agent.config import NRI_SOCKET, RUN, STATE, AgentConfig, ConfigError, addre
 from agent.process import keep, restore_and_stay
 from agent.reporting import Identity
 from kernel.refused import Refused
+from qos.pods.decision import Choices
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,22 @@ def serve(
             "--restore", help="Put back what others want in all kernel files, remove our files, and wait."
         ),
     ] = False,
+    class_defaults: Annotated[
+        bool,
+        typer.Option(
+            "--class-defaults",
+            help="Pods without a policy and without a class get the class of their QoS class, too.",
+            envvar="J10CE_CLASS_DEFAULTS",
+        ),
+    ] = False,
+    author_oom_scores: Annotated[
+        bool,
+        typer.Option(
+            "--author-oom-scores",
+            help="Annotations of pods may lower oom_score_adj below what kubelet computed.",
+            envvar="J10CE_AUTHOR_OOM_SCORES",
+        ),
+    ] = False,
     nri_socket: Annotated[
         str, typer.Option(help="The container runtime's NRI socket; '' does without.")
     ] = str(NRI_SOCKET),
@@ -97,6 +114,7 @@ def serve(
                 address=address(listen),
                 check_seconds=check_seconds,
                 observe=observe,
+                choices=Choices(class_defaults, author_oom_scores),
             )
         )
         raise_open_files()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from qos.pods.decision import NOTHING_CHOSEN, Choices
+
 RUN: Final = Path("/run/j10ce")
 """The folder of the hook's files, of locks and of all that a boot empties."""
 STATE: Final = Path("/var/lib/j10ce/agent")
@@ -40,6 +42,7 @@ class AgentConfig:
     observe: bool = False
     proc: str = "/proc"
     sys: str = "/sys"
+    choices: Choices = NOTHING_CHOSEN
 
 
 def checked(config: AgentConfig) -> AgentConfig:

@@ -15,7 +15,7 @@ from qos.plan.assumed import Machine
 from qos.plan.container_plan import ContainerPlan
 from qos.plan.node_plan import PlannedNode
 from qos.plan.placed_pod import NodeTree, placed
-from qos.pods.decision import Decided, decide
+from qos.pods.decision import NOTHING_CHOSEN, Choices, Decided, decide
 from qos.pods.expectation import states_class
 
 log = logging.getLogger(__name__)
@@ -52,10 +52,17 @@ class Planner:
     then. Methods raise kernel.refused.Refused.
     """
 
-    def __init__(self, machine: ThisMachine, size: Machine, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        machine: ThisMachine,
+        size: Machine,
+        clock: Callable[[], float],
+        choices: Choices = NOTHING_CHOSEN,
+    ) -> None:
         self._cgroups = CgroupTree(machine)
         self._size = size
         self._clock = clock
+        self._choices = choices
         self._tree = NodeTree({}, {})
         self._node = PlannedNode(self._tree, size, {})
         self._read_at = float("-inf")
@@ -81,7 +88,7 @@ class Planner:
         for one in pods:
             uid = one.pod.uid
             try:
-                decided = _decided(one, known, policies.get(one.pod.namespace, {}))
+                decided = _decided(one, known, policies.get(one.pod.namespace, {}), self._choices)
                 places[uid] = placed(tree, self._size, decided, cgroups.get(uid, {}))
             except Exception as error:  # one pod that nobody thought of must not cost all others their floors
                 self._tell(uid, error)
@@ -119,7 +126,7 @@ class Planner:
         if not self._tree.groups:
             for _ in self.prepare(known, running, originals):
                 pass
-        decided = _decided(known.pods[uid], known, known.policies)
+        decided = _decided(known.pods[uid], known, known.policies, self._choices)
         cgroups = {key.name: one.cgroup for key, one in running.items() if key.pod_uid == uid}
         self._cgroups.refresh(self._cgroups.path_of(uid) or next(iter(cgroups.values()), ""))
         own = self._cgroups.of_pod(uid, originals)
@@ -142,7 +149,7 @@ class Planner:
         self._cgroups.changed(pod if pod.startswith("/") else self._cgroups.path_of(pod))
 
 
-def _decided(one: KnownPod, known: Known, policies: Mapping[str, Policy]) -> Decided:
+def _decided(one: KnownPod, known: Known, policies: Mapping[str, Policy], choices: Choices) -> Decided:
     """A runtime does not know a pod's priority: it may be the node's own, and no class is guessed for it."""
     decided = decide(
         one.pod,
@@ -151,6 +158,7 @@ def _decided(one: KnownPod, known: Known, policies: Mapping[str, Policy]) -> Dec
         known.profiles,
         known.priorities,
         requests_known=not one.provisional,
+        choices=choices,
     )
     if not one.provisional or decided.policy or _written(one) in known.pods or states_class(one.pod):
         return decided

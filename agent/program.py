@@ -97,7 +97,7 @@ class Agent:
         self.enforcer, self.drift = (self._observer, self._observer) if self._observer else self._enforcing()
         self.source = self._source(api)
         self.size = machine.size(frozenset())
-        self.planner = Planner(machine, self.size, clock)
+        self.planner = Planner(machine, self.size, clock, config.choices)
         self.files = HookFiles(config.run, self._planned_all, registry=registry, clock=clock)
         self.reconciler = Reconciler(
             self.known,
@@ -238,7 +238,7 @@ class Agent:
             self.reconciler.changed()  # from what was known, whether the API server answers or not
         asyncio.get_running_loop().call_later(SYNCHRONIZE_SECONDS + 1, self.reconciler.changed)
         if not self.config.observe:
-            self.files.put_default(BEST_EFFORT, defaults.best_effort(self.size))
+            self.files.put_default(BEST_EFFORT, defaults.best_effort(self.size, self.config.choices))
         tasks = [asyncio.create_task(work, name=name) for name, work in self._tasks()]
         try:
             await stop.wait()

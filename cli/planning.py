@@ -18,7 +18,7 @@ from qos.plan.placements import elsewhere
 from qos.plan.planning import parts
 from qos.plan.settings import Shortfall
 from qos.pods.containers import NodePod
-from qos.pods.decision import Decided, decided
+from qos.pods.decision import Decided, decided, is_exempt
 from qos.pods.peers.unheeded import unheeded
 
 
@@ -106,8 +106,10 @@ def _notes(pod: NodePod, one: Decided) -> Iterator[str]:
     expected, floor, name = one.expected, one.floor, one.policy.name if one.policy else ""
     yield from (str(each) for each in expected.misread)
     yield from (f"{each.promise}: {each.why}" for each in (*expected.unsupported, *unheeded(pod)))
-    if one.exempt:
+    if one.exempt and is_exempt(pod):
         yield "it is one of the node's own: it gets nothing unless a policy, a profile or a label says so"
+    elif one.exempt:
+        yield "it has no policy and states no class: it is left alone unless the agent has --class-defaults"
     for other in one.others:
         yield f"policy {other.name} selects the pod too; {name} wins (priority, then age)"
     if floor and not CLASSES[expected.class_name].has_floor:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qos.classes import CLASSES
 from qos.cluster.objects import Resources
 from qos.keys import CPU, MEMORY
 from qos.plan.controller import Case
+from qos.plan.controllers import oom
 from qos.plan.node import NodeFacts
 from qos.plan.overcommit import overcommitted, with_shortfall
 from qos.plan.planning import parts, planned
@@ -16,6 +17,7 @@ from qos.plan.settings import Plan, Shortfall
 from qos.pods.containers import Container
 from qos.pods.decision import Decided
 from qos.pods.expectation import Expectation
+from qos.promises import Promises, Unsupported
 from qos.quantity import render
 
 
@@ -38,7 +40,13 @@ def container_plan(
     whole = parts(decided.pod, decided.floor)[container.name]
     if decided.exempt:
         return ContainerPlan(container.name, whole, facts, Plan(()))
-    made = planned(case_of(decided, container, facts, floors))
+    case = case_of(decided, container, facts, floors)
+    made = planned(case)
+    asked = decided.expected.of(container.name).oom_score_adj
+    if asked != case.promises.oom_score_adj:
+        why = f"{asked} is below kubelet's {case.promises.oom_score_adj}: that needs --author-oom-scores"
+        refused = Unsupported(oom.ADJUSTMENT, oom.ADJUSTMENT, why)
+        made = made._replace(unsupported=(*made.unsupported, refused))
     if CLASSES[decided.expected.class_name].has_floor:
         part = floors[container.name]
         made = with_shortfall(made, _overcommitted(decided.kept, part, facts))
@@ -73,11 +81,24 @@ def case_of(
     return Case(
         decided.pod,
         container,
-        decided.expected.of(container.name),
+        _promises(decided, container, facts),
         facts,
         kept,
         floors if kept else {name: {} for name in floors},
     )
+
+
+def _promises(decided: Decided, container: Container, facts: NodeFacts) -> Promises:
+    """What its class promises the container, without what its author alone cannot have."""
+    expected = decided.expected
+    promises, name = expected.of(container.name), container.name
+    by_author = name in expected.oom_score_adj or expected.sources.get(oom.ADJUSTMENT, "").startswith(
+        "annotation "
+    )
+    if promises.oom_score_adj is None or not by_author or decided.choices.author_oom_scores:
+        return promises
+    least = oom.kubelets(decided.pod.qos, container.memory_request, facts.memory)
+    return replace(promises, oom_score_adj=max(promises.oom_score_adj, least))
 
 
 def _overcommitted(floor: Resources, part: Resources, facts: NodeFacts) -> Shortfall | None:

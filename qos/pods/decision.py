@@ -12,10 +12,25 @@ from qos.cluster.objects import Resources
 from qos.cluster.policy import Policy, Profile
 from qos.cluster.selectors import matches
 from qos.pods.containers import NodePod, request
-from qos.pods.expectation import Expectation, expectation, states_class
+from qos.pods.expectation import ANNOTATIONS, Expectation, expectation, states_class
 
 EXEMPT_NAMESPACES: Final = ("kube-system", "j10ce-system")
 """Namespaces whose pods get no class by default: the node's own, and our agent's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What an administrator lets pods have that no policy and no profile gives them; nothing unless asked.
+
+    `class_defaults`: what has no policy and states no class gets the class that follows from its QoS class.
+    `author_oom_scores`: a pod's annotations may lower its oom_score_adj below what kubelet computed.
+    """
+
+    class_defaults: bool = False
+    author_oom_scores: bool = False
+
+
+NOTHING_CHOSEN: Final = Choices()
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +38,9 @@ class Decided:
     """What one pod gets. `others`: policies that select it, too, and do not win; `floor`: the policy's.
 
     `bound`: what of the floor counts at most, by resource: what the pod requests, because nobody but it has
-    been charged for it; a resource that is not named has no bound. `exempt`: it gets nothing, because it is
-    one of the node's own and nobody says otherwise. `problem`: what is wrong with its policy, "" nothing.
+    been charged for it; a resource that is not named has no bound. `exempt`: it gets nothing, because
+    nobody asks for anything (asks_nothing). `problem`: what is wrong with its policy, "" nothing. `choices`:
+    the administrator's.
     """
 
     pod: NodePod
@@ -36,6 +52,7 @@ class Decided:
     problem: str = ""
     exempt: bool = False
     bound: Resources = field(default_factory=dict)
+    choices: Choices = NOTHING_CHOSEN
 
     @property
     def kept(self) -> Resources:
@@ -54,6 +71,7 @@ def decide(
     priorities: Mapping[str, int],
     *,
     requests_known: bool = True,
+    choices: Choices = NOTHING_CHOSEN,
 ) -> Decided:
     """What the pod gets of these rules.
 
@@ -63,7 +81,7 @@ def decide(
     """
     found = selecting(pod, policies.values(), profiles, priorities)
     found.sort(key=lambda policy: policy.key != annotated)
-    return decided(pod, found, profiles, requests_known=requests_known)
+    return decided(pod, found, profiles, requests_known=requests_known, choices=choices)
 
 
 def selecting(
@@ -94,6 +112,7 @@ def decided(
     given: Profile | None = None,
     *,
     requests_known: bool = True,
+    choices: Choices = NOTHING_CHOSEN,
 ) -> Decided:
     """What the pod gets. found: the policies that select it, the winner first. requests_known: see decide().
 
@@ -112,9 +131,18 @@ def decided(
         profile,
         floor,
         problem,
-        policy is None and profile is None and is_exempt(pod),
+        policy is None and profile is None and asks_nothing(pod, choices),
         dict(zip((keys.CPU, keys.MEMORY), request(pod), strict=True)) if requests_known else {},
+        choices,
     )
+
+
+def asks_nothing(pod: NodePod, choices: Choices) -> bool:
+    """Whether a pod without policy and profile is left alone: nothing on it asks for anything, or it is one
+    of the node's own.
+    """
+    silent = not states_class(pod) and ANNOTATIONS.isdisjoint(pod.annotations)
+    return is_exempt(pod) or (silent and not choices.class_defaults)
 
 
 def is_exempt(pod: NodePod) -> bool:

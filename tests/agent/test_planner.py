@@ -18,6 +18,7 @@ from qos.cluster.objects import Requirement, Selector
 from qos.plan.controller import all_files
 from qos.plan.node import V1, V2
 from qos.pods.containers import BURSTABLE, Container, NodePod
+from qos.pods.decision import NOTHING_CHOSEN, Choices
 from tests.adapters.fake_machine import Fake
 from tests.qos.builders import policy
 
@@ -59,8 +60,8 @@ class Here:
         key = ContainerKey(UIDS[number], "web")
         self.running[key] = Running(key, "c1", f"{path}/c1")
 
-    def planner(self, machine: ThisMachine, version: str) -> Planner:
-        return Planner(machine, machine.size(FILES[version]), lambda: self.now)
+    def planner(self, machine: ThisMachine, version: str, choices: Choices = NOTHING_CHOSEN) -> Planner:
+        return Planner(machine, machine.size(FILES[version]), lambda: self.now, choices)
 
     def plans(self, planner: Planner):
         for _ in planner.prepare(self.known, self.running, self.originals):
@@ -141,7 +142,7 @@ def test_of_a_pod_that_only_the_runtime_knows_no_class_is_guessed(fake: Fake) ->
     one = here.known.pods[UIDS[0]]
     guessed = KnownPod(replace(one.pod, namespace="calico-system", qos="BestEffort"), provisional=True)
     here.known.pods[UIDS[0]] = guessed
-    planner = here.planner(fake.machine(), V2)
+    planner = here.planner(fake.machine(), V2, Choices(class_defaults=True))
     [planned] = here.plans(planner).values()
     assert [container.plan.settings for container in planned.containers] == [()]
     here.known.pods["calico-system/p0"] = KnownPod(replace(guessed.pod, uid="calico-system/p0"))  # a folder
@@ -150,6 +151,41 @@ def test_of_a_pod_that_only_the_runtime_knows_no_class_is_guessed(fake: Fake) ->
     del here.known.pods["calico-system/p0"]
     here.known.pods[UIDS[0]] = replace(guessed, provisional=False)
     assert "oom_score_adj" in settings_of(here.plans(planner)[UIDS[0]], -1)
+
+
+def test_what_has_no_policy_and_no_class_is_left_alone(fake: Fake) -> None:
+    """Whoever installs this has not asked for idle BestEffort pods, nor have their authors."""
+    here = Here("")
+    here.pod(0, 0)
+    one = here.known.pods[UIDS[0]]
+    silent = replace(one.pod, qos="BestEffort", containers=(Container("web"),))
+    here.known.pods[UIDS[0]] = KnownPod(silent)
+    for choices, files in ((NOTHING_CHOSEN, set()), (Choices(class_defaults=True), {"oom_score_adj"})):
+        [planned] = here.plans(here.planner(fake.machine(), V2, choices)).values()
+        assert settings_of(planned, -1).keys() == files
+    here.known.pods[UIDS[0]] = KnownPod(replace(silent, labels={"koordinator.sh/qosClass": "BE"}))
+    [planned] = here.plans(here.planner(fake.machine(), V2)).values()
+    assert settings_of(planned, -1) == {"oom_score_adj": "1000"}
+
+
+def test_an_author_alone_gets_no_oom_score_below_kubelets(fake: Fake) -> None:
+    here = Here("")
+    here.pod(0, 0)
+    one = here.known.pods[UIDS[0]]
+    asked = replace(
+        one.pod,
+        labels={"koordinator.sh/qosClass": "LS"},
+        annotations={"koordinator.sh/oom-score-adj": "-1000"},
+        containers=(Container("web", 100, memory_request=1024 * MI),),
+    )
+    here.known.pods[UIDS[0]] = KnownPod(asked)
+    [planned] = here.plans(here.planner(fake.machine(), V2)).values()
+    assert settings_of(planned, -1) == {"oom_score_adj": "750"}  # a quarter of 4 GiB
+    assert [one.why for one in planned.containers[0].plan.unsupported if one.promise == "oom_score_adj"] == [
+        "-1000 is below kubelet's 750: that needs --author-oom-scores"
+    ]
+    chosen = here.planner(fake.machine(), V2, Choices(author_oom_scores=True))
+    assert settings_of(here.plans(chosen)[UIDS[0]], -1) == {"oom_score_adj": "-1000"}
 
 
 def test_a_pod_of_a_folder_is_planned_once(fake: Fake) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from qos.plan.controller import BOTH, INTEGER, OF_PROCESS, Case, File, Finding, Keeps, process_setting
+from qos.pods.containers import BEST_EFFORT, GUARANTEED
 
 NAME: Final = "oom"
 ADJUSTMENT: Final = "oom_score_adj"
@@ -17,6 +18,15 @@ FILES: Final = (
     File(ADJUSTMENT, BOTH, OF_PROCESS, INTEGER, -1000, 1000, 90, "2.6.36", "in /proc/PID, not in a cgroup"),
 )
 KEEPS: Final = (Keeps(ADJUSTMENT, (ADJUSTMENT,), (ADJUSTMENT,), "the kernel chooses by memory use alone"),)
+
+
+def kubelets(qos: str, memory_request: int, memory: int) -> int:
+    """What kubelet gives the container; bytes. Source: k8s.io/kubernetes pkg/kubelet/qos/policy.go."""
+    if qos == GUARANTEED:
+        return -997
+    if qos == BEST_EFFORT:
+        return 1000
+    return min(max(1000 - 1000 * memory_request // max(memory, 1), 3), 999)
 
 
 def settings(case: Case) -> Iterator[Finding]:

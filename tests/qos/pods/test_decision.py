@@ -28,7 +28,7 @@ def decided(*policies, pod=POD, annotated="", profiles=(), priorities=HIGH):
 
 def test_without_a_policy_there_is_no_floor():
     one = decided(replace(policy(), namespace="other"))
-    assert (one.policy, one.floor, one.kept, one.problem, one.exempt) == (None, None, {}, "", False)
+    assert (one.policy, one.floor, one.kept, one.problem, one.exempt) == (None, None, {}, "", True)
 
 
 def test_priority_then_age_then_name_decide():
