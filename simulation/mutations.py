@@ -92,6 +92,7 @@ def _same_anyway(_right: Any) -> Any:
 
 MUTATIONS = (
     Mutation("bind does not check again", ledger.bind, "judge", _accepts),
+    Mutation("bind waits for no victims", ledger.bind, "_awaited", _never(())),
     Mutation("a pod that is bound stays in flight", State, "settle_flight", _never()),
     Mutation("a pod that is gone keeps its claim", Ledger, "remove_pod", _keeps_pod),
     Mutation("a resize changes no claim", Claims, "_same", _same_anyway),

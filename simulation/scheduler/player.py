@@ -20,6 +20,7 @@ from simulation.extender import Extender, Refused
 from simulation.history import World
 from simulation.loop import Part, VirtualLoop
 from simulation.scheduler.cache import EXTENDER, EXTENDER_NEVER, FIT, NEVER, Cache
+from simulation.scheduler.informer import Informer
 from simulation.scheduler.preemption import Victims, cheapest, dry_run, eligible
 from simulation.scheduler.queue import Queue, Queued
 from simulation.watcher import Watcher
@@ -60,22 +61,17 @@ class Scheduler:
         self.part = self._api.part = Part(self._loop)
         self._api.streams.clear()
         self.cache, self.queue = Cache(), Queue(self._loop.time, eager=self._world.eager)
-        self._known: dict[str, bytes] = {}
+        self._informer = Informer(self.cache, self.queue)
         self.part.call(self._run)
 
     def kill(self) -> None:
         """The process ends."""
         self.part.kill()
 
-    @property
-    def idle(self) -> bool:
-        """Whether it has nothing to do."""
-        return not (self.queue.active or self.queue.backoff or self.queue.in_flight)
-
     def waiting(self) -> dict[str, tuple[Pod, list[str]]]:
         """Pods without a node, by name, and the nodes that the in-tree filters let pass."""
         found = {}
-        for raw in self._known.values():
+        for raw in self._informer.known.values():
             pod = parsed.pod(raw)
             if not (pod.node_name or pod.terminal or pod.deleting or self.cache.assumed(pod.uid)):
                 nodes = [n.name for n in self.cache.nodes.values() if not self.cache.obstacle(pod, n)]
@@ -84,7 +80,8 @@ class Scheduler:
         return found
 
     def _run(self) -> None:
-        handlers = ((NODES, self._set_node, self._remove_node), (PODS, self._set_pod, self._remove_pod))
+        there = self._informer
+        handlers = ((NODES, there.set_node, there.remove_node), (PODS, there.set_pod, there.remove_pod))
         for resource, take, drop in handlers:
             reflector = Reflector(self._api, resource, take, drop, clock=self._loop.time, jitter=lambda: 0.5)
             self.part.start(reflector.run())
@@ -95,80 +92,6 @@ class Scheduler:
         while True:
             await asyncio.sleep(30)
             self.queue.flush()
-
-    # --- what the watch shows ---
-
-    def _set_node(self, raw: bytes) -> str:
-        node = parsed.node(raw)
-        event = "node-update" if node.name in self.cache.nodes else "node-add"
-        if self.cache.nodes.get(node.name) != node:
-            self.cache.set_node(node)
-            self.queue.move(event)
-        return node.name
-
-    def _remove_node(self, name: str) -> None:
-        self.cache.remove_node(name)
-        self.queue.move("node-delete")
-
-    def _set_pod(self, raw: bytes) -> str:
-        pod = parsed.pod(raw)
-        before = self._known.get(pod.uid)
-        if before == raw:
-            return pod.uid
-        self._known[pod.uid] = raw
-        if pod.terminal:
-            self._gone(pod.uid)
-        elif pod.node_name:
-            self._assigned(pod, raw)
-        elif pod.scheduler_name == SCHEDULER:
-            self._pending(pod, raw, parsed.pod(before) if before else None)
-        return pod.uid
-
-    def _assigned(self, pod: Pod, raw: bytes) -> None:
-        before = self.cache.placed.get(pod.uid)
-        event = "pod-add"
-        if before is not None and before.raw:
-            less = any(pod.requests.get(name, 0) < amount for name, amount in before.pod.requests.items())
-            event = "scale-down" if less else "pod-update"
-        self.cache.put(pod, pod.node_name, raw)
-        self.cache.nominate(pod, "")
-        self.queue.remove(pod.uid)
-        self.queue.move(event)
-
-    def _pending(self, pod: Pod, raw: bytes, before: Pod | None) -> None:
-        if self.cache.assumed(pod.uid):
-            if pod.deleting and before is not None and not before.deleting:
-                self._forget(pod.uid)
-            return
-        if before is None:
-            self.queue.add(pod, raw)
-        else:
-            self.queue.update(pod, raw)
-        if before is None or pod.nominated_node_name != before.nominated_node_name:
-            self.cache.nominate(pod, pod.nominated_node_name)
-            if before is not None and before.nominated_node_name:
-                self.queue.move("pod-delete", least=pod.priority)
-
-    def _remove_pod(self, uid: str) -> None:
-        self._known.pop(uid, None)
-        self._gone(uid)
-
-    def _gone(self, uid: str) -> None:
-        queued = self.queue.find(uid)
-        self.queue.remove(uid)
-        nominated = self.cache.nominated.get(uid)
-        if nominated is not None:
-            self.cache.nominate(nominated[1], "")
-        if self.cache.drop(uid) is not None:
-            self.queue.move("pod-delete")
-        elif queued is not None and nominated is not None:
-            self.queue.move("pod-delete", least=queued.pod.priority)
-
-    def _forget(self, uid: str, *, but: str = "") -> None:
-        """An assumed pod is not there after all."""
-        if self.cache.assumed(uid):
-            self.cache.drop(uid)
-            self.queue.move("pod-delete", but=but)
 
     # --- the cycle ---
 
@@ -309,7 +232,7 @@ class Scheduler:
             else:
                 return
         self._watcher.unassumed(pod)
-        self._forget(pod.uid)
+        self._informer.forget(pod.uid)
         self._failed(queued, frozenset(), "")
 
     async def _bound_by_extender(self, pod: Pod, node: str) -> bool:
@@ -326,7 +249,7 @@ class Scheduler:
     def _failed(self, queued: Queued, rejectors: frozenset[str], nominated: str | None) -> None:
         """Back to the queue; condition and nomination are written. `nominated` None: as it was."""
         pod = queued.pod
-        raw = self._known.get(pod.uid)
+        raw = self._informer.known.get(pod.uid)
         now = parsed.pod(raw) if raw is not None else None
         if raw is None or now is None or now.node_name or now.terminal:
             self.queue.done(pod.uid)
@@ -367,7 +290,7 @@ class Scheduler:
 
     async def _preempt(self, queued: Queued, statuses: dict[str, str]) -> str | None:
         """Evict, where that helps; the node nominated, "" to clear, None to leave the nomination as it is."""
-        raw = self._known.get(queued.pod.uid)
+        raw = self._informer.known.get(queued.pod.uid)
         if raw is None:
             return None
         pod = parsed.pod(raw)
