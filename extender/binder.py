@@ -120,10 +120,14 @@ class Binder:
         try:
             pod = decode.pod(await self._api.get(PODS, args.pod_namespace, args.pod_name))
         except NotFound:
+            self._ledger.release(args.pod_uid)
             return f"pod {name} does not exist"
         except (APIError, Unreachable) as error:
             return f"pod {name} is not known here and cannot be read: {error}"
-        return pod if pod.uid == args.pod_uid else f"pod {name} has another UID"
+        if pod.uid != args.pod_uid:
+            self._ledger.release(args.pod_uid)
+            return f"pod {name} has another UID"
+        return pod
 
     async def _read_gone(self, victims: Sequence[Pod]) -> frozenset[str]:
         """UIDs of those that the API server has no more, or that ended; one that cannot be read is not."""

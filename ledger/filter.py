@@ -51,9 +51,9 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
     waiting.forget(pod.uid)
     commit(state, request, verdict)
     _keep_offer(state, pod, names)
-    # A call that was answered too late may come when the pod is bound: what it takes is counted already.
-    bound = pod.uid in state.claims.by_uid
-    _take_off(state, before, None if bound else _flight(state, request, verdict, rows, now))
+    # A call may come when the pod is bound, which is counted already, or gone: nothing would end its flight.
+    lands = pod.uid not in state.claims.by_uid and pod.uid not in state.gone
+    _take_off(state, before, _flight(state, request, verdict, rows, now) if lands else None)
     if verdict.passing is None:
         return Filtered([state.table.names[verdict.row]])
     return Filtered(_chosen(names, verdict))

@@ -8,8 +8,9 @@ several, and will be on one of them at most.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -55,6 +56,7 @@ class Flights:
     """Flights by pod UID, kept in step with the charged columns and the holds given to owners.
 
     `uncertain`: how many of those that are charged as possible there are, by what their pods request.
+    `ignored`: see `left_out`; then a hold that an owner in flight was given may also be displaced.
     """
 
     def __init__(self, table: Table, holds: Holds) -> None:
@@ -62,6 +64,7 @@ class Flights:
         self._holds = holds
         self.by_uid: dict[str, Flight] = {}
         self.uncertain: Counter[Kind] = Counter()
+        self.ignored = False
 
     def put(self, flight: Flight) -> None:
         """Charge a flight; the pod must not have one."""
@@ -85,6 +88,20 @@ class Flights:
         flight.own = [(demand, there) for demand, there in flight.own if there == row]
         flight.unsure = False
         self._charge(flight, 1)
+
+    @contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Charge nothing meanwhile: where bind can refuse, a slot's room comes before a pod in flight."""
+        table = self._table
+        charged, table.charged = table.charged, np.zeros_like(table.charged)
+        table.changes += 1
+        self.ignored = True
+        try:
+            yield
+        finally:
+            self.ignored = False
+            table.charged += charged  # what was charged meanwhile stays
+            table.changes += 1
 
     def drop_row(self, row: int) -> None:
         """The node is gone."""
@@ -184,12 +201,13 @@ class Nominations:
             self.by_priority[priority] = np.asarray(reshaped(columns, self._table.shape), dtype=np.int64)
 
     def put(self, pod: Pod, node: str) -> bool:
-        """Keep a hole for a pod; True when it is a new one."""
+        """Keep a hole for a pod; True when it is a new one, or was only foreseen."""
         there = self.by_uid.get(pod.uid)
         if there is not None:
             row, before = there
             same = before.requests == pod.requests and before.priority == pod.priority
-            if self._table.names[row] == node and same:
+            shown = before.nominated_node_name == pod.nominated_node_name
+            if self._table.names[row] == node and same and shown:
                 self.by_uid[pod.uid] = (row, pod)
                 return False
             self.drop(pod.uid)

@@ -20,7 +20,7 @@ from ledger.board import Amounts, slots_that_fit
 from ledger.judge import commit, moved
 from ledger.lifting import first_of, keep_cap, lift, lift_least_useful, lift_many, over_cap
 from ledger.moves import Search
-from ledger.requests import Request, board, board_at, room, scale, vector_of
+from ledger.requests import Request, board, board_at, cells, room, scale, vector_of
 from ledger.retries import Patience, cap_slots, in_turn, note_failure, pool_slots, slots_by_pool, take_turns
 from ledger.risk import at_risk, rows_at_risk, uncertain
 from ledger.state import State
@@ -203,7 +203,10 @@ def _place(state: State, thorough: bool) -> None:
         rows = np.asarray(sorted(grown | table.grown), dtype=np.intp) if few else None
         patience.cap()
         want = min(missing, cap_slots(state, demand)[0])
-        _place_missing(state, demand, want, rows, patience, search=search, risky=risky)
+        left = _place_missing(state, demand, want, rows, patience, search=search, risky=risky)
+        if left and _may_ignore_flights(state, rows):
+            with state.flights.left_out():  # bind refuses whom this leaves no room
+                _place_missing(state, demand, left, rows, patience, search=search, risky=risky)
         if holds.missing(demand) < missing:
             keep_cap(state)
         note_failure(state, demand, missing - want)
@@ -211,8 +214,11 @@ def _place(state: State, thorough: bool) -> None:
 
 def _place_missing(
     state: State, demand: int, want: int, rows: Rows | None, patience: Patience, *, search: bool, risky: bool
-) -> None:
-    """Place this many holds: on these rows or, if None, on any; with `search` by moves or force as well."""
+) -> int:
+    """Place this many holds: on these rows or, if None, on any; with `search` by moves or force as well.
+
+    Returns how many found no place.
+    """
     while want > 0:
         patience.fill(rows)
         placed = _fill(state, demand, want, rows)
@@ -226,10 +232,20 @@ def _place_missing(
             placed += _place_by_force(state, demand, want - placed, patience, displace=True, risky=risky)
         want -= placed
         if not placed:
-            return
+            break
         if want and patience.over:
             state.turns.setdefault(demand, False)
-            return
+            break
+    return want
+
+
+def _may_ignore_flights(state: State, rows: Rows | None) -> bool:
+    """Whether pods are in flight on these rows, or on any, to whom bind can say no."""
+    if state.charges_win or not state.flights.by_uid:
+        return False
+    charged, dims = state.table.charged, state.demands.dims
+    there = charged[dims] if rows is None else charged[cells(state, rows)]
+    return bool(there.any()) or any(flight.own for flight in state.flights.by_uid.values())
 
 
 def _fill(state: State, demand: int, want: int, rows: Rows | None) -> int:
@@ -344,7 +360,7 @@ def _place_by_moves(state: State, demand: int, aside: list[int], *, risky: bool 
     flight may land; then only later demands' holds move: no other is put at risk for this one.
     """
     if aside or risky:
-        held = state.holds.all - _given_excluded(state, aside) if aside else state.holds.all
+        held = state.holds.all - _giving_way(state, aside) if aside else state.holds.all
         others = [number for number in state.demands.order if number not in aside]
         pool = board(state, held, state.demands.later(demand) if risky else others, safe=not risky)
     else:
@@ -377,7 +393,7 @@ def _displace(state: State, demand: int) -> bool:
         return False
     rows, dims = np.zeros(0, dtype=np.intp), state.demands.weighed(demand)
     for safe in (True, False):
-        left = room(state, state.holds.all - _given_excluded(state, later), safe=safe, dims=dims)
+        left = room(state, state.holds.all - _giving_way(state, later), safe=safe, dims=dims)
         if not rows.size:
             rows = np.flatnonzero(_fit(state, demand, left) > 0)
     if not rows.size:
@@ -390,12 +406,16 @@ def _displace(state: State, demand: int) -> bool:
     return True
 
 
-def _given_excluded(state: State, demands: list[int]) -> Columns:
-    """What the holds of these demands amount to on each row, those given to owners in flight aside."""
+def _giving_way(state: State, demands: list[int]) -> Columns:
+    """What the holds of these demands amount to on each row, those given to owners in flight aside unless
+    such pods are ignored.
+    """
     holds = state.holds
     left_out = np.zeros(len(state.demands.records), dtype=np.bool_)
     left_out[demands] = True
     numbers, rows, counts = holds.pairs()
+    if state.flights.ignored:
+        counts = holds.count[numbers, rows].astype(np.int64)
     some = left_out[numbers]
     numbers, rows, counts = numbers[some], rows[some], counts[some]
     total = np.zeros_like(holds.all)

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from ledger.pools import Slots
-from ledger.requests import room, vector_of
+from ledger.requests import cells, room, vector_of
 from ledger.state import State
 from ledger.table import Columns, Rows
 
@@ -126,7 +126,10 @@ def due_again(state: State, grown: set[int]) -> set[int]:
     due: set[int] = set()
     if state.failed and grown:
         failed = np.fromiter(state.failed, dtype=np.intp, count=len(state.failed))
-        left = room(state, state.holds.all, rows=np.asarray(sorted(grown), dtype=np.intp))
+        rows = np.asarray(sorted(grown), dtype=np.intp)
+        left = room(state, state.holds.all, rows=rows)
+        if not state.charges_win:
+            left += state.table.charged[cells(state, rows)]
         fits = (state.demands.vectors[failed[:, None], state.demands.axis.T] <= left.max(axis=1)).all(axis=1)
         due.update(failed[fits].tolist())
     moment = state.holds.changes, state.demands.changes

@@ -28,6 +28,7 @@ from qos.cluster.objects import DaemonSet, Demand, Node, Pod
 from qos.keys import SYSTEM_CRITICAL_PRIORITY
 
 _MOST_KINDS = 256
+_MOST_GONE = 10_000
 COUNTERS: Final = ("moves", "displaced", "refusals", "withheld", "exempt")
 
 
@@ -54,7 +55,8 @@ class State:
     amounted to when the cap last kept it from more, by column, last looked at when the holds and the demands
     were those of `capped_at`; `used`: what all holds up to each demand amount to, and as of when; `boards`:
     what searches for moves look at, by the level of those who ask, as of `boards_at`; `refuge`: places for
-    holds at risk, and as of when; `version` counts the changes that are to be settled.
+    holds at risk, and as of when; `gone`: UIDs of the pods removed last; `version` counts the changes that
+    are to be settled.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class State:
         self.daemons = Daemons(self.table)
         self.pods: dict[str, Pod] = {}
         self.pending: dict[str, Pod] = {}
+        self.gone: dict[str, None] = {}
         self.ownership = Ownership(self.claims, self.demands)
         self.offers = Offers()
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
@@ -253,6 +256,7 @@ class State:
     def _remember(self, pod: Pod) -> None:
         before = self.pods.get(pod.uid)
         self.pods[pod.uid] = pod
+        self.gone.pop(pod.uid, None)
         if pod.node_name or pod.terminal:
             self.pending.pop(pod.uid, None)
         else:
@@ -340,7 +344,10 @@ class State:
                 self.nominations.foresee(self.pending[uid], node, self.now)
 
     def remove_pod(self, uid: str) -> None:
-        """The pod is gone."""
+        """The pod is gone; a scheduler whose watch lags may ask for it yet."""
+        self.gone[uid] = None
+        if len(self.gone) > _MOST_GONE:
+            del self.gone[next(iter(self.gone))]
         pod = self.pods.pop(uid, None)
         self.pending.pop(uid, None)
         if pod is not None:

@@ -394,6 +394,17 @@ async def test_t06_an_unknown_pod_that_cannot_be_read_is_an_error(rig, error, wo
     assert rig.claim is None
 
 
+@pytest.mark.parametrize(("uid", "error"), [("", NotFound(404, "NotFound", "x")), ("other", None)])
+async def test_a_pod_that_is_gone_is_in_flight_no_more(rig, uid, error):
+    rig.ledger.pods.clear()
+    if error is not None:
+        rig.api.fail("get", error)
+    args = rig.args(uid=uid) if uid else rig.args()
+    rig.ledger.claims[args.pod_uid] = "n1", "binding"
+    assert await rig.binder.bind(args)
+    assert not rig.ledger.claims
+
+
 async def test_t06_an_unknown_pod_of_another_uid_is_an_error(rig):
     rig.ledger.pods.clear()
     assert "another UID" in await rig.binder.bind(rig.args(uid="other"))

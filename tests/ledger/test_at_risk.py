@@ -210,3 +210,45 @@ def test_a_nomination_makes_a_possible_charge_certain() -> None:
     assert made.report()["default/a"].held == 2
     made.set_pod(replace(who, nominated_node_name="n1"))
     assert holds(made, "a") == {"n0": 1}
+
+
+def test_where_bind_can_refuse_a_slot_takes_the_room_of_a_pod_in_flight() -> None:
+    made = ledger(node("n0", 8), demand("a", 1, 2))
+    late = pod("late", 6)
+    assert made.filter(late, ["n0"], 0.0).nodes == ["n0"]
+    made.set_demand(demand("a", 2, 2))
+    assert holds(made, "a") == {"n0": 2}
+    check_columns(made)
+    assert made.bind(late, "n0", 0.0).refusal
+    assert go(made, pod("other", 4), ["n0"]) == "n0"
+
+
+def test_where_bind_can_refuse_a_slot_takes_the_hold_of_a_lower_owner_in_flight() -> None:
+    made = ledger(node("n0", 4), demand("low", 1, 4))
+    late = pod("late", 4, app="low")
+    assert made.filter(late, ["n0"], 0.0).nodes == ["n0"]
+    made.set_demand(demand("high", 1, 4, priority=PRIORITY))
+    assert (holds(made, "high"), holds(made, "low")) == ({"n0": 1}, {})
+    check_columns(made)
+    assert made.bind(late, "n0", 0.0).refusal
+    assert go(made, pod("owner", 4, app="high", priority=PRIORITY), ["n0"]) == "n0"
+
+
+def test_where_bind_cannot_refuse_a_pod_in_flight_keeps_its_room() -> None:
+    made = ledger(node("n0", 8), demand("a", 1, 2), mode=Mode.GUARD)
+    assert made.filter(pod("late", 6), ["n0"], 0.0).nodes == ["n0"]
+    made.set_demand(demand("a", 2, 2))
+    assert holds(made, "a") == {"n0": 1}
+
+
+@pytest.mark.parametrize("mode", [Mode.GUARD, Mode.STRICT])
+def test_a_pod_that_is_gone_takes_no_room_when_filter_is_asked_for_it_late(mode: Mode) -> None:
+    made = ledger(node("n0", 8), demand("a", 1, 2), mode=mode)
+    gone = pod("gone", 6)
+    made.set_pod(gone)
+    made.remove_pod("gone")
+    assert made.filter(gone, ["n0"], 0.0).nodes == ["n0"]
+    assert made.gauges()["in_flight"] == 0
+    made.set_pod(gone)  # a list that lagged had not shown it
+    assert made.filter(gone, ["n0"], 1.0).nodes == ["n0"]
+    assert made.gauges()["in_flight"] == 1

@@ -271,3 +271,16 @@ def test_the_hole_is_the_preemptor_s_before_its_nomination_shows() -> None:
         if not late:
             made.filter(pod("other", 1), ["n0"], 5.1)
             assert holds(made, "a") == {"n0": 1}, "it was not nominated there after all"
+
+
+def test_a_nomination_that_shows_is_not_moved_by_a_victim_offered_elsewhere() -> None:
+    made = ledger(
+        *nodes(2), pod("here", 8, node="n0"), pod("there", 8, node="n1"), demand("a", 1, 8, priority=9)
+    )
+    high = pod("p", 8, priority=9)
+    made.set_pod(high)
+    assert made.preempt(high, {"n0": ["here"], "n1": ["there"]}, 0.0) == ["n0", "n1"]
+    made.remove_pod("here")
+    made.set_pod(replace(high, nominated_node_name="n0"))
+    made.remove_pod("there")
+    assert holds(made, "a") == {"n1": 1}

@@ -10,7 +10,7 @@ import pytest
 
 SEEDS = 130
 """A quarter of a minute for each part, on a processor of its own."""
-OPEN = frozenset({1180, 1191, 1874, 2014, 2190, 2216, 2650, 2745, 2894, 2957})
+OPEN = frozenset({2745})
 """Seeds that break something which is not mended yet (docs/simulation.md): whoever mends one takes it off."""
 
 pytestmark = [pytest.mark.program, pytest.mark.timeout(900)]
