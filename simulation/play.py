@@ -25,6 +25,8 @@ QUIET_SECONDS = 26.0
 BOOKMARK_SECONDS = 30.0
 SAMPLES_TURNS = 33
 """Times ten seconds: longer than the longest pause between two wakings (ledger/waiting.py)."""
+BACK_OFF_TURNS = 6
+"""Times ten seconds: for pods that were tried late in the quiet, one after the other."""
 DOUBT_SECONDS = 80.0
 """How much longer it may take to learn what became of a Binding."""
 
@@ -150,13 +152,14 @@ class Play:
             self.watcher.look()
             if self.watcher.found:
                 return
-        if self.world.sample:
-            await self._wait_for_samples()
+        await self._wait_for_others()
         self.watcher.look_after_quiet(self.scheduler.waiting())
 
-    async def _wait_for_samples(self) -> None:
-        """Who was shown some nodes only may be woken late, where others would do that it was not shown."""
-        for _ in range(SAMPLES_TURNS):
+    async def _wait_for_others(self) -> None:
+        """A pod that preempts or is let in late in the quiet lets others back off beyond it. Who was shown
+        some nodes only may be woken late, where others would do that it was not shown.
+        """
+        for _ in range(SAMPLES_TURNS if self.world.sample else BACK_OFF_TURNS):
             if not self.watcher.waits_in_vain(self.scheduler.waiting()):
                 return
             await asyncio.sleep(10.0)

@@ -84,8 +84,8 @@ class Cache:
             used[name] = used.get(name, 0) + sign * amount
 
     def left(self, node: str) -> float:
-        """Share of the node's CPU that is not requested."""
-        have = self.nodes[node].allocatable.get("cpu", 0)
+        """Share of the node's CPU that is not requested; 0 where the node has gone meanwhile."""
+        have = self.nodes[node].allocatable.get("cpu", 0) if node in self.nodes else 0
         return (have - self._used.get(node, {}).get("cpu", 0)) / have if have else 0.0
 
     def obstacles(self, pod: Pod) -> dict[str, str]:

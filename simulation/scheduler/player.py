@@ -69,10 +69,17 @@ class Scheduler:
         self.part.kill()
 
     def waiting(self) -> dict[str, tuple[Pod, list[str]]]:
-        """Pods without a node, by name, and the nodes that the in-tree filters let pass."""
+        """Pods without a node, by name, and the nodes that the in-tree filters let pass.
+
+        Left out is who was refused by the in-tree filters alone: no event tells kube-scheduler that a
+        nominated pod shrinks, for one, and what it does not notice is not the extender's to tell.
+        """
         found = {}
         for raw in self._informer.known.values():
             pod = parsed.pod(raw)
+            queued = self.queue.unschedulable.get(pod.uid)
+            if queued is not None and queued.rejectors and EXTENDER not in queued.rejectors:
+                continue
             if not (pod.node_name or pod.terminal or pod.deleting or self.cache.assumed(pod.uid)):
                 nodes = [n.name for n in self.cache.nodes.values() if not self.cache.obstacle(pod, n)]
                 if nodes and pod.scheduler_name == SCHEDULER:
