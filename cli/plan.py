@@ -70,9 +70,9 @@ def plan(
     """Show which kernel settings follow from pods, their classes and floors, with the reason of each.
 
     Without --node this everything about the node is assumed: all other capacity is requested by other pods
-    of the same QoS class, and two busy cgroups are beside kubepods. What a Burstable pod's floor lacks where
-    the others are Guaranteed is shown as a shortfall. Exit code 0 also when a floor cannot be kept: the
-    output says by how much.
+    of the same QoS class, and what runs beside kubepods takes what allocatable leaves it. What a floor lacks
+    where that takes more, or where the others are Guaranteed, is shown as a condition. Exit code 0 also when
+    a floor cannot be kept: the output says by how much.
     """
     given = read_objects([*(profile or ())])
     objects = read_objects([*files, *(policy or ()), *(profile or ())])

@@ -28,6 +28,8 @@ KUBELETS = 102
 NEXT_UID = "0a1b2c3d-0000-4000-8000-000000000002"
 V1_FILES = frozenset(name for name, file in all_files().items() if V1 in file.versions)
 
+RIVAL = "ffffffff-0000-4000-8000-000000000001"
+
 
 @dataclass
 class Node:
@@ -45,9 +47,11 @@ class Node:
             self.rig.write(above(self.one.cgroup, up), SHARES, 200_000)
         for path in (self.one.cgroup, self.pod):
             self.rig.write(path, SHARES, KUBELETS)
-        rival = self.rig.container("rival", "e" * 64, "ffffffff-0000-4000-8000-000000000001")
+        rival = self.rig.container("rival", "e" * 64, RIVAL)
         self.rig.write(above(rival.cgroup, 1), SHARES, 4096)
-        pod = NodePod(UID, "shop", "p0", (Container("app", KUBELETS),), BURSTABLE, {"app": "a"})
+        greedy = NodePod(RIVAL, "shop", "greedy", (Container("rival"),), BURSTABLE)  # it requests nothing
+        self.known.pods[RIVAL] = KnownPod(greedy)
+        pod = NodePod(UID, "shop", "p0", (Container("app", 500),), BURSTABLE, {"app": "a"})
         self.known.pods[UID] = KnownPod(pod)
         selector = Selector((Requirement("app", "In", ("a",)),))
         self.known.policies["shop/a"] = policy(
