@@ -7,6 +7,8 @@ import os
 import time
 from pathlib import Path
 
+from qos.plan.layout import Driver
+
 _SECONDS_TO_END = 120.0
 
 
@@ -59,6 +61,8 @@ class Group:
 class Tree:
     """All cgroups of one test, by their path below the mountpoint."""
 
+    driver = Driver.CGROUPFS
+
     def __init__(self, mountpoint: Path = Path("/sys/fs/cgroup")) -> None:
         self._mountpoint = mountpoint
         self._made: list[Group] = []
@@ -73,12 +77,16 @@ class Tree:
             self._pass_down(folder)
             folder = folder / part
             if not folder.exists():
-                folder.mkdir()
                 self._made.append(Group(folder))
+                self._create(folder)
         group = Group(folder)
         for name, value in values.items():
             group.write(name.replace("_", ".", 1), value)
         return group
+
+    def busy(self, name: str) -> Group:
+        """A cgroup of the host's below the root, or one in it, for a test to keep busy."""
+        return self.make(name)
 
     def remove(self) -> None:
         """Kill and remove all of it, the innermost first, and what others have made below (podman does)."""
@@ -89,6 +97,9 @@ class Tree:
             for below, _, _ in os.walk(group.folder, topdown=False):
                 _rmdir(Path(below))
         self._made.clear()
+
+    def _create(self, folder: Path) -> None:
+        folder.mkdir()
 
     def _pass_down(self, folder: Path) -> None:
         have = (folder / "cgroup.controllers").read_text().split()

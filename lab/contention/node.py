@@ -16,7 +16,7 @@ from qos.plan.assumed import Machine, kubernetes_facts
 from qos.plan.node import NodeFacts
 from qos.plan.planning import plan
 from qos.plan.settings import Plan
-from qos.pods.containers import BEST_EFFORT, BURSTABLE, Container, NodePod
+from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED, Container, NodePod
 from qos.promises import Promises
 
 HOST_SLICES = ("system.slice", "user.slice")
@@ -33,15 +33,20 @@ class Node:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._pods: dict[str, NodePod] = {}
-        for tier in ("", "/burstable", "/besteffort"):
-            tree.make(f"kubepods{tier}", cpu_weight=1)
+        for qos in (BURSTABLE, BEST_EFFORT):
+            tree.make(self._tier(qos), cpu_weight=1)
         self._machine = ThisMachine()
-        self.kubepods.write("cpu.weight", self.size().kubelet_weight(self.size().allocatable_cpus))
+        size = self.size()
+        tree.make(self._top(), cpu_weight=size.kubelet_weight(size.allocatable_cpus))
 
     @property
     def kubepods(self) -> Group:
-        """The cgroup of all pods; its memory.max is what they may have together."""
-        return self._tree.make("kubepods")
+        """The cgroup of all pods."""
+        return self._tree.make(self._top())
+
+    def limit(self, memory: int) -> None:
+        """Bytes that all pods may have together."""
+        self._tree.make(self._top(), memory_max=memory)
 
     def size(self) -> Machine:
         """CPUs, memory and kernel files of this machine."""
@@ -52,7 +57,7 @@ class Node:
         self.admit(pod)
         return {
             one.name: self._tree.make(
-                path(pod, one.name), cpu_weight=self.size().runtime_weight(one.cpu_request)
+                self._path(pod, one.name), cpu_weight=self.size().runtime_weight(one.cpu_request)
             )
             for one in pod.containers
         }
@@ -61,7 +66,7 @@ class Node:
         """Make the pod's own cgroup, as kubelet does before the runtime makes its containers."""
         self._pods[pod.uid] = pod
         size = self.size()
-        above = path(pod, pod.containers[0].name).rpartition("/")[0]
+        above = self._path(pod, pod.containers[0].name).rpartition("/")[0]
         requested = sum(one.cpu_request for one in pod.containers)
         self._tree.make(above, cpu_weight=size.kubelet_weight(requested))
         burstable = sum(
@@ -70,11 +75,11 @@ class Node:
             if each.qos == BURSTABLE
             for one in each.containers
         )
-        self._tree.make("kubepods/burstable", cpu_weight=size.kubelet_weight(burstable))
+        self._tree.make(self._tier(BURSTABLE), cpu_weight=size.kubelet_weight(burstable))
 
     def slices(self) -> list[Group]:
         """What runs beside all pods."""
-        return [self._tree.make(name) for name in HOST_SLICES]
+        return [self._tree.busy(name) for name in HOST_SLICES]
 
     def facts(self, pod: NodePod, container: str) -> NodeFacts:
         """What the plan has to know, read from this kernel."""
@@ -103,12 +108,21 @@ class Node:
 
     def apply(self, pod: NodePod, container: str, planned: Plan) -> Outcome:
         """Apply a plan through the container's first process, as the hook does."""
-        first = min(self._tree.make(path(pod, container)).pids())
+        first = min(self._tree.make(self._path(pod, container)).pids())
         with from_pid(first, container_id(pod, container)) as target:
             outcome = apply(target, [setting.entry for setting in planned.settings])
         if outcome.refusals:
             raise NotKeptError("; ".join(str(refusal) for refusal in outcome.refusals))
         return outcome
+
+    def _top(self) -> str:
+        return layout.kubelet_paths(GUARANTEED, driver=self._tree.driver)[0]
+
+    def _tier(self, qos: str) -> str:
+        return layout.kubelet_paths(qos, driver=self._tree.driver)[1]
+
+    def _path(self, pod: NodePod, container: str) -> str:
+        return path(pod, container, self._tree.driver)
 
 
 def container_id(pod: NodePod, container: str) -> str:
@@ -116,10 +130,9 @@ def container_id(pod: NodePod, container: str) -> str:
     return hashlib.sha256(f"{pod.uid}/{container}".encode()).hexdigest()
 
 
-def path(pod: NodePod, container: str) -> str:
+def path(pod: NodePod, container: str, driver: layout.Driver = layout.Driver.CGROUPFS) -> str:
     """Where kubelet has the container's cgroup."""
-    own = container_id(pod, container)
-    return layout.kubelet_paths(pod.qos, pod.uid, own, layout.Driver.CGROUPFS)[-1]
+    return layout.kubelet_paths(pod.qos, pod.uid, container_id(pod, container), driver)[-1]
 
 
 def pod(name: str, qos: str, *containers: Container) -> NodePod:

@@ -9,6 +9,7 @@ import pytest
 
 from lab.contention.groups import Tree
 from lab.contention.node import Node
+from lab.contention.units import UnitTree
 from lab.contention.work import Load
 
 if os.environ.get("J10CE_IN_VM") != "1":
@@ -42,9 +43,9 @@ def load() -> Iterator[Load]:
 
 
 @pytest.fixture
-def tree(load: Load) -> Iterator[Tree]:
+def tree(load: Load, system: str) -> Iterator[Tree]:
     """cgroups that end with the test, with all that runs in them."""
-    made = Tree()
+    made = UnitTree() if system == "systemd" else Tree()
     yield made
     made.remove()
 

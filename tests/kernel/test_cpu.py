@@ -45,6 +45,7 @@ def first_at_least(cpus: float) -> Callable[[list[float]], bool]:
     return lambda used: used[0] >= cpus
 
 
+@pytest.mark.systems("plain", "systemd")
 @pytest.mark.parametrize(
     ("class_name", "qos"),
     [("LS", BURSTABLE), ("LS", GUARANTEED), ("LSR", GUARANTEED), ("LSE", GUARANTEED), ("SYSTEM", BURSTABLE)],
@@ -63,6 +64,7 @@ def test_the_floor_of_a_class_is_kept_through_all_levels(
     assert without < least <= kept
 
 
+@pytest.mark.systems("plain", "systemd")
 def test_cpus_of_its_own(node: Node, load: Load, record_property: Record) -> None:
     groups = [node.start(ours(GUARANTEED))["app"], *rivals(node)]
     for group in groups:
@@ -89,6 +91,7 @@ def test_each_container_of_a_pod_gets_its_part(node: Node, load: Load, record_pr
     assert kept[1] >= NEARLY * 0.1
 
 
+@pytest.mark.systems("plain", "systemd")
 def test_what_cannot_be_kept_is_said_and_the_rest_is_kept(
     node: Node, load: Load, record_property: Record
 ) -> None:

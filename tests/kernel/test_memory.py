@@ -43,8 +43,9 @@ def thrash(load: Load, group: Group) -> None:
     )
 
 
+@pytest.mark.systems("plain", "systemd")
 def test_a_floor_is_not_swapped_through_three_levels(node: Node, load: Load, record_property: Record) -> None:
-    node.kubepods.write("memory.max", KUBEPODS)
+    node.limit(KUBEPODS)
     victim, neighbour = node.start(ours())["app"], node.start(best_effort("neighbour"))["app"]
     load.hold(victim, VICTIM)
     planned = node.keep(ours(), "app", promises_of("LS"), {MEMORY: FLOOR})
@@ -56,10 +57,11 @@ def test_a_floor_is_not_swapped_through_three_levels(node: Node, load: Load, rec
     assert swapped(neighbour) > 20
 
 
+@pytest.mark.systems("plain", "systemd")
 def test_protection_of_the_container_alone_does_nothing(
     node: Node, load: Load, record_property: Record
 ) -> None:
-    node.kubepods.write("memory.max", KUBEPODS)
+    node.limit(KUBEPODS)
     victim, neighbour = node.start(ours())["app"], node.start(best_effort("neighbour"))["app"]
     load.hold(victim, VICTIM)
     victim.write("memory.min", FLOOR)

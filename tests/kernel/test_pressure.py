@@ -24,7 +24,7 @@ def as_promised(protected: float, loud: float) -> bool:
 
 
 def test_the_protected_container_does_not_wait(node: Node, load: Load, record_property: Record) -> None:
-    node.kubepods.write("memory.max", KUBEPODS)
+    node.limit(KUBEPODS)
     ours = pod("ours", BURSTABLE, Container("app", memory_request=FLOOR))
     app, neighbour = node.start(ours)["app"], node.start(best_effort("neighbour"))["app"]
     load.churn(app, WORKING_SET)
