@@ -39,8 +39,9 @@ venv: .venv/.made ## Make the virtual environment .venv
 demo: programs ## The same flood of pods on a real control plane, without and with a floor (first time: about 5 minutes)
 	@$(BIN)/j10ce scenario run kwok-scenarios/01-before-after.yaml
 
-demo-node: programs runtimes ## One floor on a real node, from the policy to the kernel, through what usually breaks it (as root)
+demo-node: programs runtimes vm ## One floor on a real node, in namespaces and with systemd in the test VM, through what breaks it (as root)
 	@$(BIN)/j10ce lab demo-node
+	@$(BIN)/j10ce lab demo-node --systemd
 
 programs: venv ## Find or build the control plane's programs (about 5 minutes, once)
 	@$(BIN)/j10ce lab programs

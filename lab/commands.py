@@ -21,7 +21,7 @@ from lab import cluster as lab_cluster
 from lab import components, extender_process, node_programs
 from lab.binaries import Binaries
 from lab.cluster import Cluster, LabError
-from lab.node import demo, demo_table, rig
+from lab.node import demo, demo_place, demo_table, rig
 from lab.node.node import DAEMONS, RealNode
 from lab.node.node import nodes as real_nodes
 from lab.node.settings import Programs as NodePrograms
@@ -117,15 +117,19 @@ def demo_node(
     crowded: Annotated[
         bool, typer.Option(help="This machine has other work, too: a repair may take longer.")
     ] = False,
+    systemd: Annotated[
+        bool, typer.Option("--systemd", help="In the test VM: systemd, cgroup v2, the agent by its unit.")
+    ] = False,
 ) -> None:
     """One floor on a real node, from the policy to the kernel, through what breaks it (about 40 s)."""
     exit_on_sigterm()
     node, found, begun = _node_programs(), _programs(download=False), time.monotonic()
+    placing = demo_place.in_the_vm(lab_binaries.silent) if systemd else demo_place.namespaced(node)
 
     def say(what: str) -> None:
         sys.stderr.write(f"{time.monotonic() - begun:5.1f} s  {what}\n")
 
-    if not demo_table.show(demo.run(found, node, say, crowded=crowded), Console()):
+    if not demo_table.show(demo.run(found, placing, say, crowded=crowded or systemd), Console()):
         raise typer.Exit(1)
 
 

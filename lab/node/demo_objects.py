@@ -11,16 +11,14 @@ from qos import keys
 NAME = "checkout"
 NEIGHBOUR = "neighbour"
 CONTAINER = "main"
-FLOOR_MILLICORES = 700
-REQUEST = "700m"
-"""What the pod requests at first: no more of its floor would count, and kubelet alone goes by it."""
-RESIZED = "800m"
+_MORE = 100
+"""Millicores that a resize adds to the request."""
 HELD_MEMORY = 32_000_000
 """Bytes that the floor's pod holds in a shell's variable: never written again, so the first to go."""
 
 
-def rules() -> list[dict[str, Any]]:
-    """A profile of class LS, and a policy: one slot, which only a real node may hold."""
+def rules(floor: int) -> list[dict[str, Any]]:
+    """A profile of class LS, and a policy: one slot, which only a real node may hold; floor in millicores."""
     profile = {
         "apiVersion": keys.API_VERSION,
         "kind": "QoSProfile",
@@ -34,7 +32,7 @@ def rules() -> list[dict[str, Any]]:
         "spec": {
             "selector": {"matchLabels": {"app": NAME}},
             "profileName": "latency-critical",
-            "floor": {"resources": {"cpu": f"{FLOOR_MILLICORES}m"}},
+            "floor": {"resources": {"cpu": f"{floor}m"}},
             "slots": {"count": 1},
             "placement": {"inheritFromWorkload": False, "nodeSelector": {REAL: "true"}},
         },
@@ -42,16 +40,24 @@ def rules() -> list[dict[str, Any]]:
     return [profile, policy]
 
 
-def owner(cpu_file: str, processes: int) -> dict[str, Any]:
-    """The floor's pod: says what its own kernel file holds, then wants all CPUs. It names no node."""
+def resized(floor: int) -> str:
+    """What the pod requests after its resize."""
+    return f"{floor + _MORE}m"
+
+
+def owner(floor: int, cpu_file: str, processes: int) -> dict[str, Any]:
+    """The floor's pod: says what its own kernel file holds, then wants all CPUs. It names no node.
+
+    It requests its floor: no more of it would count, and kubelet alone goes by it.
+    """
     script = f"cat {cpu_file}; kept=$(yes | head -c {HELD_MEMORY}); {_busy(processes)}; wait"
-    return _pod(NAME, script, {"cpu": REQUEST, "memory": "64Mi"}, labels={"app": NAME})
+    return _pod(NAME, script, {"cpu": f"{floor}m", "memory": "64Mi"}, labels={"app": NAME})
 
 
-def neighbour(node: str, processes: int) -> dict[str, Any]:
-    """A pod on the same node with a request ten times as large: busy processes, and memory over and over."""
+def neighbour(node: str, cpu: str, processes: int) -> dict[str, Any]:
+    """A pod on the same node that requests `cpu`: busy processes, and memory over and over."""
     churn = "while :; do more=$(yes | head -c 200000000); done"
-    made = _pod(NEIGHBOUR, f"{_busy(processes)}; {churn}", {"cpu": "1", "memory": "64Mi"}, labels={})
+    made = _pod(NEIGHBOUR, f"{_busy(processes)}; {churn}", {"cpu": cpu, "memory": "64Mi"}, labels={})
     made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     return made
 

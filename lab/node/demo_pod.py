@@ -1,18 +1,24 @@
-"""A pod on a real node, seen from outside: its kernel files, what is planned for it, what it receives."""
+"""A pod on a real node, by its kernel files: what is planned for it, what it receives.
+
+Also a program, for a node whose files are out of our reach: `python3 -m lab.node.demo_pod PATH UID ID METHOD
+ARGUMENTS...` prints what the method answers, as JSON.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from kernel import cache
-from lab.cluster import Cluster, LabError
-from lab.node.node import RealNode
-from lab.runtimes.cgroups import is_v2
+from lab.runtimes.cgroups import Scratch, hierarchies, is_v2
+from lab.runtimes.programs import RuntimesError
 
 _SECONDS = 60.0
 _STEP = 0.002
@@ -35,52 +41,97 @@ class Delivered:
         return f"{self.pod}m" + (f" of {self.node}m that the node had" if shared else "")
 
 
-@dataclass(frozen=True, slots=True)
-class PodThere:
-    """A running pod of one container. `above`: cgroups from /kubepods to the pod, ids included."""
+class PodThere(Protocol):
+    """A running pod of one container. Levels: 0 is the container, 1 its pod."""
 
-    node: RealNode
+    def value(self, level: int, name: str) -> str:
+        """What the kernel holds in a file."""
+
+    def planned(self, container: str) -> Mapping[tuple[int, str], str]:
+        """What the agent plans, by the file that it keeps for the hook: (level, file) -> value."""
+
+    def memory_bytes(self) -> int:
+        """Memory that is charged to the pod now."""
+
+    def delivered(self, seconds: float) -> Delivered:
+        """What it receives, measured over that time."""
+
+    def spread(self) -> None:
+        """Give each CPU as many of the pod's processes as the others.
+
+        On one CPU the kernel keeps shares exactly; over several it has to move processes for that, and on a
+        busy machine it does so seconds late. What is measured is the floor, not that.
+        """
+
+    def repaired_after(self, level: int, name: str, value: str) -> float:
+        """Write half of a number by hand; milliseconds until the value is back. It may not come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodHere:
+    """A pod whose node's files are in reach. path: the container's cgroup, from the node's root.
+
+    root: the node's root cgroup; plans: the folder that the agent keeps for the hook.
+    """
+
+    root: Scratch
+    plans: Path
+    path: str
     uid: str
     container_id: str
-    above: tuple[str, ...]
-
-    @property
-    def weight_file(self) -> str:
-        """The kernel's name for a cgroup's share of CPU."""
-        return weight_file(self.node)
 
     def file(self, level: int, name: str) -> Path:
         """A kernel file of the container (level 0) or its pod (level 1)."""
-        path = (*self.above, self.container_id) if level == 0 else self.above
-        return self.node.cgroup.folder(name.partition(".")[0], *path) / name
+        path = self.path.strip("/") if level == 0 else self.path.strip("/").rpartition("/")[0]
+        return self.root.folder(name.partition(".")[0], path) / name
 
     def value(self, level: int, name: str) -> str:
-        """What the kernel holds there."""
+        """See PodThere."""
         return self.file(level, name).read_text().strip()
 
     def planned(self, container: str) -> dict[tuple[int, str], str]:
-        """What the agent plans, by the file that it keeps for the hook: (level, file) -> value."""
-        folder = str(self.node.outside("/run/j10ce/pods"))
+        """See PodThere."""
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
         try:
-            _, entries = cache.read(folder, self.uid, container, time.clock_gettime(time.CLOCK_BOOTTIME))
+            _, entries = cache.read(str(self.plans), self.uid, container, now)
         except cache.CacheMiss:
             return {}
         return {(level, file): value for level, _, file, value in entries}
 
     def memory_bytes(self) -> int:
-        """Memory that is charged to the pod now."""
-        v2 = is_v2(self.node.cgroup.mounts)
-        return int(self.value(1, "memory.current" if v2 else "memory.usage_in_bytes"))
+        """See PodThere."""
+        return int(self.value(1, "memory.current" if is_v2(self.root.mounts) else "memory.usage_in_bytes"))
 
     def delivered(self, seconds: float) -> Delivered:
-        """What it receives, measured over that time."""
-        folder = "cpu" if is_v2(self.node.cgroup.mounts) else "cpuacct"
-        places = [self.node.cgroup.folder(folder, *self.above), self.node.cgroup.folder(folder)]
+        """See PodThere."""
+        controller = "cpu" if is_v2(self.root.mounts) else "cpuacct"
+        pod = self.file(1, f"{controller}.stat").parent
+        places = [pod, self.root.folder(controller)]
         begun, before = time.monotonic(), [_cpu_seconds(one) for one in places]
         time.sleep(seconds)
         took = time.monotonic() - begun
         got = [(_cpu_seconds(one) - had) / took for one, had in zip(places, before, strict=True)]
         return Delivered(round(got[0] * 1000), round(got[1] * 1000), 1000 * (os.cpu_count() or 1))
+
+    def spread(self) -> None:
+        """See PodThere."""
+        cpus = sorted(os.sched_getaffinity(0))
+        files = sorted(self.file(1, "cpu.stat").parent.rglob("cgroup.procs"))
+        pids = [int(pid) for file in files for pid in file.read_text().split()]
+        for place, pid in enumerate(pids):
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(pid, {cpus[place % len(cpus)]})
+
+    def repaired_after(self, level: int, name: str, value: str) -> float:
+        """See PodThere; RuntimesError."""
+        file, wrong = self.file(level, name), str(int(value) // 2)
+        begun = time.monotonic()
+        file.write_text(wrong)
+        while file.read_text().strip() != value:
+            if time.monotonic() > begun + _SECONDS:
+                raise RuntimesError(f"{file} stays {wrong}: nobody puts {value} back within {_SECONDS:g} s")
+            time.sleep(_STEP)
+        return (time.monotonic() - begun) * 1000
 
 
 def _cpu_seconds(folder: Path) -> float:
@@ -91,42 +142,18 @@ def _cpu_seconds(folder: Path) -> float:
     return int((folder / "cpu.stat").read_text().split()[1]) / 1e6
 
 
-def weight_file(node: RealNode) -> str:
-    """The kernel's name for a cgroup's share of CPU on that node."""
-    return "cpu.weight" if is_v2(node.cgroup.mounts) else "cpu.shares"
+def main() -> None:
+    """Call the method of a pod of this machine."""
+    path, uid, container_id, method, *arguments = sys.argv[1:]
+    root = Scratch("", hierarchies(Path("/proc/self/mountinfo").read_text()))
+    pod = PodHere(root, Path("/run/j10ce/pods"), path, uid, container_id)
+    answer: Any = getattr(pod, method)(*map(json.loads, arguments))
+    if isinstance(answer, Delivered):
+        answer = asdict(answer)
+    if isinstance(answer, dict) and method == "planned":
+        answer = [[level, file, value] for (level, file), value in answer.items()]
+    sys.stdout.write(json.dumps(answer))
 
 
-def find(cluster: Cluster, node: RealNode, name: str) -> PodThere:
-    """A pod that runs on the node, by its name."""
-    found = json.loads(cluster.kubectl("get", "pod", name, "--output=json"))
-    uid = found["metadata"]["uid"]
-    (status,) = found["status"]["containerStatuses"]
-    quality = found["status"]["qosClass"].lower()
-    above = ("kubepods", f"pod{uid}") if quality == "guaranteed" else ("kubepods", quality, f"pod{uid}")
-    return PodThere(node, uid, status["containerID"].rpartition("/")[2], above)
-
-
-def spread(pod: PodThere) -> None:
-    """Give each CPU as many of the pod's processes as the others.
-
-    On one CPU the kernel keeps shares exactly; over several it has to move processes for that, and on a busy
-    machine it does so seconds late. What is measured is the floor, not that.
-    """
-    cpus = sorted(os.sched_getaffinity(0))
-    files = sorted(pod.file(1, pod.weight_file).parent.rglob("cgroup.procs"))
-    pids = [int(pid) for file in files for pid in file.read_text().split()]
-    for place, pid in enumerate(pids):
-        with contextlib.suppress(ProcessLookupError):
-            os.sched_setaffinity(pid, {cpus[place % len(cpus)]})
-
-
-def repaired_after(pod: PodThere, level: int, value: str) -> float:
-    """Write half the weight by hand; milliseconds until the value is back. LabError when it does not come."""
-    file, wrong = pod.file(level, pod.weight_file), str(int(value) // 2)
-    begun = time.monotonic()
-    file.write_text(wrong)
-    while file.read_text().strip() != value:
-        if time.monotonic() > begun + _SECONDS:
-            raise LabError(f"{file} stays {wrong}: nobody puts {value} back within {_SECONDS:g} s")
-        time.sleep(_STEP)
-    return (time.monotonic() - begun) * 1000
+if __name__ == "__main__":
+    main()

@@ -10,8 +10,8 @@ from typing import Final
 
 from lab.cluster import LabError
 
-SECONDS: Final = 60.0
-"""The longest wait for one thing."""
+SECONDS: Final = 240.0
+"""The longest wait for one thing, where the processor is emulated."""
 
 
 def answers(url: str) -> bool:

@@ -32,7 +32,7 @@ def connect(first: int) -> Link:
     """Give the network namespace of process `first` a device with an address and a default route."""
     ip = require("ip")
     nsenter: list[str | Path] = [require("nsenter"), "--target", str(first), "--net", "--"]
-    link = _free_link(ip)
+    link = free_link()
     ends = ["type", "veth", "peer", "name", "eth0", "netns", str(first)]
     run([ip, "link", "add", link.device, *ends]).succeeded()
     run([ip, "address", "add", f"{link.machine}/30", "dev", link.device]).succeeded()
@@ -44,8 +44,9 @@ def connect(first: int) -> Link:
     return link
 
 
-def _free_link(ip: Path) -> Link:
-    devices = json.loads(run([ip, "-json", "address"]).succeeded().stdout)
+def free_link() -> Link:
+    """Two addresses that nobody has here, and a name for the machine's device."""
+    devices = json.loads(run([require("ip"), "-json", "address"]).succeeded().stdout)
     used = {
         ipaddress.ip_network(f"{entry['local']}/{entry['prefixlen']}", strict=False)
         for device in devices

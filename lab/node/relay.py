@@ -26,7 +26,7 @@ def main() -> None:
     pid, port = int(sys.argv[2]), int(sys.argv[3])
     listener = _listen_in(pid, port)
     Path(sys.argv[1]).touch()
-    asyncio.run(_serve(listener, sys.argv[4] if len(sys.argv) > 4 else _LOOPBACK, port))
+    asyncio.run(serve(listener, sys.argv[4] if len(sys.argv) > 4 else _LOOPBACK, port))
 
 
 def _listen_in(pid: int, port: int) -> socket.socket:
@@ -45,9 +45,12 @@ def _enter(handle: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-async def _serve(listener: socket.socket, host: str, port: int) -> None:
+async def serve(listener: socket.socket, host: str, port: int) -> None:
+    """Pass on each connection of a listening socket to a port of a host, until cancelled."""
+
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.closing(writer):
+        # cancelled: this relay ends; a task of asyncio's streams that does so would log an error
+        with contextlib.closing(writer), contextlib.suppress(asyncio.CancelledError):
             try:
                 there, back = await asyncio.open_connection(host, port)
             except OSError:

@@ -33,6 +33,7 @@ disabled_plugins = [{disabled}]
 runtime_type = 'io.containerd.runc.v2'
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
 BinaryName = '{runc}'
+SystemdCgroup = {systemd}
 [plugins.'io.containerd.nri.v1.nri']
 plugin_request_timeout = '60s'
 """
@@ -59,7 +60,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What can be chosen for a node. kubelet: fields that replace ours in its KubeletConfiguration."""
+    """What can be chosen for a node. kubelet: fields that replace ours in its KubeletConfiguration.
+
+    systemd: it makes the cgroups.
+    """
 
     name: str
     programs: Programs
@@ -67,6 +71,7 @@ class Settings:
     snapshotter: str = "native"
     kubelet: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    systemd: bool = False
 
 
 def files(settings: Settings) -> dict[str, str]:
@@ -99,6 +104,7 @@ def _containerd(settings: Settings) -> str:
         disabled=UNUSED_PLUGINS,
         cri=cri_settings(settings.snapshotter, settings.programs.kubelet),
         runc=settings.programs.runc,
+        systemd=str(settings.systemd).lower(),
     )
 
 
@@ -126,7 +132,7 @@ def _kubelet(settings: Settings) -> dict[str, Any]:
         },
         "authorization": {"mode": "AlwaysAllow"},  # of those with a certificate: the API server alone has one
         "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
-        "cgroupDriver": "cgroupfs",
+        "cgroupDriver": "systemd" if settings.systemd else "cgroupfs",
         "failCgroupV1": False,
         "failSwapOn": False,
         "makeIPTablesUtilChains": False,
@@ -150,13 +156,14 @@ def _kubeconfig(settings: Settings) -> dict[str, Any]:
 
     So the API server's Node authorizer decides what kubelet may do, and nobody has to sign certificates.
     """
-    access, name = settings.access, "node"
-    user = {
-        "client-certificate": str(access.certificate),
-        "client-key": str(access.key),
-        "as": f"system:node:{settings.name}",
-        "as-groups": ["system:nodes"],
-    }
+    acting = {"as": f"system:node:{settings.name}", "as-groups": ["system:nodes"]}
+    return administrator(settings.access, acting)
+
+
+def administrator(access: Access, acting: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A kubeconfig; acting: the user's fields that make him somebody else."""
+    name = "node"
+    user = {"client-certificate": str(access.certificate), "client-key": str(access.key)} | dict(acting or {})
     cluster = {"server": access.server, "certificate-authority": str(access.authority)}
     return {
         "apiVersion": "v1",

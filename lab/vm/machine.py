@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -47,12 +47,16 @@ class Machine:
         *,
         system: System = System.PLAIN,
         flags: Sequence[str] = (),
+        disks: Mapping[str, Path] | None = None,
     ) -> None:
-        """`system`: what runs as process 1. `flags`: more of QEMU's; a later -m replaces ours."""
+        """`system`: what runs as process 1. `flags`: more of QEMU's; a later -m replaces ours.
+
+        `disks`: more of them, by their serial number; they cannot be written.
+        """
+        self._read_only = {"root": image.root, "payload": payload} | dict(disks or {})
         self._system = system
         self._image = image
         self._flags = flags
-        self._payload = payload
         self._patience = patience or Patience()
         self._process: subprocess.Popen[bytes] | None = None
         self._ended = ""
@@ -90,9 +94,7 @@ class Machine:
 
     def argv(self) -> list[str]:
         """Command line. The time-out outside ends the guest even when this process is killed."""
-        disks = {"root": self._image.root, "payload": self._payload} | {
-            name: path for name, (path, _) in self._disks.items()
-        }
+        written = {name: path for name, (path, _) in self._disks.items()}
         return [
             *("timeout", "--kill-after=5", str(int(self._patience.total) + 10), "qemu-system-x86_64"),
             *MACHINE_FLAGS,
@@ -103,7 +105,8 @@ class Machine:
             *("-device", "virtio-serial-pci"),
             *_port("reports", self.reports),
             *_port("results", self._results),
-            *(word for name, path in disks.items() for word in _disk(name, path)),
+            *(word for name, path in self._read_only.items() for word in _disk(name, path, "on")),
+            *(word for name, path in written.items() for word in _disk(name, path, "off")),
         ]
 
     @property
@@ -190,10 +193,9 @@ def _port(name: str, path: Path) -> Sequence[str]:
     return ("-chardev", chardev, "-device", f"virtserialport,chardev={name},name={name}")
 
 
-def _disk(name: str, path: Path) -> Sequence[str]:
-    """A disk with its name as the serial number; root and payload cannot be written."""
-    mode = "on" if name in {"root", "payload"} else "off"
-    drive = f"if=none,id={name},format=raw,cache=unsafe,read-only={mode},file={_escaped(path)}"
+def _disk(name: str, path: Path, read_only: str) -> Sequence[str]:
+    """A disk with its name as the serial number."""
+    drive = f"if=none,id={name},format=raw,cache=unsafe,read-only={read_only},file={_escaped(path)}"
     return ("-drive", drive, "-device", f"virtio-blk-pci,drive={name},serial={name}")
 
 

@@ -20,36 +20,42 @@ PARTS = (
 COMMAND = ".guest/command"
 """The shell script that the guest runs in /work; its output and exit status come back."""
 
-_NEVER = {"__pycache__", "api", "installation"}
+COMPILED = frozenset({"__pycache__"})
+_NEVER = COMPILED | {"api", "installation"}
 """Folders left out: compiled files of another Python, and modules whose libraries the guest lacks."""
 
 
 def write(
-    target: Path, texts: Mapping[str, str], extra: Mapping[str, Path], parts: Iterable[str] = PARTS
+    target: Path,
+    texts: Mapping[str, str],
+    extra: Mapping[str, Path],
+    parts: Iterable[str] = PARTS,
+    never: frozenset[str] = _NEVER,
 ) -> None:
     """Write the payload as a tar.
 
     texts: files by their path below /work. extra: files or folders of this machine (programs, bundles), by
     their path below /work; they keep their modes. Paths that are absolute or leave /work are refused.
+    never: folders that are left out wherever they are.
     """
+
+    def clean(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        if never.intersection(Path(entry.name).parts):
+            return None
+        entry.uid = entry.gid = 0
+        entry.uname = entry.gname = "root"
+        return entry
+
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as tar:
         for part in parts:
             if (REPOSITORY / part).exists():
-                tar.add(REPOSITORY / part, part, filter=_clean)
+                tar.add(REPOSITORY / part, part, filter=clean)
         for name, path in extra.items():
-            tar.add(path, _inside(name), filter=_clean)
+            tar.add(path, _inside(name), filter=clean)
         for name, text in texts.items():
             entry = tarfile.TarInfo(_inside(name))
             entry.size, entry.mode = len(text.encode()), 0o755
             tar.addfile(entry, io.BytesIO(text.encode()))
-
-
-def _clean(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    if _NEVER.intersection(Path(entry.name).parts):
-        return None
-    entry.uid = entry.gid = 0
-    entry.uname = entry.gname = "root"
-    return entry
 
 
 def _inside(name: str) -> str:

@@ -44,7 +44,7 @@ MACHINE_FLAGS = (
     *("-cpu", "max,-cx16"),  # with cx16, 4 of 20 boots of Linux 6.12 end in an oops under TCG
     *("-smp", "2", "-m", "1024", "-no-reboot", "-nodefaults", "-display", "none"),
 )
-KERNEL_ARGUMENTS = ("console=ttyS0", "quiet", "panic=-1", "psi=1", "mitigations=off")
+KERNEL_ARGUMENTS = ("console=ttyS0", "quiet", "panic=-1", "psi=1", "mitigations=off", "net.ifnames=0")
 
 
 class System(StrEnum):

@@ -25,18 +25,27 @@ from agent.sync.kubernetes import KubernetesSource
 from cli import installation
 from cli.install import apply
 from cli.kubectl import Kubectl, KubectlError, as_list, find
-from lab.cluster import Cluster, LabError
+from lab.cluster import Cluster
+from lab.node.demo_place import Namespaced
 from lab.node.rig import real_node
 from lab.nodes import REAL
-from lab.runtimes.images import BUSYBOX
 from qos.cluster.node_report import NodeReport
+from tests.cluster.floored import (
+    ACCOUNT,
+    SCOPE,
+    applied,
+    by_nri,
+    floored,
+    on_one_node,
+    policy,
+    roll_out,
+    thing,
+)
 from tests.waiting import eventually, running, until
 
 pytestmark = pytest.mark.cluster
 
 SECONDS = 90.0
-SCOPE = ("--namespace", "j10ce-system")
-ACCOUNT = "j10ce-agent"
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +72,6 @@ def node(kubectl: Kubectl) -> Iterator[str]:
     kubectl.run("create", "-f", "-", stdin=as_list([thing("v1", "Node", name, labels=labels)]))
     yield name
     kubectl.run("delete", "node", name)
-
-
-def thing(version: str, kind: str, name: str, spec: Any = None, **metadata: Any) -> dict[str, Any]:
-    found = {"apiVersion": version, "kind": kind, "metadata": {"name": name} | metadata}
-    return found | ({"spec": spec} if spec else {})
 
 
 @pytest.fixture
@@ -179,26 +183,11 @@ def refused(kubectl: Kubectl, words: tuple[str, ...], stdin: str) -> bool:
 
 
 def runnable(daemonset: dict[str, Any], node: str, server: str) -> dict[str, Any]:
-    """The DaemonSet for one node, with our Python in a busybox: there is no image, and no kube-proxy."""
-    made = json.loads(json.dumps(daemonset))
-    pod = made["spec"]["template"]["spec"]
-    pod["nodeSelector"] = {"kubernetes.io/hostname": node}
-    (agent,) = pod["containers"]
-    agent |= {"image": BUSYBOX, "imagePullPolicy": "Never"}
-    agent["command"] = [str(Path(sys.executable).with_name("j10ce-agent"))]
-    host, _, port = server.removeprefix("https://").rpartition(":")
-    agent["env"] += [
-        {"name": "KUBERNETES_SERVICE_HOST", "value": host},
-        {"name": "KUBERNETES_SERVICE_PORT", "value": port},
-    ]
+    """The DaemonSet with our own Python."""
     ours = {Path("/usr"), Path("/lib"), Path("/lib64"), Path(sys.prefix), Path(sys.base_prefix)}
     ours.add(Path(installation.__file__).parents[1])
-    for number, path in enumerate(sorted(path for path in ours if path.exists())):
-        pod["volumes"].append({"name": f"p{number}", "hostPath": {"path": str(path)}})
-        agent["volumeMounts"].append({"name": f"p{number}", "mountPath": str(path), "readOnly": True})
-    given = agent["securityContext"]["capabilities"]["add"]
-    agent["securityContext"]["capabilities"]["add"] = [name for name in given if name in ours_to_give()]
-    return dict(made)
+    command = str(Path(sys.executable).with_name("j10ce-agent"))
+    return on_one_node(daemonset, node, server, command, filter(Path.exists, ours), ours_to_give())
 
 
 def ours_to_give() -> set[str]:
@@ -218,7 +207,7 @@ def test_its_pod_keeps_a_floor_on_a_real_node(
     server = json.loads(kubectl.run("config", "view", "--minify", "-o", "json"))["clusters"][0]["cluster"]
     with real_node(cluster, f"real-{secrets.token_hex(2)}") as node:
         made = runnable(daemonset, node.name, server["server"])
-        kubectl.run("create", "-f", "-", stdin=as_list([made, POLICY]))
+        kubectl.run("create", "-f", "-", stdin=as_list([made, policy()]))
         roll_out(cluster)
         reports = partial(kubectl.run, "get", "nodeqos", "-o", "yaml")
         until(lambda: by_nri(kubectl, node.name), "connected by NRI", SECONDS, reports)
@@ -226,7 +215,8 @@ def test_its_pod_keeps_a_floor_on_a_real_node(
         kubectl.run("wait", "--for=condition=Ready", "pod/floored", "-n", "default", "--timeout=110s")
         said = partial(kubectl.run, "logs", "floored", "-n", "default")
         until(said, "the container says something", SECONDS)
-        assert int(said()) > 10, "kubelet gives 10 for its request"
+        planned = Namespaced(node).pod(cluster, "floored").planned("main")
+        assert said().strip() == planned[(0, "cpu.shares")], "as planned, from its first instruction"
         until(lambda: applied(kubectl, node.name) == 1, "its settings are applied", SECONDS, reports)
         doctor = (str(Path(sys.executable).with_name("j10ce")), "node", "doctor", "-o", "json")
         found = cluster.kubectl("exec", "daemonset/j10ce-agent", *SCOPE, "--", *doctor, check=False)
@@ -236,58 +226,3 @@ def test_its_pod_keeps_a_floor_on_a_real_node(
         now = kubectl.run("exec", "floored", "-n", "default", "--", "cat", "/sys/fs/cgroup/cpu/cpu.shares")
         assert int(now) == int(said()), "ending undoes nothing"
         kubectl.run("delete", "pod/floored", "mrp/floored", "-n", "default", "--grace-period=0", "--force")
-
-
-POLICY = thing(
-    "j10ce.io/v1alpha1",
-    "MinimalReservationPolicy",
-    "floored",
-    {
-        "selector": {"matchLabels": {"app": "floored"}},
-        "floor": {"resources": {"cpu": "700m"}},
-        "slots": {"count": 1},
-    },
-    namespace="default",
-)
-
-
-def floored(node: str) -> dict[str, Any]:
-    """Writes down with its first instruction what it was born with."""
-    container = {
-        "name": "main",
-        "image": BUSYBOX,
-        "imagePullPolicy": "Never",
-        "command": ["/bin/sh", "-c", "cat /sys/fs/cgroup/cpu/cpu.shares; exec sleep 100000"],
-        "resources": {"requests": {"cpu": "10m"}},
-    }
-    spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container]}
-    return thing("v1", "Pod", "floored", spec, namespace="default", labels={"app": "floored"})
-
-
-def applied(kubectl: Kubectl, node: str) -> int:
-    """In how many pods the policy is applied, as the agent reports it."""
-    policies = status(kubectl, node).get("policies", ())
-    return next((int(one["applied"]) for one in policies if one["policy"] == "default/floored"), 0)
-
-
-def by_nri(kubectl: Kubectl, node: str) -> bool:
-    """Whether the agent is connected: it knows the runtime's name by NRI only."""
-    return status(kubectl, node).get("containerRuntime", "unknown") != "unknown"
-
-
-def status(kubectl: Kubectl, node: str) -> dict[str, Any]:
-    """What the agent reports of the node; empty as long as it has not."""
-    found = kubectl.objects("get", "nodeqos", node, "--ignore-not-found")
-    return dict(found[0].get("status", {})) if found else {}
-
-
-def roll_out(cluster: Cluster) -> None:
-    """Until the one pod is ready: none is wanted as long as its controller does not know the node."""
-    ready = ("wait", "--for=jsonpath={.status.numberReady}=1")
-    try:
-        for words in (ready, ("rollout", "status")):
-            cluster.kubectl(*words, "daemonset/j10ce-agent", *SCOPE, "--timeout=200s", seconds=230)
-    except LabError as error:
-        said = cluster.kubectl("describe", "pods", *SCOPE)
-        said += cluster.kubectl("logs", "daemonset/j10ce-agent", *SCOPE, check=False)
-        raise AssertionError(said) from error
