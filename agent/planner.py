@@ -15,7 +15,7 @@ from qos.plan.assumed import Machine
 from qos.plan.container_plan import ContainerPlan
 from qos.plan.node_plan import PlannedNode
 from qos.plan.placed_pod import NodeTree, placed
-from qos.pods.decision import NOTHING_CHOSEN, Choices, Decided, decide
+from qos.pods.decision import NOTHING_CHOSEN, Choices, Decided, decide, is_opted_out, opted_out
 from qos.pods.expectation import states_class
 
 log = logging.getLogger(__name__)
@@ -151,6 +151,8 @@ class Planner:
 
 def _decided(one: KnownPod, known: Known, policies: Mapping[str, Policy], choices: Choices) -> Decided:
     """A runtime does not know a pod's priority: it may be the node's own, and no class is guessed for it."""
+    if is_opted_out(one.pod, known.opt_outs):
+        return opted_out(one.pod)
     decided = decide(
         one.pod,
         one.policy,

@@ -126,6 +126,7 @@ class Reconciler:
         unsettled = self._unsettled()
         shared = self._enforcer.shared(take_back=complete and not unsettled)
         if self._files is not None:
+            self._files.keep_opt_outs(self._known.opt_outs)
             await self._files.keep(list(self.planned.values()))
         if complete:
             for _ in self._enforcer.sweep(unsettled):

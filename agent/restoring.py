@@ -22,7 +22,7 @@ from agent.sync import hook_files, missed, store
 from kernel import lock
 from kernel.change import GATE, SET, WEIGHTS
 
-_FOLDERS: Final = (hook_files.PODS, hook_files.DEFAULTS, found.FOLDER, missed.FOLDER)
+_FOLDERS: Final = (hook_files.PODS, hook_files.DEFAULTS, hook_files.OPTED_OUT, found.FOLDER, missed.FOLDER)
 _OF_RUN: Final = (AGENT_LOCK, NRI_LOCK, lock.NAME, f"{ORIGINALS}.bad", f".{ORIGINALS}.new")
 _OF_STATE: Final = (store.NAME, f"{store.NAME}.bad", BUDGETS, observed.NAME)
 

@@ -32,12 +32,14 @@ class Known:
     """Everything that plans are made from; one truth, kept in the agent's local cache as well.
 
     `pods` by uid, `policies` by namespace/name, `profiles` and `priorities` (PriorityClass -> value) by name.
+    `opt_outs`: namespace -> its label keys.OPT_OUT_LABEL, where it has one.
     """
 
     pods: dict[str, KnownPod] = field(default_factory=dict)
     policies: dict[str, Policy] = field(default_factory=dict)
     profiles: dict[str, Profile] = field(default_factory=dict)
     priorities: dict[str, int] = field(default_factory=dict)
+    opt_outs: dict[str, str] = field(default_factory=dict)
 
 
 class ContainerKey(NamedTuple):

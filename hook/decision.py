@@ -43,16 +43,21 @@ _LONGEST_LINE = 500
 class Subject:
     """The identity of a container, as far as it can be trusted.
 
-    container: its name in its pod, "" where the runtime does not say: it gets what is for any container.
+    namespace: of its pod; container: its name in its pod; each "" where the runtime does not say: then it
+    gets what is for any container.
     folder, key: where its settings are ("pods", uid), ("floors", name) or ("", "") when it has none.
     qos: Guaranteed, Burstable, BestEffort, or Plain outside Kubernetes; "" while its cgroup is not known.
     problem: why it is refused, or "". exempt: it starts whatever happens. strict: its pod fails closed.
     """
 
-    __slots__ = ("container", "exempt", "folder", "key", "pod_uid", "problem", "qos", "sandbox", "strict")
+    __slots__ = (
+        *("container", "exempt", "folder", "key", "namespace", "pod_uid", "problem", "qos", "sandbox"),
+        "strict",
+    )
 
     def __init__(self, annotations: "dict[str, str]") -> None:
         self.pod_uid = ""
+        self.namespace = ""
         self.qos = ""
         self.folder = self.key = ""
         self.container = ""
@@ -105,6 +110,7 @@ def _of_pod(subject: Subject, uid: str, cgroup: str, annotations: "dict[str, str
     kind, namespace, name, said = (annotations.get(key, "") for key in family)
     subject.pod_uid = subject.key = uid
     subject.folder = "pods"
+    subject.namespace = namespace if is_label(namespace) else ""
     subject.qos = qos_class(cgroup)
     subject.exempt = _is_exempt(uid, namespace, config)
     subject.sandbox = kind == "sandbox"

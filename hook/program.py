@@ -5,6 +5,7 @@ holds its pipes. It needs no signal, so the mask that crun leaves (nearly all bl
 ends us is SIGKILL, which none can block, and our own budget.
 """
 
+import posix
 import time
 
 from hook import config, decision, markers, process, state
@@ -128,6 +129,8 @@ def _entries(run: str, outcome: Outcome) -> "tuple[str, list[Entry]]":
             # A floor that is named and not there is no mere miss, nor is a file that cannot be trusted.
             if subject.folder == "floors" or isinstance(miss, CacheBad):
                 outcome.problems.append(outcome.missed)
+    if subject.namespace and _is_there(f"{run}/{cache.OPTED_OUT}/{subject.namespace}"):
+        return "", []
     try:
         return cache.read(f"{run}/defaults", subject.qos, ANY_CONTAINER, now)
     except CacheMiss:
@@ -135,6 +138,14 @@ def _entries(run: str, outcome: Outcome) -> "tuple[str, list[Entry]]":
     except CacheBad as bad:
         outcome.problems.append(str(bad))
         return "", []
+
+
+def _is_there(path: str) -> bool:
+    try:
+        posix.stat(path)
+    except OSError:
+        return False
+    return True
 
 
 def _end(run: str, settings: Config, note: str, outcome: Outcome) -> int:

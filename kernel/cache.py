@@ -27,6 +27,8 @@ Entry = tuple[int, str, str, str]
 """(level, mode, file, value), as qos.plan.settings.Entry."""
 
 ANY = "*"
+OPTED_OUT = "opted-out"
+"""The folder with a file for each namespace whose pods get no default."""
 LIMIT = 65536
 """The most bytes a file may have."""
 

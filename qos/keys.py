@@ -17,6 +17,9 @@ BOUND_BY_ANNOTATION: Final = f"{GROUP}/bound-by"
 WAKE_ANNOTATION: Final = f"{GROUP}/wake"
 """Changed on a pending pod to make kube-scheduler try it again (trap T21)."""
 
+OPT_OUT_LABEL: Final = f"{GROUP}/opt-out"
+"""On a namespace: "true": none of its pods gets settings; "allowed": none that says "true" itself."""
+
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 """Upstream's: the kubelet's mirror of a static pod, which no scheduler places."""
 STATIC_UID_ANNOTATION: Final = "kubernetes.io/config.hash"

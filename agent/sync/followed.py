@@ -85,6 +85,18 @@ class Keyed(Generic[T]):
         return key
 
 
+class OptOuts(Keyed[str]):
+    """Namespaces that say something; thousands of others are not kept."""
+
+    def set(self, raw: bytes) -> str | None:
+        """Keep it, or forget it when it says nothing any more."""
+        key, said = self._decode(raw)
+        if said:
+            return super().set(raw)
+        self.remove(key)
+        return None
+
+
 class Pods:
     """The pods of one node, by the uid of their cgroups.
 

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 PODS: Final = "pods"
 DEFAULTS: Final = "defaults"
+OPTED_OUT: Final = cache.OPTED_OUT
 
 
 class HookFiles:
@@ -76,11 +77,27 @@ class HookFiles:
         if not cache.is_name(one.uid):
             return True
         settings = {each.name: [setting.entry for setting in each.plan.settings] for each in one.containers}
+        if one.decided.opted_out:
+            settings = {cache.ANY: []}  # or the hook would give it its class's default
         return self._put(PODS, one.uid, settings, one.decided.kept.get(CPU, 0))
 
     def put_default(self, qos: str, settings: Mapping[str, list[Entry]]) -> bool:
         """Write what a pod of a QoS class gets that has no file of its own; False: it could not be."""
         return self._put(DEFAULTS, qos, dict(settings), 0)
+
+    def keep_opt_outs(self, namespaces: Collection[str]) -> None:
+        """Tell the hook in which namespaces a pod without a file gets nothing, not its class's default."""
+        folder = self._run / OPTED_OUT
+        try:
+            there = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+            for name in there - set(namespaces):
+                (folder / name).unlink(missing_ok=True)
+            for name in sorted(set(namespaces) - there):
+                atomic_file.make_folder(self._run)
+                atomic_file.make_folder(folder)
+                atomic_file.write(folder / name, b"")
+        except (OSError, atomic_file.Untrusted) as error:
+            self._failed(folder, error)
 
     def remove(self, uid: str) -> None:
         """The pod has ended."""

@@ -11,15 +11,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
-from adapters.api import PODS, POLICIES, PRIORITY_CLASSES, PROFILES, ClusterAPI, Resource
+from adapters.api import NAMESPACES, PODS, POLICIES, PRIORITY_CLASSES, PROFILES, ClusterAPI, Resource
 from adapters.kubernetes import policies
 from adapters.kubernetes.reflector import Reflector
+from adapters.kubernetes.wire import Object, read
 from agent.state import Known
-from agent.sync.followed import Followed, Keyed, Pods
+from agent.sync.followed import Followed, Keyed, OptOuts, Pods
 from agent.sync.source import Changed
 from qos.cluster.policy import Policy, Profile
+from qos.keys import OPT_OUT_LABEL
+
+_LABELLED: Final = msgspec.json.Decoder(Object)
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +64,7 @@ class KubernetesSource:
             (POLICIES, Keyed(known.policies, _policy, changed), ""),
             (PROFILES, Keyed(known.profiles, _profile, changed), ""),
             (PRIORITY_CLASSES, Keyed(known.priorities, _priority, changed), ""),
+            (NAMESPACES, OptOuts(known.opt_outs, _opt_out, changed), ""),
         )
         self._kinds = [
             (what, reflector(resource, what.set, what.remove, field_selector=selector))
@@ -76,7 +82,7 @@ class KubernetesSource:
 
     def problem(self) -> str:
         """What the server has not listed yet, or since when it is silent."""
-        missing = [one.resource.plural for _, one in self._kinds if not one.synced.is_set()]
+        missing = [one.resource.plural for _, one in self._needed() if not one.synced.is_set()]
         if missing:
             return f"the API server has not listed {', '.join(missing)} yet"
         now = self._clock()
@@ -86,10 +92,24 @@ class KubernetesSource:
         silent = now - min(one.last_contact for one in stale)
         return f"the API server has said nothing of {stale[0].resource.plural} for {silent:.0f} s"
 
+    def _needed(self) -> list[tuple[Followed, Reflector]]:
+        """Without namespaces that we may not list: an older installation's rights must stop no floors."""
+        return [
+            (what, one)
+            for what, one in self._kinds
+            if not (one.resource is NAMESPACES and one.answered.is_set() and not one.synced.is_set())
+        ]
+
     async def _settle(self, what: Followed, reflector: Reflector) -> None:
+        if reflector.resource is NAMESPACES:
+            await reflector.answered.wait()
+            self._complete()
         await reflector.synced.wait()
         what.settle()
-        if not self.spoken.is_set() and all(one.synced.is_set() for _, one in self._kinds):
+        self._complete()
+
+    def _complete(self) -> None:
+        if not self.spoken.is_set() and all(one.synced.is_set() for _, one in self._needed()):
             self.spoken.set()
             log.info("the API server has spoken")
 
@@ -129,6 +149,11 @@ def _policy(raw: bytes) -> tuple[str, Policy]:
 def _profile(raw: bytes) -> tuple[str, Profile]:
     profile = policies.profile(raw)
     return profile.name, profile
+
+
+def _opt_out(raw: bytes) -> tuple[str, str]:
+    meta = read(_LABELLED, "Namespace", raw).metadata
+    return meta.name, (meta.labels or {}).get(OPT_OUT_LABEL, "")
 
 
 def _priority(raw: bytes) -> tuple[str, int]:

@@ -185,7 +185,7 @@ def _encoded(known: Known) -> tuple[bytes, str]:
     Provisional pods are left out: after a restart the runtime reports those that still run.
     """
     lasting = {uid: one for uid, one in known.pods.items() if not one.provisional}
-    kept = Known(lasting, known.policies, known.profiles, known.priorities)
+    kept = Known(lasting, known.policies, known.profiles, known.priorities, known.opt_outs)
     body = _ENCODER.encode(kept) + b"\n"
     header = _Header(_KIND, VERSION, len(body), _checksum(body))
     return _ENCODER.encode(header) + b"\n" + body, header.sha256

@@ -14,6 +14,9 @@ from qos.cluster.selectors import matches
 from qos.pods.containers import NodePod, request
 from qos.pods.expectation import ANNOTATIONS, Expectation, expectation, states_class
 
+OPTED_OUT: Final = "true"
+MAY_OPT_OUT: Final = "allowed"
+"""Values of keys.OPT_OUT_LABEL; the second one on namespaces alone."""
 EXEMPT_NAMESPACES: Final = ("kube-system", "j10ce-system")
 """Namespaces whose pods get no class by default: the node's own, and our agent's."""
 
@@ -39,8 +42,8 @@ class Decided:
 
     `bound`: what of the floor counts at most, by resource: what the pod requests, because nobody but it has
     been charged for it; a resource that is not named has no bound. `exempt`: it gets nothing, because
-    nobody asks for anything (asks_nothing). `problem`: what is wrong with its policy, "" nothing. `choices`:
-    the administrator's.
+    nobody asks for anything (asks_nothing), or `opted_out`. `problem`: what is wrong with its policy, ""
+    nothing. `choices`: the administrator's.
     """
 
     pod: NodePod
@@ -53,6 +56,7 @@ class Decided:
     exempt: bool = False
     bound: Resources = field(default_factory=dict)
     choices: Choices = NOTHING_CHOSEN
+    opted_out: bool = False
 
     @property
     def kept(self) -> Resources:
@@ -143,6 +147,21 @@ def asks_nothing(pod: NodePod, choices: Choices) -> bool:
     """
     silent = not states_class(pod) and ANNOTATIONS.isdisjoint(pod.annotations)
     return is_exempt(pod) or (silent and not choices.class_defaults)
+
+
+def is_opted_out(pod: NodePod, opt_outs: Mapping[str, str]) -> bool:
+    """Whether it gets no settings because its namespace says so, or lets it say so.
+
+    opt_outs: namespace -> what its label says. A pod's own label counts for nothing elsewhere: whoever may
+    write pods could rid them of what bounds them.
+    """
+    said = opt_outs.get(pod.namespace, "")
+    return said == OPTED_OUT or (said == MAY_OPT_OUT and pod.labels.get(keys.OPT_OUT_LABEL) == OPTED_OUT)
+
+
+def opted_out(pod: NodePod) -> Decided:
+    """Nothing: others' plans take it for what kubelet made of it."""
+    return Decided(pod, expectation(pod), exempt=True, opted_out=True)
 
 
 def is_exempt(pod: NodePod) -> bool:

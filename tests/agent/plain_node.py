@@ -115,14 +115,20 @@ class PlainNode:
     @contextlib.asynccontextmanager
     async def agent(self, **options: Any) -> AsyncIterator[Agent]:
         """An agent at work, after its first complete pass."""
+        async with self.agent_that_waits(**options) as one:
+            await eventually(one.source.spoken.is_set, "the API server has spoken")
+            await passes(one, 2)
+            yield one
+
+    @contextlib.asynccontextmanager
+    async def agent_that_waits(self, **options: Any) -> AsyncIterator[Agent]:
+        """An agent that may not have heard from the API server."""
         stop = asyncio.Event()
         one = Agent(
             replace(self.config, **options), self.api, Identity("1", "6.12"), registry=CollectorRegistry()
         )
         work = asyncio.create_task(one.run(stop))
         try:
-            await eventually(one.source.spoken.is_set, "the API server has spoken")
-            await passes(one, 2)
             yield one
         finally:
             stop.set()

@@ -117,6 +117,20 @@ def test_the_default_of_its_class_on_a_miss(
     untouched.check(*groups(container, floor))
 
 
+def test_no_default_where_the_namespace_opts_out(
+    node: Node, containers: Containers, floor: Floor, untouched: Untouched, uid: str
+) -> None:
+    container = containers.pod(uid, "besteffort")
+    node.entries("defaults", "BestEffort", {"*": floor})
+    (node.places.run / "opted-out").mkdir()
+    (node.places.run / "opted-out" / "legacy").touch()
+    done = node.run(of_pod(container, uid, **{"io.kubernetes.cri.sandbox-namespace": "legacy"}))
+    assert (done.returncode, done.stderr) == (0, "")
+    untouched.check()
+    node.run(of_pod(container, uid, **{"io.kubernetes.cri.sandbox-namespace": "../opted-out/legacy"}))
+    assert values(container, floor) == wanted(floor), "no name of a namespace"
+
+
 def test_a_container_without_a_policy(node: Node, containers: Containers, untouched: Untouched) -> None:
     container = containers.plain()
     done = node.run(container.state())

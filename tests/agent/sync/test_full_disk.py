@@ -62,7 +62,11 @@ async def test_the_hooks_files(disk: Path) -> None:
     def planned(value: int) -> list[Any]:
         setting = SimpleNamespace(entry=(0, "set", "cpu.weight", str(value)))
         container = SimpleNamespace(name="web", plan=SimpleNamespace(settings=[setting]))
-        return [SimpleNamespace(uid="u1", decided=SimpleNamespace(kept={}), containers=[container])]
+        return [
+            SimpleNamespace(
+                uid="u1", decided=SimpleNamespace(kept={}, opted_out=False), containers=[container]
+            )
+        ]
 
     def weight() -> str:
         return cache.read(str(disk / "run" / "pods"), "u1", "web", 0.0)[1][0][3]

@@ -30,7 +30,7 @@ class Pod:
 
     @property
     def decided(self) -> Any:
-        return SimpleNamespace(kept={"cpu": self.cpu} if self.cpu else {})
+        return SimpleNamespace(kept={"cpu": self.cpu} if self.cpu else {}, opted_out=False)
 
     @property
     def containers(self) -> Any:
