@@ -8,7 +8,10 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from qos.cluster.node_report import PromiseState
+from qos.keys import CPU
 from qos.plan.node import HYBRID, V1, V2
+from qos.plan.node_share import NodeShare
+from qos.quantity import render
 
 
 class Grade(Enum):
@@ -36,7 +39,8 @@ class Facts:
 
     `cgroup`: V1, V2, HYBRID; "" none is mounted. `kubepods`: the cgroup of all pods, "" none. `nri`: why the
     runtime's socket cannot be used, "" if it can; `watch`: why the kernel does not tell who writes, "" if it
-    does; `agent`: what it says of itself, "" it does not run; `agent_problem`: why it is not ready.
+    does; `agent`: what it says of itself, "" it does not run; `agent_problem`: why it is not ready. `share`:
+    what all pods together get, None where no kubelet runs.
     """
 
     kernel: str
@@ -50,6 +54,7 @@ class Facts:
     psi: bool
     agent: str
     agent_problem: str = ""
+    share: NodeShare | None = None
 
 
 _CGROUPS: Final = {
@@ -75,6 +80,8 @@ def _all(facts: Facts) -> Iterator[Finding]:
     for state in sorted(facts.promises, key=lambda one: one.promise not in _FLOORS):
         yield _promise(state)
     yield _pods(facts)
+    if facts.share is not None:
+        yield _share(facts.share)
     yield _nri(facts)
     yield _watching(facts)
     yield _pressure(facts)
@@ -100,6 +107,19 @@ def _promise(state: PromiseState) -> Finding:
         return Finding(subject, Grade.WORKS, f"{state.file} was written and read back")
     grade = Grade.BROKEN if state.promise in _FLOORS else Grade.LIMITED
     return Finding(subject, grade, state.message)
+
+
+def _share(share: NodeShare) -> Finding:
+    reaching, due = (render(CPU, amount) for amount in share)
+    if share.reaching >= share.due:
+        return Finding("CPU of all pods", Grade.WORKS, f"{due} are allocatable, and {reaching} reach them")
+    return Finding(
+        "CPU of all pods",
+        Grade.LIMITED,
+        f"{due} are allocatable, and {reaching} reach them by kubelet's weight when what runs beside "
+        "kubepods wants all it can get; no pod pays for what a floor lacks by that",
+        "lower CPUWeight of system.slice and user.slice, or reserve more (kubeReserved, systemReserved)",
+    )
 
 
 def _pods(facts: Facts) -> Finding:

@@ -17,7 +17,9 @@ from agent.enforcement.fanotify import Fanotify
 from agent.probes import Node, promises
 from kernel.refused import Refused
 from qos.cluster.node_report import PromiseState
-from qos.plan.node import V2
+from qos.plan import assumed
+from qos.plan.node import V2, Level
+from qos.plan.node_share import NodeShare, node_share
 
 _SECONDS: Final = 5.0
 _KUBEPODS: Final = ("/kubepods.slice", "/kubepods")
@@ -27,19 +29,31 @@ def look(config: AgentConfig) -> Facts:
     """The facts. Raises nothing: what cannot be found out is one of them."""
     machine = _machine(config)
     agent, problem = _agent(config.address)
+    kubepods = next((path for path in _KUBEPODS if machine and machine.has(path)), "")
     return Facts(
         kernel=os.uname().release,
         root=os.geteuid() == 0,
         cgroup=machine.cgroup if machine else "",
         promises=_promises(machine, config) if machine else (),
-        kubepods=next((path for path in _KUBEPODS if machine and machine.has(path)), ""),
+        kubepods=kubepods,
         nri_socket=str(config.nri_socket or ""),
         nri=_nri(config.nri_socket),
         watch=_watch(machine),
         psi=Path(config.proc, "pressure").is_dir(),
         agent=agent,
         agent_problem=problem,
+        share=share_of(machine, kubepods) if machine and kubepods else None,
     )
+
+
+def share_of(machine: ThisMachine, kubepods: str) -> NodeShare | None:
+    """What all pods of this machine get together; None where it cannot be read."""
+    size = machine.size(frozenset())
+    try:
+        seen = machine.observed(assumed.facts(size, [Level(kubepods, 0), Level(f"{kubepods}/any", 0)]))
+    except (Refused, ValueError):
+        return None
+    return node_share(seen.levels[0], size.cpus, size.unified)
 
 
 def _machine(config: AgentConfig) -> ThisMachine | None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from agent.doctor import Facts, Finding, Grade, findings
+from agent.inspection import share_of
 from qos.cluster.node_report import PromiseState
 from qos.plan.node import HYBRID, V2
+from qos.plan.node_share import NodeShare
+from tests.adapters.fake_machine import Fake
 
 GOOD = Facts(
     kernel="6.12.1",
@@ -62,3 +68,24 @@ def test_each_lack_says_what_to_do() -> None:
     sick = of(replace(GOOD, agent_problem="the first pass over the pods is not done yet"))["agent"]
     assert sick.grade is Grade.BROKEN
     assert "first pass" in sick.text
+
+
+def test_what_kubelets_weight_takes_from_all_pods_is_said_once_a_node() -> None:
+    kept = of(replace(GOOD, share=NodeShare(7950, 7910)))["CPU of all pods"]
+    assert kept == Finding("CPU of all pods", Grade.WORKS, "7910m are allocatable, and 7950m reach them")
+    lost = of(replace(GOOD, share=NodeShare(4881, 7910)))["CPU of all pods"]
+    assert lost.grade is Grade.LIMITED
+    assert lost.text.startswith("7910m are allocatable, and 4881m reach them by kubelet's weight")
+    assert "system.slice" in lost.do
+
+
+@pytest.mark.parametrize(("busy", "reaching"), [(1, 6062), (0, 8000)])
+def test_the_share_of_all_pods_is_read_from_their_cgroup(tmp_path: Path, busy: int, reaching: int) -> None:
+    fake = Fake(tmp_path, v1=False, unified=True)
+    fake.write("sys/devices/system/cpu/online", "0-7\n")
+    fake.group("unified", "kubepods.slice", cpu_weight="313")
+    fake.group("unified", "system.slice", cpu_weight="100", cgroup_events=f"populated {busy}\n")
+    fake.group("unified", "dev-mqueue.mount", cpu_weight="100", cgroup_events="populated 0\n")
+    share = share_of(fake.machine(), "/kubepods.slice")
+    assert share is not None
+    assert (share.reaching, share.due // 100) == (reaching, 79)
