@@ -18,6 +18,7 @@ from adapters.machine import ThisMachine
 from agent import defaults, observed
 from agent.config import NRI_LOCK, AgentConfig
 from agent.containers import Containers
+from agent.counted import Counted
 from agent.enforcement.drift import DriftWatch
 from agent.enforcement.enforcer import Enforcer
 from agent.enforcement.metrics import DriftMetrics
@@ -228,7 +229,12 @@ class Agent:
             "Containers that run by their pods' statuses and whose cgroups are not found.",
             lambda: len(self.containers.missing),
         )
-        gauge("passes", "Passes over all pods since the start.", lambda: self.reconciler.passes)
+        Counted(
+            "j10ce_agent_passes",
+            "Passes over all pods since the start.",
+            lambda: {"": self.reconciler.passes},
+            registry=self.registry,
+        )
         gauge("first_pass_seconds", "How long the first one took.", lambda: self.reconciler.first_seconds)
         gauge("pass_seconds", "How long the last pass over all pods took.", lambda: self.reconciler.seconds)
 

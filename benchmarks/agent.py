@@ -127,10 +127,10 @@ async def _bind(here: Cluster, machine: Crowd, count: int) -> list[CrowdPod]:
 
 def settle(running: AgentProcess) -> None:
     """Until passes and the opening of meters are over."""
-    quiet_since, passes = time.monotonic(), running.metrics()["j10ce_agent_passes"]
+    quiet_since, passes = time.monotonic(), running.metrics()["j10ce_agent_passes_total"]
     while time.monotonic() - quiet_since < QUIET_SECONDS:
         time.sleep(1)
-        now = running.metrics()["j10ce_agent_passes"]
+        now = running.metrics()["j10ce_agent_passes_total"]
         if now != passes:
             quiet_since, passes = time.monotonic(), now
 

@@ -18,6 +18,7 @@ from adapters.api import NAMESPACES, PODS, POLICIES, PRIORITY_CLASSES, PROFILES,
 from adapters.kubernetes import policies
 from adapters.kubernetes.reflector import Reflector
 from adapters.kubernetes.wire import Object, read
+from agent.counted import Counted
 from agent.state import Known
 from agent.sync.followed import Followed, Keyed, OptOuts, Pods
 from agent.sync.source import Changed
@@ -120,16 +121,15 @@ class KubernetesSource:
             ["resource"],
             registry=registry,
         )
-        rejected = Gauge(
+        Counted(
             "j10ce_agent_sync_rejected_objects",
             "Objects that could not be read since the start, by resource; each has a log line.",
-            ["resource"],
+            lambda: {one.resource.plural: _rejected(what, one) for what, one in self._kinds},
+            label="resource",
             registry=registry,
         )
-        for what, one in self._kinds:
-            name = one.resource.plural
-            silent.labels(name).set_function(partial(_silence, one, self._clock))
-            rejected.labels(name).set_function(partial(_rejected, what, one))
+        for _, one in self._kinds:
+            silent.labels(one.resource.plural).set_function(partial(_silence, one, self._clock))
 
 
 def _silence(reflector: Reflector, clock: Callable[[], float]) -> float:

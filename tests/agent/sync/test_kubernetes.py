@@ -260,7 +260,7 @@ async def test_what_its_node_does_not_own_is_no_mirror(rig: Rig, owners: list[di
         rig.put(pod("last", **MIRROR))
         await rig.eventually(lambda: STATIC in rig.known.pods)
         assert rig.known.pods[STATIC].pod.name == "last"
-        assert 'sync_rejected_objects{resource="pods"} 1.0' in generate_latest(rig.registry).decode()
+        assert 'sync_rejected_objects_total{resource="pods"} 1.0' in generate_latest(rig.registry).decode()
 
 
 @pytest.mark.parametrize("provisional", [False, True], ids=["cache", "runtime"])
@@ -311,7 +311,7 @@ async def test_what_cannot_be_read_stays_as_it_was_known(rig: Rig, caplog: Any) 
         await rig.eventually(lambda: caplog.text.count("object unread") == 3)
         assert rig.uids == ["uid-a", "uid-cached", "uid-last"]
         assert rig.known.policies["shop/web"].floor == {"cpu": 1000}
-        assert 'rejected_objects{resource="pods"} 3.0' in generate_latest(rig.registry).decode()
+        assert 'rejected_objects_total{resource="pods"} 3.0' in generate_latest(rig.registry).decode()
         for name in ("a", "cached", "new"):
             rig.api.remove(PODS, "shop", name)
         await rig.eventually(lambda: rig.uids == ["uid-last"])
