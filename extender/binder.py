@@ -85,6 +85,10 @@ class Binder:
         for task in list(self._doubtful.values()):
             task.cancel()
 
+    def settles(self, uid: str) -> bool:
+        """Whether a Binding of the pod is under way or in doubt: what became of it is found out here."""
+        return uid in self._attempts or uid in self._doubtful
+
     @property
     def unsettled(self) -> int:
         """Bindings whose outcome is not known."""

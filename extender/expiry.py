@@ -14,16 +14,22 @@ log = logging.getLogger(__name__)
 
 
 class Expiry:
-    """Looks up each pod that the ledger calls expired."""
+    """Looks up each pod that the ledger calls expired; not those that the binder `settles`.
 
-    def __init__(self, api: ClusterAPI, ledger: Ledger, *, clock: Callable[[], float]) -> None:
+    A read shows such a pod unbound while its Binding can still land.
+    """
+
+    def __init__(
+        self, api: ClusterAPI, ledger: Ledger, *, settles: Callable[[str], bool], clock: Callable[[], float]
+    ) -> None:
         self._api = api
         self._ledger = ledger
+        self._settles = settles
         self._clock = clock
 
     async def run_once(self) -> None:
         """Settle what has expired; what cannot be read stays charged until the next call."""
-        for pod in self._ledger.expired(self._clock()):
+        for pod in self._expired():
             try:
                 await self._settle(pod)
             except (APIError, Unreachable, decode.DecodeError) as error:
@@ -35,7 +41,7 @@ class Expiry:
         except NotFound:
             seen = None
         if not self._due(pod.uid):
-            return  # the watch or a new answer was faster: what was read may be older than that
+            return  # the watch, a new answer or a bind was faster: what was read may be older than that
         if seen is None or seen.uid != pod.uid:
             self._ledger.remove_pod(pod.uid)
         elif seen.node_name:
@@ -46,4 +52,7 @@ class Expiry:
         log.info("pod in flight settled pod=%s", pod.key)
 
     def _due(self, uid: str) -> bool:
-        return any(pod.uid == uid for pod in self._ledger.expired(self._clock()))
+        return any(pod.uid == uid for pod in self._expired())
+
+    def _expired(self) -> list[Pod]:
+        return [pod for pod in self._ledger.expired(self._clock()) if not self._settles(pod.uid)]

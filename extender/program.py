@@ -218,7 +218,7 @@ class Program:
         for name, reflector in self.reflectors.items():
             yield f"watch {name}", self._loop("watch", RESTART_SECONDS, reflector.run)
         yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
-        expiry = Expiry(self._api, self.ledger, clock=self._clock)
+        expiry = Expiry(self._api, self.ledger, settles=self.binder.settles, clock=self._clock)
         yield "holds", self._loop("holds", HOLDS_SECONDS, self._tend)
         yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once)
         yield "events", self._loop("events", EVENT_SECONDS, self._say)

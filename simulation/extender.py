@@ -137,7 +137,7 @@ class Extender:
             self._loop_of(f"watch {name}", 1.0, reflector.run)
         self._loop_of("wake", WAKE_SECONDS, self.waker.run_once)
         self._loop_of("references", 1.0, self._expire)
-        expiry = Expiry(self._api, self.ledger, clock=clock)
+        expiry = Expiry(self._api, self.ledger, settles=self.binder.settles, clock=clock)
         self._loop_of("expiry", program.EXPIRY_SECONDS, expiry.run_once)
         if self._world.status:
             self._loop_of("status", program.STATUS_SECONDS, self._status)

@@ -273,8 +273,10 @@ async def test_t04_a_new_attempt_settles_the_one_in_doubt(rig):
     rig.api.fail("bind")
     await rig.binder.bind(rig.args("n1"))
     assert rig.binder.unsettled == 1
+    assert rig.binder.settles(rig.pod.uid)
     assert await rig.binder.bind(rig.args("n2")) == ""
     await rig.settled()
+    assert not rig.binder.settles(rig.pod.uid)
     assert rig.claim == ("n2", "bound")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 SEEDS = 130
 """A quarter of a minute for each part, on a processor of its own."""
-OPEN = frozenset({2745})
+OPEN = frozenset[int]()
 """Seeds that break something which is not mended yet (docs/simulation.md): whoever mends one takes it off."""
 
 pytestmark = [pytest.mark.program, pytest.mark.timeout(900)]
