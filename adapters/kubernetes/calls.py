@@ -79,6 +79,10 @@ class _Connection(asyncio.Protocol):
         if self._head is not None and self._head > _LARGEST_HEAD:
             self._fail("the answer's headers are too large")
 
+    def on_message_begin(self) -> None:
+        if self._answer is None or self._answer.done():
+            self.open = False  # nobody asked for another one, whose rest would come as the next answer
+
     def on_header(self, name: bytes, value: bytes) -> None:
         if name.lower() == b"retry-after":
             self._retry_after = value.decode("latin-1")
@@ -112,6 +116,8 @@ class _Connection(asyncio.Protocol):
         except BaseException:
             self.abort()
             raise
+        finally:
+            self._answer = None  # its exception knows this frame: together they would be a ring
 
     def usable(self, tls: ssl.SSLContext | None) -> bool:
         """Whether another request may go over it."""
@@ -163,7 +169,10 @@ class Calls:
         tls: ssl.SSLContext | None,
         seconds: float,
     ) -> Answer:
-        """One call within its seconds. NotSentError; CutError or TimeoutError: the outcome is open."""
+        """One call within its seconds. NotSentError; CutError or TimeoutError: the outcome is open.
+
+        `tls`: the newest there is; calls that wait for a connection go over such a one, too.
+        """
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
         head = b"%b %b HTTP/1.1\r\nHost: %b\r\n%b%b\r\n" % (
@@ -177,7 +186,7 @@ class Calls:
         sent = False
         try:
             async with asyncio.timeout(seconds), self._lanes:
-                connection = self._kept(tls) or await self._next(tls)
+                connection = self._kept() or await self._next()
                 sent = True
                 self._busy.add(connection)
                 try:
@@ -190,16 +199,16 @@ class Calls:
                 raise
             raise NotSentError(repr(error)) from error
 
-    def _kept(self, tls: ssl.SSLContext | None) -> _Connection | None:
+    def _kept(self) -> _Connection | None:
         """The one that was used last: those that are not needed any more grow old."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable(tls):
+            if connection.usable(self._tls):
                 return connection
             connection.abort()
         return None
 
-    async def _next(self, tls: ssl.SSLContext | None) -> _Connection:
+    async def _next(self) -> _Connection:
         """The next one that comes free, or stands: whoever waited longest gets it. OSError."""
         turn: _Turn = asyncio.get_running_loop().create_future()
         self._wanting.append(turn)
@@ -210,10 +219,12 @@ class Calls:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._keep(turn.result())
             raise
-        if connection.usable(tls):
+        finally:
+            del turn  # as above
+        if connection.usable(self._tls):
             return connection
         connection.abort()
-        return await self._next(tls)
+        return await self._next()
 
     def _open_more(self) -> None:
         waiting = sum(not turn.done() for turn in self._wanting)
@@ -227,14 +238,17 @@ class Calls:
             async with asyncio.timeout(_OPEN_SECONDS):
                 connection = await self._connect(self._tls)
         except Exception as error:
-            turn = self._first()
-            if turn is not None:
-                turn.set_exception(error)
+            self._disappoint(error)
         else:
             self._keep(connection)
         finally:
             self._opening.discard(asyncio.current_task())
             self._open_more()
+
+    def _disappoint(self, error: Exception) -> None:
+        """There is no connection: that is one call's failure."""
+        if turn := self._first():
+            turn.set_exception(error)
 
     def _first(self) -> _Turn | None:
         while self._wanting:

@@ -1,7 +1,10 @@
 """The client against a real HTTP server that says what a test wants said."""
 
 import asyncio
+import gc
 import json
+import ssl
+import weakref
 
 import pytest
 from aiohttp import web
@@ -208,6 +211,43 @@ async def test_an_answer_that_nobody_waits_for_is_nobody_elses(connect, script):
     assert await api.get(PODS, "shop", "web-1") == b'{"of": "the second"}'
 
 
+async def test_what_follows_an_answer_unasked_is_not_the_next_answer(connect, script):
+    async def two_answers(request):
+        text = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\nX-Begun: "
+        request.transport.write(text)
+        await asyncio.Event().wait()
+
+    script.answers = [two_answers, (200, {"of": "the second"})]
+    api = connect()
+    assert await api.get(PODS, "shop", "web-1") == b"{}"
+    assert not api._calls._idle
+    assert await api.get(PODS, "shop", "web-1") == b'{"of": "the second"}'
+
+
+async def test_a_failure_goes_when_it_was_dealt_with(connect, script):
+    """The program's collector never looks again at what lives for some seconds: a ring would stay."""
+
+    async def cut(request):
+        request.transport.abort()
+        return web.Response()
+
+    async def left_by_failure(api):
+        try:
+            await api.get(PODS, "shop", "web-1")
+        except Unreachable as error:
+            return weakref.ref(error.__cause__)
+
+    script.answers = [cut]
+    refused = KubernetesAPI(Endpoint("http://127.0.0.1:1"))
+    gc.disable()
+    try:
+        for api in (connect(), refused):
+            left = await left_by_failure(api)
+            await eventually(lambda ref=left: ref() is None)
+    finally:
+        gc.enable()
+
+
 class Opening:
     """Connections that stand when they are told to."""
 
@@ -245,6 +285,22 @@ async def test_few_connections_are_opened_at_once_and_one_that_comes_free_is_tak
     assert opening.begun == calls.OPENED_AT_ONCE
     assert len(script.connections) == 1
     opening.go.set()
+
+
+async def test_a_call_that_waits_takes_a_connection_with_a_newer_certificate(connect, script, monkeypatch):
+    own = connect()._calls
+    opening = Opening(own, monkeypatch)
+    script.answers = [(200, {})]
+    contexts = [ssl.create_default_context() for _ in range(2)]
+    asked = [
+        asyncio.create_task(own.call("GET", "/", {}, None, tls=tls, seconds=LONG))
+        for tls in (*contexts, contexts[1])
+    ]
+    await eventually(lambda: len(own._wanting) == len(asked))
+    opening.go.set()
+    await asyncio.gather(*asked)
+    assert opening.begun <= len(asked) + 1
+    own.close()
 
 
 async def test_each_failure_to_connect_is_one_calls(connect, script, monkeypatch):
