@@ -96,7 +96,8 @@ class Ownership:
             yield _LABEL_SET + _RIVAL * len(self._demands.rivals(namespace))
             for start in range(0, len(uids), _CLAIMS_AT_ONCE):
                 some = uids[start : start + _CLAIMS_AT_ONCE]
-                yield len(some) + _CHANGE * self._claims.own(some, owner)
+                still = self.kinds.get(namespace, {}).get(labels, set()).intersection(some)
+                yield len(some) + _CHANGE * self._claims.own(still, owner)
         for number in removed:
             self._demands.give_back(number)
 

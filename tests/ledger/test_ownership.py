@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ledger import ownership
 from ledger.claims import Claims
+from ledger.demands import NO_DEMAND
 from ledger.ledger import Ledger
 from qos.cluster.objects import PlacementMode
 from tests.ledger.builders import demand, holds, labelled, ledger, names, node, nodes, pod
@@ -69,6 +70,16 @@ def test_nothing_is_lifted_while_a_policy_still_counts_owners_that_it_lost() -> 
     assert made._state.holds.held_total[made._state.demands.numbers["default/a"]] == sum(before.values())
     made.remove_pod("c")
     assert holds(made, "a") == before
+
+
+def test_a_pod_that_gets_other_labels_meanwhile_is_no_owner_by_those_it_had() -> None:
+    made = _crowded()
+    made.set_demand(demand("a", OWNERS))
+    unfound = [uid for uid, claim in made._state.claims.by_uid.items() if claim.owner == NO_DEMAND]
+    for uid in unfound[-5:]:
+        made.set_pod(pod(uid, app="quarantined", node=f"n{int(uid[1:]) % 2}"))
+    report = made.report()["default/a"]
+    assert (report.filled, report.held) == (OWNERS - 5, 5)
 
 
 def test_a_number_goes_to_another_policy_only_when_no_claim_has_it() -> None:
