@@ -30,9 +30,13 @@ _MOST_JUDGED = 64
 
 
 _SOON = 8.0
-_LATER = 300.0
+SAMPLED_SECONDS = 30.0
 """Seconds at most between two wakings that prove vain: where a node that the pod was shown would do now, and
-where others would, which kube-scheduler may have reasons against that we do not know."""
+where others would, of which kube-scheduler shows the next sample each time."""
+REGAINED_SECONDS = 300.0
+_CHANGES_AHEAD = 8
+"""kube-scheduler may have reasons against those others that we do not know: of wakings for them a pod has as
+many as show it every node and eight more, and regains one in so many seconds."""
 _PODS_A_STEP = 200
 
 
@@ -42,8 +46,9 @@ class _Refused:
 
     `names` it was shown if those were all; else `sample` is how many of them, `seen` the rows it was shown so
     far, and `known` those where it would have passed when it was looked at last. `vain`: wakings after which
-    it was refused again; `since`: when it was refused last; `later`: when to look again though nothing
-    changes.
+    it was refused again, `tries` those of them since a node was new among `known`; `since`: when it was
+    refused last; `later`: when to look again though nothing changes; `regained`: when it will have all its
+    wakings for other nodes again.
     """
 
     pod: Pod
@@ -54,6 +59,8 @@ class _Refused:
     seen: Flags | None = None
     known: Flags | None = None
     vain: int = 0
+    tries: int = 0
+    regained: float = -math.inf
     later: float = math.inf
 
 
@@ -112,11 +119,13 @@ class Waiting:
         earlier = before or woken
         if earlier is not None:
             refused.vain = earlier.vain + (woken is not None)
+            refused.tries = earlier.tries + (woken is not None)
+            refused.regained = earlier.regained
             refused.known = earlier.known
             if earlier.seen is not None and refused.seen is not None:
                 refused.seen[: earlier.seen.size] |= earlier.seen
         if sampled:
-            refused.later = state.now + min(_LATER, 2.0**refused.vain)
+            refused.later = state.now + _pause(refused.vain + 1, SAMPLED_SECONDS)
         self._refused.put(refused)
 
     def forget(self, uid: str) -> None:
@@ -146,9 +155,12 @@ class Waiting:
         for alike in turns[:_MOST_JUDGED]:
             settle(state)
             passing, most = _passing(state, alike[0])
+            nowhere = not most
             for number, refused in enumerate(alike):
                 there = self._refused.by_uid.get(refused.pod.uid) is refused
-                if there and most > 0 and _wakes(state, refused, passing):
+                if nowhere:
+                    refused.known, refused.later = passing, math.inf
+                elif there and most > 0 and _wakes(state, refused, passing):
                     woken.append(refused.pod)
                     most -= 1
                     self._refused.pop(refused.pod.uid)
@@ -162,36 +174,56 @@ class Waiting:
 
 def _due(state: State, refused: _Refused, most: float) -> bool:
     """Whether a pod that was woken in vain may be woken again: after a second, then two, four .."""
-    if not refused.vain:
-        return True
-    return state.now >= refused.since + min(most, 2.0 ** (refused.vain - 1))
+    return state.now >= refused.since + _pause(refused.vain, most)
+
+
+def _pause(vain: int, most: float) -> float:
+    return min(most, 2.0 ** (vain - 1)) if vain else 0.0
 
 
 def _wakes(state: State, refused: _Refused, passing: Flags) -> bool:
     """Whether the pod is to try again, which would pass on these rows.
 
     A node that it was refused on and that would do now is a reason at once. Others of which it was shown a
-    sample are one until it has been shown so many samples that kube-scheduler must have looked at all nodes;
-    then only those are that would not have done before.
+    sample are one until, since one of them is new, it has been shown so many samples that kube-scheduler must
+    have looked at all nodes.
     """
     refused.later = math.inf
     if refused.seen is None:
         return bool(passing.any())
-    size = refused.seen.size
-    if passing[:size][refused.seen].any():
-        return True
-    news = passing.copy()
-    if refused.known is not None:
-        news[: refused.known.size] &= ~refused.known[: news.size]
+    if _is_news(refused, passing):
+        refused.tries = 0
     rounds = -(-len(state.table.index) // refused.sample)
-    if not (news.any() or (passing.any() and refused.vain <= rounds)):
+    searched = refused.tries > rounds
+    if passing[: refused.seen.size][refused.seen].any():
+        if searched and not _due(state, refused, SAMPLED_SECONDS):
+            refused.later = refused.since + SAMPLED_SECONDS
+            return False
+    elif searched or not passing.any():
         refused.known = passing
         return False
-    if not _due(state, refused, _LATER):
-        refused.later = refused.since + min(_LATER, 2.0 ** (refused.vain - 1))
-        return False
+    else:
+        refused.later = _turn(refused, rounds)
+        if state.now < refused.later:
+            return False
+        refused.regained = max(refused.regained, state.now) + REGAINED_SECONDS
     refused.known = passing
     return True
+
+
+def _is_news(refused: _Refused, passing: Flags) -> bool:
+    """Whether the pod would pass where it would not have passed before."""
+    if refused.known is None:
+        return bool(passing.any())
+    news = passing.copy()
+    news[: refused.known.size] &= ~refused.known[: news.size]
+    return bool(news.any())
+
+
+def _turn(refused: _Refused, rounds: int) -> float:
+    """When the pod may be woken for nodes that it was not shown."""
+    paid = refused.regained - (rounds + _CHANGES_AHEAD - 1) * REGAINED_SECONDS
+    return max(refused.since + _pause(refused.vain, SAMPLED_SECONDS), paid)
 
 
 def _kind(state: State, refused: _Refused) -> object:

@@ -7,7 +7,8 @@ import gc
 import logging
 from dataclasses import dataclass
 
-from adapters.api import PRIORITY_CLASSES
+from adapters.api import NODES, PRIORITY_CLASSES
+from ledger.waiting import SAMPLED_SECONDS
 from simulation import objects
 from simulation.api import Client
 from simulation.books import RECORDER
@@ -23,10 +24,8 @@ from simulation.watcher import Broken, Watcher
 QUIET_SECONDS = 26.0
 """Longer than any back-off, and than the settle time that histories use, with the look after it."""
 BOOKMARK_SECONDS = 30.0
-SAMPLES_TURNS = 33
-"""Times ten seconds: longer than the longest pause between two wakings (ledger/waiting.py)."""
-BACK_OFF_TURNS = 6
-"""Times ten seconds: for pods that were tried late in the quiet, one after the other."""
+BACK_OFF_SECONDS = 60.0
+"""For pods that were tried late in the quiet, one after the other."""
 DOUBT_SECONDS = 80.0
 """How much longer it may take to learn what became of a Binding."""
 
@@ -157,9 +156,13 @@ class Play:
 
     async def _wait_for_others(self) -> None:
         """A pod that preempts or is let in late in the quiet lets others back off beyond it. Who was shown
-        some nodes only may be woken late, where others would do that it was not shown.
+        some nodes only is woken for each sample, where others would do that it was not shown.
         """
-        for _ in range(SAMPLES_TURNS if self.world.sample else BACK_OFF_TURNS):
+        most = self.loop.time() + BACK_OFF_SECONDS
+        if self.world.sample:
+            nodes = len(list(self.store.entries(NODES)))
+            most += SAMPLED_SECONDS * (1 + -(-nodes // self.world.sample))
+        while self.loop.time() < most:
             if not self.watcher.waits_in_vain(self.scheduler.waiting()):
                 return
             await asyncio.sleep(10.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger.ledger import Ledger
-from ledger.waiting import MOST_REMEMBERED
-from qos.cluster.objects import Requirement, Selector
+from ledger.waiting import MOST_REMEMBERED, REGAINED_SECONDS, SAMPLED_SECONDS
+from qos.cluster.objects import Pod, Requirement, Selector
 from tests.ledger.builders import demand, ledger, names, node, nodes, pod
 
 
@@ -146,6 +146,48 @@ def test_t21_a_pod_is_woken_until_it_was_shown_every_node() -> None:
             turn += 1
             found = made.filter(who, shown[turn], now).nodes
     assert found == ["only"]
+
+
+def shown_in_turn(
+    of: Ledger, who: Pod, samples: list[list[str]], now: float, until: float
+) -> tuple[float, int, list[str]]:
+    """Each waking shows the next sample: when it ended, after how many wakings, what was answered."""
+    wakings, found = 0, list[str]()
+    while now < until and not found:
+        now += 1
+        if of.waiting(now):
+            found = of.filter(who, samples[wakings % len(samples)], now).nodes
+            wakings += 1
+    return now, wakings, found
+
+
+def test_t21_a_pod_that_was_shown_every_node_in_vain_is_soon_shown_a_new_one() -> None:
+    made = ledger(*nodes(1000, 4), node("tainted", 16), demand("a", 1, 1))
+    who, samples = pod("p", 8), [names(1000)[start : start + 100] for start in range(0, 1000, 100)]
+    assert not made.filter(who, samples[0], 0.0).nodes
+    now, wakings, _ = shown_in_turn(made, who, samples, 0.0, 3_600.0)
+    assert wakings == 12, "once for each sample and once more, for the node that is never shown"
+    made.set_node(node("only", 16))
+    samples[-1].append("only")
+    ended, wakings, found = shown_in_turn(made, who, samples, now, now + 3_600.0)
+    assert (wakings, found) == (10, ["only"])
+    assert ended - now <= 10 * SAMPLED_SECONDS
+
+
+def test_t21_wakings_for_nodes_that_are_not_shown_are_bounded_whatever_changes() -> None:
+    """For an hour a tainted node would do every other second."""
+    made = ledger(*nodes(300, 4), node("tainted", 16), demand("a", 1, 1))
+    who, wakings = pod("p", 8), 0
+    assert not made.filter(who, names(150), 0.0).nodes
+    for second in range(1, 3_601):
+        if second % 2:
+            made.remove_pod(f"x{second - 1}")
+        else:
+            made.set_pod(pod(f"x{second}", 12, node="tainted"))
+        if made.waiting(second):
+            wakings += 1
+            assert not made.filter(who, names(150), second).nodes
+    assert 8 <= wakings <= 3 + 8 + 3_600 / REGAINED_SECONDS
 
 
 def test_the_many_pods_of_one_namespace_keep_no_other_namespaces_pod_from_being_woken() -> None:
