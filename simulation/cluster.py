@@ -9,6 +9,7 @@ from typing import Any
 from adapters.api import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, NotFound, Resource
 from simulation import api, objects
 from simulation.chance import Chance
+from simulation.history import World
 from simulation.loop import VirtualLoop
 from simulation.store import Body, Entry, Store
 
@@ -33,9 +34,10 @@ class App:
 class Cluster:
     """Kubelets, controllers and a second scheduler, acting on the store itself, at once but where said."""
 
-    def __init__(self, store: Store, loop: VirtualLoop, chance: Chance, crowd: int = 0) -> None:
+    def __init__(self, store: Store, loop: VirtualLoop, chance: Chance, world: World) -> None:
         self.store = store
-        self._loop, self._chance, self._crowd = loop, chance, crowd
+        self._loop, self._chance, self._crowd = loop, chance, world.crowd
+        self._dying = world.dying
         self.apps: dict[str, App] = {}
         self._numbers = 0
         self._due: set[str] = set()
@@ -103,7 +105,7 @@ class Cluster:
         if uid and meta["uid"] != uid:
             raise NotFound(404, "NotFound", f"pod {name} is another one")
         if grace is None:
-            grace = self._chance.between(0.0, 2.5, "grace", name)
+            grace = self._chance.between(0.0, self._dying, "grace", name)
         if (
             not body["spec"].get("nodeName")
             or grace == 0

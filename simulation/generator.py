@@ -5,7 +5,7 @@ Only here are random numbers drawn in a row; what is made is data, and playing i
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -44,8 +44,53 @@ THEMES: dict[str, dict[str, int]] = {
         "daemons": 1,
     },
 }
-SLOW_BINDS: dict[str, int] = {"burst": 5, "room": 6, "crash": 8}
-"""One history in eight: in Guard, pods of 1 CPU fill the nodes while binds take seconds, and owners crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """A theme apart: pods of 1 CPU, owners among them, on nodes that are nearly full of them.
+
+    `pace`: seconds between steps, on average; `small`: at most 4 nodes of at most 4 CPUs, full from the
+    start, and slots for which there are no owners; `slow`: the longest time that requests take, by client;
+    `world`: what else differs.
+    """
+
+    about: str
+    weights: dict[str, int]
+    pace: float = 1.0
+    small: bool = True
+    slow: dict[str, float] = field(default_factory=dict)
+    world: dict[str, Any] = field(default_factory=dict)
+
+
+NARROW = (
+    Narrow(
+        "slow binds",
+        {"burst": 5, "room": 6, "crash": 8},
+        small=False,
+        slow={"extender": 12.0, "scheduler": 12.0},
+        world={"mode": "Guard"},
+    ),
+    Narrow(
+        "late binds",
+        {"burst": 1, "room": 5, "one": 8, "count": 5, "crash": 2},
+        pace=0.3,
+        world={"mode": "Strict", "binds": True, "prebind": 0.8, "grace": 0.3, "latency": 0.01, "lag": 0.005},
+    ),
+    Narrow(
+        "victims that linger",
+        {"room": 3, "one": 4, "preemptor": 4},
+        pace=0.5,
+        slow={"extender": 5.0},
+        world={"mode": "Strict", "binds": True, "dying": 8.0, "latency": 0.01, "lag": 0.005},
+    ),
+    Narrow("lost nodes", {"burst": 2, "room": 3, "crash": 3, "lost": 6}),
+)
+"""Four histories in ten. Slow binds: what pods in flight may take is no room. Late binds: much happens
+between kube-scheduler's choice and bind, which looks again. Victims that linger: a preemptor may be tried
+before they are gone, as pods beside them whose Binding was given up may still land. Lost nodes: holds leave
+them.
+"""
 DISTURBANCES: tuple[dict[str, int], ...] = (
     {},
     {"watches": 3},
@@ -91,11 +136,10 @@ class Maker:
 
     def make(self) -> History:
         """World and steps."""
-        # Drawn apart, so that the other seeds keep their meaning.
         if self._apart.random() < 0.2:
             self._world = replace(self._world, sample=self._apart.choice((1, 2, 4)))
-        if self._apart.random() < 0.125:
-            return self._slow_binds()
+        if self._apart.random() < 0.4:
+            return self._narrow(self._apart.choice(NARROW))
         steps = [self._at(0.0, self._node(name)) for name in self._nodes]
         for name in APPS[: self._random.randint(1, len(APPS))]:
             steps.append(self._at(0.0, ("policy", (name, self._spec()))))
@@ -110,21 +154,25 @@ class Maker:
             steps += [self._at(0.0, ("policy-gone", (name,))) for name in APPS]
         return History(self._world, tuple(steps), f"seed {self._world.seed}: {self._theme}")
 
-    def _slow_binds(self) -> History:
-        """Room that many pods in flight may take stays room for holds, also where bind refuses nothing."""
+    def _narrow(self, theme: Narrow) -> History:
+        """A history of this theme."""
         random = self._random
-        self._world = replace(self._world, mode="Guard", spread=True, cap=100, crowd=40)
+        self._world = replace(self._world, spread=True, cap=100, crowd=40, **theme.world)
+        if theme.small:
+            self._nodes, self._cpu = self._nodes[:4], min(self._cpu, 4000)
         steps = [self._at(0.0, ("node", (name, self._cpu, 8192, 110))) for name in self._nodes]
-        count = random.randint(2, 4)
-        spec = {"floor": {"resources": {"cpu": "1"}}, "slots": {"count": count}}
-        steps.append(self._at(0.0, ("policy", ("a", spec))))
-        steps.append(self._at(0.3, ("app", ("a", count, 1000, 64, 0, False))))
+        steps += [self._at(0.0, one) for one in self._count()]
+        replicas = random.randint(0, 2) if theme.small else random.randint(2, 4)
+        steps.append(self._at(0.3, ("app", ("a", replicas, 1000, 64, 0, False))))
+        if theme.small:
+            size = len(self._nodes) * self._cpu // 1000
+            steps += [self._at(1.0, one) for one in self._alike(size, 1000)]
         steps.append(self._at(4.0, ("nothing", ())))
-        steps += [self._at(0.0, ("slow", (who, 12.0))) for who in ("extender", "scheduler")]
-        kinds, weights = list(SLOW_BINDS), list(SLOW_BINDS.values())
+        steps += [self._at(0.0, ("slow", (who, seconds))) for who, seconds in theme.slow.items()]
+        kinds, weights = list(theme.weights), list(theme.weights.values())
         for kind in random.choices(kinds, weights, k=random.randint(15, 40)):
-            steps += self._apart_by(random.expovariate(1.0), kind)
-        return History(self._world, tuple(steps), f"seed {self._world.seed}: slow binds")
+            steps += self._apart_by(random.expovariate(1 / theme.pace), kind)
+        return History(self._world, tuple(steps), f"seed {self._world.seed}: {theme.about}")
 
     def _apart_by(self, seconds: float, kind: str) -> list[Step]:
         """What one draw comes to: its first step so long after the one before, the others at once."""
@@ -230,6 +278,31 @@ class Maker:
     def _burst(self) -> list[What]:
         """As many pods of 1 CPU as fill a part of the nodes."""
         return self._alike(len(self._nodes) * self._cpu // 1000 // self._random.choice((1, 2, 4)), 1000)
+
+    def _count(self) -> list[What]:
+        """A policy of so many slots of 1 CPU."""
+        spec = {"floor": {"resources": {"cpu": "1"}}, "slots": {"count": self._random.randint(2, 4)}}
+        return [("policy", ("a", {**spec, "priorityClassName": "high"}))]
+
+    def _one(self) -> list[What]:
+        """A pod of 1 CPU."""
+        self._numbers += 1
+        name = f"p{self._numbers}"
+        return [*self._ending([name], 1000), ("pod", (name, 1000, 64, 0))]
+
+    def _preemptor(self) -> list[What]:
+        """A more important one, for which no other ends before it comes."""
+        self._numbers += 1
+        name = f"p{self._numbers}"
+        self._pods[name] = 1000
+        return [("pod", (name, 1000, 64, 10))]
+
+    def _lost(self) -> list[What]:
+        """A node goes, or takes no pods; or it comes back."""
+        random, name = self._random, self._random.choice(self._nodes)
+        back: What = ("node", (name, self._cpu, 8192, 110))
+        gone: list[What] = [("node-gone", (name,)), ("node-ready", (name, False)), ("cordon", (name, True))]
+        return [back, ("node-ready", (name, True))] if random.random() < 0.6 else [random.choice(gone)]
 
     def _room(self) -> list[What]:
         """Some pods end."""

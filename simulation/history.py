@@ -20,8 +20,10 @@ class World:
     many fitting nodes kube-scheduler shows, 0 for all. `spread`: it scores by what is left, else at random.
     `eager`: it tries pods that back off when no other waits (SchedulerPopFromBackoffQ).
     `status`: the policies' status is written. `crowd`: how many ordinary pods wait for a node at most, 0 for
-    any number; of more, the least important that waits longest is deleted. `settle`, `warmup`,
-    `reference_grace`, `not_ready`: the extender's settings; `grace`: the checker's.
+    any number; of more, the least important that waits longest is deleted. `prebind`: the share of pods for
+    which kube-scheduler waits, up to 2 s, before it binds them (for volumes, say); `dying`: the longest time
+    that pods take to end when nothing else is said. `settle`, `warmup`, `reference_grace`, `not_ready`: the
+    extender's settings; `grace`: the checker's.
     """
 
     seed: int
@@ -35,6 +37,8 @@ class World:
     eager: bool = True
     status: bool = False
     crowd: int = 0
+    prebind: float = 0.05
+    dying: float = 2.5
     settle: float = 600.0
     warmup: float = 2.0
     grace: float = 1.0

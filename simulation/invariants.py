@@ -68,6 +68,17 @@ def holds_fit(facts: Facts) -> list[str]:
     return wrong
 
 
+def holds_can_serve(facts: Facts) -> list[str]:
+    """Whoever is to take a hold may run on its node: that is ready and admits the policy's pods."""
+    wrong = []
+    for demand in facts.demands:
+        for name, _ in facts.reports[demand.key].holds:
+            node = facts.nodes.get(name)
+            if node is None or not node.ready or not admits(demand.where, node):
+                wrong.append(f"{demand.key}: held on node {name}, where no pod may go")
+    return wrong
+
+
 def accounts_add_up(facts: Facts) -> list[str]:
     """Every slot is filled, held, or reported as unplaced; and the holds add up to what is held."""
     wrong = []

@@ -59,7 +59,7 @@ class Play:
         self.watcher = Watcher(world, self.store, clock)
         if story:
             self.watcher.trace = []
-        self.cluster = Cluster(self.store, self.loop, self.chance, world.crowd)
+        self.cluster = Cluster(self.store, self.loop, self.chance, world)
         self.extender_api = self._client("extender")
         self.scheduler_api = self._client("scheduler")
         self.extender = Extender(world, self.extender_api, self.loop)

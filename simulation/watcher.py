@@ -323,6 +323,8 @@ class Watcher(Told):
             self.wrong("fillings", problem)
         for problem in invariants.holds_fit(facts):
             self.wrong("holds fit", problem)
+        for problem in invariants.holds_can_serve(facts):
+            self.wrong("holds can serve", problem)
         self._look_for_lost_slots(invariants.placeable(facts))
 
     def _look_for_lost_slots(self, placeable: dict[str, str]) -> None:

@@ -225,7 +225,7 @@ class Scheduler:
     async def _bind(self, queued: Queued, node: str) -> None:
         pod = queued.pod
         name = "prebind", pod.name, self._tries[pod.uid]
-        if self._chance.happens(0.05, *name):
+        if self._chance.happens(self._world.prebind, *name):
             await asyncio.sleep(self._chance.between(0.0, 2.0, *name, "seconds"))
         if self._world.binds and await self._bound_by_extender(pod, node):
             return

@@ -50,6 +50,14 @@ def test_holds_fit_into_what_is_free() -> None:
     assert invariants.holds_fit(facts(report(1, holds={"gone": 1})))
 
 
+def test_holds_are_where_pods_may_go() -> None:
+    said = report(1)
+    assert not invariants.holds_can_serve(facts(said))
+    wrong = ["default/a: held on node n0, where no pod may go"]
+    for lost in ({}, {"n0": node("n0", ready=False)}, {"n0": node("n0", unschedulable=True)}):
+        assert invariants.holds_can_serve(replace(facts(said), nodes=lost)) == wrong
+
+
 def test_every_slot_is_accounted_for() -> None:
     assert not invariants.accounts_add_up(facts(report(1, unplaced=1)))
     assert invariants.accounts_add_up(facts(replace(report(1), desired=2)))

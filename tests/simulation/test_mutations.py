@@ -23,8 +23,16 @@ def test_a_mistake_is_found_within_a_few_seeds(about: str) -> None:
     assert caught(mutation, 5)[0]
 
 
-def test_what_may_be_taken_is_not_taken() -> None:
-    """Issue 10, 2.1: binds are slow, many pods are in flight, owners crash."""
-    mutation = next(one for one in MUTATIONS if one.about == "what pods in flight may take counts as taken")
-    assert history(19).about.endswith("slow binds")
-    assert caught(mutation, 1, 19) == (1, "FloorBroken")
+NARROW = [
+    (25, "slow binds", "what pods in flight may take counts as taken"),
+    (22, "late binds", "bind does not check again"),
+    (8, "victims that linger", "bind waits for no victims"),
+    (1, "lost nodes", "holds stay on lost nodes"),
+]
+
+
+@pytest.mark.parametrize(("seed", "theme", "about"), NARROW, ids=[theme for _, theme, _ in NARROW])
+def test_a_narrow_theme_finds_what_it_is_for(seed: int, theme: str, about: str) -> None:
+    mutation = next(one for one in MUTATIONS if one.about == about)
+    assert history(seed).about.endswith(theme)
+    assert caught(mutation, 1, seed)[0]
