@@ -183,11 +183,11 @@ class Calls:
             length,
         )
         self._tls = tls
-        sent = False
+        sent: float | None = None
         try:
             async with asyncio.timeout(seconds), self._lanes:
                 connection = self._kept() or await self._next()
-                sent = True
+                sent = asyncio.get_running_loop().time()
                 self._busy.add(connection)
                 try:
                     return await connection.exchange(head + (body or b""))
@@ -195,9 +195,17 @@ class Calls:
                     self._busy.discard(connection)
                     self._keep(connection)
         except (OSError, TimeoutError) as error:
-            if sent:
+            if sent is not None:
+                self._distrust(sent)
                 raise
             raise NotSentError(repr(error)) from error
+
+    def _distrust(self, since: float) -> None:
+        """A call had no answer: idle connections unused since then may lead as little to anyone."""
+        for connection in self._idle:
+            if connection.used < since:
+                connection.abort()
+        self._idle = [connection for connection in self._idle if connection.open]
 
     def _kept(self) -> _Connection | None:
         """The one that was used last: those that are not needed any more grow old."""

@@ -194,6 +194,26 @@ async def test_a_connection_that_the_server_ends_is_not_used_again(connect, scri
     assert api._calls._idle != [kept]
 
 
+async def test_one_call_without_an_answer_costs_no_other_the_same(connect, script):
+    """A machine before the API server is gone: connections that were idle are dead, and nothing says so."""
+    dead = set()
+
+    async def answer(request):
+        if id(request.transport) in dead:
+            await asyncio.Event().wait()
+        return web.json_response({})
+
+    script.answers = [answer]
+    api = connect()
+    await asyncio.gather(*(api.get(PODS, "shop", f"web-{n}") for n in range(5)))
+    dead |= script.connections
+    assert len(dead) > 1
+    api._timeouts = Timeouts(request=SHORT)
+    with pytest.raises(Unreachable, match="TimeoutError"):
+        await api.get(PODS, "shop", "web-1")
+    await api.get(PODS, "shop", "web-1")
+
+
 async def test_an_answer_that_nobody_waits_for_is_nobody_elses(connect, script):
     late = asyncio.Event()
 
