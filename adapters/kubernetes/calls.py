@@ -7,12 +7,14 @@ did: a dozen objects and tasks a call, where here one buffer is written and one 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import deque
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
+import aiohappyeyeballs
 import httptools
 
 from adapters.kubernetes.lanes import Lanes
@@ -22,6 +24,8 @@ KEEP_ALIVE_SECONDS: Final = 60.0
 OPENED_AT_ONCE: Final = 2
 """A server short of CPU would be busy with handshakes alone, and their calls too late when they are done."""
 _OPEN_SECONDS: Final = 10.0
+_NEXT_ADDRESS_SECONDS: Final = 0.25
+"""Until the next address of the server's name is tried as well: a machine that is gone says nothing."""
 _LARGEST_HEAD: Final = 64 * 1024
 _FINAL: Final = 200
 """Statuses below are said on the way."""
@@ -275,10 +279,12 @@ class Calls:
             self._idle.append(connection)
 
     async def _connect(self, tls: ssl.SSLContext | None) -> _Connection:
-        _, connection = await asyncio.get_running_loop().create_connection(
+        loop = asyncio.get_running_loop()
+        addresses = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        first = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS)
+        _, connection = await loop.create_connection(
             lambda: _Connection(tls, self._most),
-            self._host,
-            self._port,
+            sock=first,
             ssl=tls if self._secure else None,
             server_hostname=self._tls_name,
         )

@@ -1,8 +1,10 @@
 """The client against a real HTTP server that says what a test wants said."""
 
 import asyncio
+import contextlib
 import gc
 import json
+import socket
 import ssl
 import weakref
 
@@ -321,6 +323,36 @@ async def test_a_call_that_waits_takes_a_connection_with_a_newer_certificate(con
     await asyncio.gather(*asked)
     assert opening.begun <= len(asked) + 1
     own.close()
+
+
+@pytest.fixture
+def silent():
+    """Makes an address where nothing is refused and nothing accepted."""
+    with contextlib.ExitStack() as stack:
+
+        def make(port):
+            listening = stack.enter_context(socket.socket())
+            listening.bind(("127.0.0.2", port))
+            listening.listen(0)
+            for _ in range(3):  # its queue is full
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(listening.getsockname())
+            return listening.getsockname()[0]
+
+        yield make
+
+
+async def test_of_several_addresses_one_that_answers_is_enough(server, script, silent, monkeypatch):
+    dead = silent(server.port)
+
+    async def addresses(host, port, **_):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in (dead, server.host)]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", addresses)
+    script.answers = [(200, {})]
+    async with KubernetesAPI(Endpoint(f"http://several.test:{server.port}")) as api:
+        assert await api.get(PODS, "shop", "web-1") == b"{}"
 
 
 async def test_each_failure_to_connect_is_one_calls(connect, script, monkeypatch):
