@@ -75,6 +75,10 @@ class CgroupTree:
         seen = self._of_pods.get(path, {}).get(path)
         return seen.values if seen else {}
 
+    def now(self, path: str, file: str) -> str:
+        """What a file of a cgroup says at this moment, whoever wrote it; "" where there is none."""
+        return self._values(path, (file,)).get(file, "").strip()
+
     def with_originals(self, originals: Mapping[tuple[str, str], str]) -> NodeTree:
         """The tree as others left it; originals: (path, file) -> what they wrote, of files that we wrote.
 

@@ -26,6 +26,7 @@ from agent.config import NRI_SOCKET, RUN, STATE, AgentConfig, ConfigError, addre
 from agent.process import keep, restore_and_stay
 from agent.reporting import Identity
 from kernel.refused import Refused
+from qos.plan.node_share import NodeShares
 from qos.pods.decision import Choices
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,13 @@ def serve(
             envvar="J10CE_AUTHOR_OOM_SCORES",
         ),
     ] = False,
+    node_shares: Annotated[
+        NodeShares,
+        typer.Option(
+            help="What all pods weigh together: as kubelet wrote, or so that allocatable CPU is true.",
+            envvar="J10CE_NODE_SHARES",
+        ),
+    ] = NodeShares.KUBELET,
     nri_socket: Annotated[
         str, typer.Option(help="The container runtime's NRI socket; '' does without.")
     ] = str(NRI_SOCKET),
@@ -115,6 +123,7 @@ def serve(
                 check_seconds=check_seconds,
                 observe=observe,
                 choices=Choices(class_defaults, author_oom_scores),
+                node_shares=node_shares,
             )
         )
         raise_open_files()

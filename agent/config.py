@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from qos.plan.node_share import NodeShares
 from qos.pods.decision import NOTHING_CHOSEN, Choices
 
 RUN: Final = Path("/run/j10ce")
@@ -28,7 +29,7 @@ class AgentConfig:
 
     kubeconfig: None: the service account of the pod it runs in. nri_socket: None: no NRI. address: host and
     port of /metrics. check_seconds: between two full checks of all files. observe: write nothing that a pod
-    could feel. proc, sys: where those are mounted.
+    could feel. proc, sys: where those are mounted. node_shares: the weight of the cgroup of all pods.
     """
 
     node: str = ""
@@ -43,6 +44,7 @@ class AgentConfig:
     proc: str = "/proc"
     sys: str = "/sys"
     choices: Choices = NOTHING_CHOSEN
+    node_shares: NodeShares = NodeShares.KUBELET
 
 
 def checked(config: AgentConfig) -> AgentConfig:

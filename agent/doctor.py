@@ -110,15 +110,24 @@ def _promise(state: PromiseState) -> Finding:
 
 
 def _share(share: NodeShare) -> Finding:
-    reaching, due = (render(CPU, amount) for amount in share)
-    if share.reaching >= share.due:
+    reaching, due, beside, reserved = (render(CPU, amount) for amount in share)
+    if not share.pods_lack and not share.beside_lacks:
         return Finding("CPU of all pods", Grade.WORKS, f"{due} are allocatable, and {reaching} reach them")
+    if not share.pods_lack:
+        return Finding(
+            "CPU of all pods",
+            Grade.LIMITED,
+            f"{reserved} are reserved for what runs beside kubepods, and {beside} are left to it when pods "
+            "want all they can get",
+            "raise CPUWeight of system.slice",
+        )
     return Finding(
         "CPU of all pods",
         Grade.LIMITED,
-        f"{due} are allocatable, and {reaching} reach them by kubelet's weight when what runs beside "
-        "kubepods wants all it can get; no pod pays for what a floor lacks by that",
-        "lower CPUWeight of system.slice and user.slice, or reserve more (kubeReserved, systemReserved)",
+        f"{due} are allocatable, and {reaching} reach them by the weight of kubepods when what runs beside "
+        "it wants all it can get; no pod pays for what a floor lacks by that",
+        "let the agent weigh kubepods (--node-shares Allocatable), lower CPUWeight of system.slice and "
+        "user.slice, or reserve more (kubeReserved, systemReserved)",
     )
 
 

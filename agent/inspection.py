@@ -7,6 +7,7 @@ import os
 import socket
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -14,12 +15,14 @@ from adapters.machine import ThisMachine
 from agent.config import AgentConfig
 from agent.doctor import Facts
 from agent.enforcement.fanotify import Fanotify
+from agent.enforcement.originals import Originals
+from agent.planner import OriginalValues
 from agent.probes import Node, promises
 from kernel.refused import Refused
 from qos.cluster.node_report import PromiseState
 from qos.plan import assumed
 from qos.plan.node import V2, Level
-from qos.plan.node_share import NodeShare, node_share
+from qos.plan.node_share import NodeShare, node_share, scale_of
 
 _SECONDS: Final = 5.0
 _KUBEPODS: Final = ("/kubepods.slice", "/kubepods")
@@ -30,6 +33,7 @@ def look(config: AgentConfig) -> Facts:
     machine = _machine(config)
     agent, problem = _agent(config.address)
     kubepods = next((path for path in _KUBEPODS if machine and machine.has(path)), "")
+    originals = Originals(config.run, kept=False)
     return Facts(
         kernel=os.uname().release,
         root=os.geteuid() == 0,
@@ -42,18 +46,23 @@ def look(config: AgentConfig) -> Facts:
         psi=Path(config.proc, "pressure").is_dir(),
         agent=agent,
         agent_problem=problem,
-        share=share_of(machine, kubepods) if machine and kubepods else None,
+        share=share_of(machine, kubepods, originals) if machine and kubepods else None,
     )
 
 
-def share_of(machine: ThisMachine, kubepods: str) -> NodeShare | None:
-    """What all pods of this machine get together; None where it cannot be read."""
+def share_of(machine: ThisMachine, kubepods: str, originals: OriginalValues) -> NodeShare | None:
+    """What all pods of this machine get together; None where it cannot be read.
+
+    originals: what kubelet wrote where an agent has written something else.
+    """
     size = machine.size(frozenset())
     try:
         seen = machine.observed(assumed.facts(size, [Level(kubepods, 0), Level(f"{kubepods}/any", 0)]))
+        there = seen.levels[0]
+        kubelets = int(originals.get((kubepods, scale_of(size.unified).file), there.weight))
     except (Refused, ValueError):
         return None
-    return node_share(seen.levels[0], size.cpus, size.unified)
+    return node_share(replace(there, weight=kubelets), size.cpus, size.unified, there.weight)
 
 
 def _machine(config: AgentConfig) -> ThisMachine | None:

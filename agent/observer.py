@@ -8,11 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from agent.enforcement.enforcer import Report
 from agent.enforcement.fights import Fight
-from agent.enforcement.places import controller
+from agent.enforcement.places import Place, Wanted, controller
 from agent.enforcement.writing import Differs, Writing
 from agent.state import ContainerKey, Running
 from kernel.apply import Refusal
@@ -47,6 +48,7 @@ class Observer:
         self._seconds = check_seconds
         self._clock = clock
         self._seen: dict[str, Observed] = {}
+        self._node: tuple[Differs, ...] = ()
         self.applied: dict[ContainerKey, Report] = {}
         self.checked_at = clock()
 
@@ -56,7 +58,8 @@ class Observer:
 
     def pending(self) -> Mapping[str, int]:
         """How many settings would be written now, by kernel controller."""
-        return Counter(controller(each.place.file) for one in self._seen.values() for each in one.differ)
+        differ = chain(self._node, *(one.differ for one in self._seen.values()))
+        return Counter(controller(each.place.file) for each in differ)
 
     # --- what the reconciler asks of an enforcer ---
 
@@ -90,6 +93,14 @@ class Observer:
     def refused(self) -> bool:
         """Nothing is to be tried again."""
         return False
+
+    def keep_node(self, wanted: Mapping[Place, Wanted]) -> None:
+        """What would be written into the cgroup of all pods."""
+        looks = [self._writing.look_at(place.path, {place: want}).differ for place, want in wanted.items()]
+        differ = tuple(chain.from_iterable(looks))
+        if differ and differ != self._node:
+            log.info("would write for all pods: %s", told(differ))
+        self._node = differ
 
     def shared(self, *, take_back: bool = True) -> list[Report]:  # noqa: ARG002
         """What is shared is looked at with each container."""

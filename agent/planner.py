@@ -13,7 +13,17 @@ from agent.state import ContainerKey, Known, KnownPod, Running
 from qos.cluster.policy import Policy
 from qos.plan.assumed import Machine
 from qos.plan.container_plan import ContainerPlan
+from qos.plan.node import Level
 from qos.plan.node_plan import PlannedNode
+from qos.plan.node_share import (
+    NodeShare,
+    NodeShares,
+    allocatable_weight,
+    node_share,
+    pods_level,
+    scale_of,
+    with_weight,
+)
 from qos.plan.placed_pod import NodeTree, placed
 from qos.pods.decision import NOTHING_CHOSEN, Choices, Decided, decide, is_opted_out, opted_out
 from qos.pods.expectation import states_class
@@ -48,8 +58,9 @@ class PlannedPod:
 class Planner:
     """Keeps what was read of the cgroups, and the plans of the last pass.
 
-    size: of the machine, with the kernel files that there are. problems: by uid, why a pod was not planned
-    then. Methods raise kernel.refused.Refused.
+    size: of the machine, with the kernel files that there are. node_shares: which weight the cgroup of all
+    pods has at the root. problems: by uid, why a pod was not planned then. Methods raise
+    kernel.refused.Refused.
     """
 
     def __init__(
@@ -58,16 +69,21 @@ class Planner:
         size: Machine,
         clock: Callable[[], float],
         choices: Choices = NOTHING_CHOSEN,
+        node_shares: NodeShares = NodeShares.KUBELET,
     ) -> None:
         self._cgroups = CgroupTree(machine)
         self._size = size
         self._clock = clock
         self._choices = choices
+        self._node_shares = node_shares
+        self._all_pods: Level | None = None
+        """Their cgroup, with kubelet's weight."""
         self._tree = NodeTree({}, {})
         self._node = PlannedNode(self._tree, size, {})
         self._read_at = float("-inf")
         self.problems: dict[str, str] = {}
         self._told: set[str] = set()
+        self._lost = False
 
     def prepare(
         self, known: Known, running: Mapping[ContainerKey, Running], originals: OriginalValues
@@ -83,7 +99,7 @@ class Planner:
             self._cgroups.changed_all()
             self._read_at = self._clock()
         yield from self._cgroups.update([one.cgroup for one in running.values()])
-        tree = self._cgroups.with_originals(originals)
+        tree = self._with_node_weight(self._cgroups.with_originals(originals))
         places = {}
         for one in pods:
             uid = one.pod.uid
@@ -98,6 +114,38 @@ class Planner:
         node = PlannedNode(tree, self._size, places)
         yield from node.solve()
         self._tree, self._node = tree, node
+
+    def _with_node_weight(self, tree: NodeTree) -> NodeTree:
+        """The tree in which the cgroup of all pods has what is planned for it, as far as that is written:
+        what the kernel refused is nothing to build floors on.
+        """
+        self._all_pods = pods_level(tree, self._size)
+        wanted = self.node_weight()
+        lost = self._all_pods is None and self._node_shares is not NodeShares.KUBELET
+        if lost and not self._lost:
+            log.warning("--node-shares %s: no kubepods at the root, none is weighed", self._node_shares.value)
+        self._lost = lost
+        if wanted is None:
+            return tree
+        path, file, weight = wanted
+        there = self._cgroups.now(path, file)
+        return with_weight(tree, path, min(weight, int(there or weight)), self._size.unified)
+
+    def node_weight(self) -> tuple[str, str, int] | None:
+        """The cgroup of all pods, its file and what that shall hold; None: what kubelet wrote."""
+        level = self._all_pods
+        if level is None or self._node_shares is NodeShares.KUBELET:
+            return None
+        weight = allocatable_weight(level, self._size.cpus, self._size.unified)
+        return (level.path, scale_of(self._size.unified).file, weight) if weight > level.weight else None
+
+    def node_share(self) -> NodeShare | None:
+        """What all pods get together, by the weight that their cgroup has now; None: it is not known."""
+        level = self._all_pods
+        if level is None:
+            return None
+        there = self._cgroups.now(level.path, scale_of(self._size.unified).file)
+        return node_share(level, self._size.cpus, self._size.unified, int(there or 0))
 
     def plans(self) -> Iterator[PlannedPod]:
         """The plans of all pods that were prepared."""

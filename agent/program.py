@@ -33,7 +33,7 @@ from agent.probes import Node, observed_promises, promises
 from agent.readiness import Readiness
 from agent.reconciler import Reconciler
 from agent.report.writer import ReportWriter
-from agent.reporting import Identity, policy_states
+from agent.reporting import Identity, allocatable_lack, policy_states
 from agent.runtime_events import RuntimeEvents
 from agent.state import ContainerKey, Known
 from agent.sync.hook_files import HookFiles
@@ -98,7 +98,7 @@ class Agent:
         self.enforcer, self.drift = (self._observer, self._observer) if self._observer else self._enforcing()
         self.source = self._source(api)
         self.size = machine.size(frozenset())
-        self.planner = Planner(machine, self.size, clock, config.choices)
+        self.planner = Planner(machine, self.size, clock, config.choices, config.node_shares)
         self.files = HookFiles(config.run, self._planned_all, registry=registry, clock=clock)
         self.reconciler = Reconciler(
             self.known,
@@ -369,6 +369,7 @@ class Agent:
             policies=states,
             not_ready=self._readiness.lasting(),
             observing=self.config.observe,
+            allocatable=allocatable_lack(self.planner.node_share()),
         )
 
     def not_ready(self) -> str:

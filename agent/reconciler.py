@@ -13,10 +13,12 @@ from adapters.loops import Changes
 from agent.containers import Containers
 from agent.enforcement.enforcer import Enforcer, Report
 from agent.enforcement.originals import Originals
+from agent.enforcement.places import Place, Wanted
 from agent.observer import Observer
 from agent.planner import PlannedPod, Planner
 from agent.state import ContainerKey, Known, Running
 from agent.sync.hook_files import HookFiles
+from kernel.change import RAISE
 from kernel.membership import pod_uid
 from qos.plan.container_plan import ContainerPlan
 from qos.plan.settings import Plan
@@ -124,7 +126,11 @@ class Reconciler:
         if complete:
             await self._release(turn)
         unsettled = self._unsettled()
+        wanted = self._node_wanted()
+        self._enforcer.keep_node(wanted)
         shared = self._enforcer.shared(take_back=complete and not unsettled)
+        if any(one.written and one.key.name == place.path for place in wanted for one in shared):
+            self.changed()  # floors that were short may grow now
         if self._files is not None:
             self._files.keep_opt_outs(self._known.opt_outs)
             await self._files.keep(list(self.planned.values()))
@@ -145,6 +151,10 @@ class Reconciler:
             await turn.breathe()
         self.planned = planned
         self.changes += 1
+
+    def _node_wanted(self) -> dict[Place, Wanted]:
+        found = self._planner.node_weight()
+        return {Place(found[0], found[1]): Wanted(RAISE, str(found[2]))} if found else {}
 
     def _passed(self, seconds: float) -> None:
         self.seconds = seconds

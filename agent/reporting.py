@@ -10,6 +10,8 @@ from agent.enforcement.enforcer import Report
 from agent.planner import PlannedPod
 from agent.state import ContainerKey
 from qos.cluster.node_report import PolicyState
+from qos.keys import CPU
+from qos.plan.node_share import NodeShare
 from qos.plan.settings import Shortfall
 from qos.quantity import render
 
@@ -59,6 +61,16 @@ def policy_states(
             deficit_seconds=deficit_seconds(policy.key),
         )
     return tuple(found[key] for key in sorted(found))
+
+
+def allocatable_lack(share: NodeShare | None) -> str | None:
+    """What all pods, or what runs beside them, lack of what is theirs; "" nothing, None: it is not known."""
+    if share is None:
+        return None
+    reaching, due, beside, reserved = (render(CPU, amount) for amount in share)
+    if share.pods_lack:
+        return f"{reaching} of {due} CPU reach all pods by the weight of their cgroup beside all others"
+    return f"{beside} of {reserved} CPU reach what runs beside all pods" if share.beside_lacks else ""
 
 
 def _problem(one: PlannedPod) -> str:

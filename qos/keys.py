@@ -106,6 +106,7 @@ VERIFIED: Final = "Verified"
 
 # Of a NodeQoS: READY, APPLIED, and:
 UNDISTURBED: Final = "Undisturbed"
+ALLOCATABLE_KEPT: Final = "AllocatableKept"
 
 # Resource names with a meaning of their own.
 CPU: Final = "cpu"

@@ -22,6 +22,8 @@ from kernel.membership import pod_uid
 from qos.plan.settings import PROCESS, Entry, Plan
 
 NOBODY_SEEN: Final[Writers] = {}
+_NODE: Final = "the node"
+"""In the place of a container's id: who wants what no container asks for."""
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +138,15 @@ class Enforcer:
         self.fights.forget(path)
         if not any(other.running.key == held.running.key for other in self._held.values()):
             self.applied.pop(held.running.key, None)
+
+    def keep_node(self, wanted: Mapping[Place, Wanted]) -> None:
+        """What shared cgroups are to have that no container asks for; shared() writes it, sweep() gives back
+        what is wanted no more.
+        """
+        if wanted:
+            self.claims.put(_NODE, wanted)
+        else:
+            self.claims.drop(_NODE)
 
     def shared(self, *, take_back: bool = True) -> list[Report]:
         """Each shared cgroup gets what others want, or what all plans need where that is more.

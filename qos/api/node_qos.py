@@ -123,7 +123,8 @@ class NodeQoSStatus(Reported):
         max_length=16,
         description=(
             "Ready (the agent is at work), Applied (every pod with a policy has its settings), Undisturbed "
-            "(nobody keeps changing settings back)."
+            "(nobody keeps changing settings back), AllocatableKept (allocatable CPU reaches the pods even "
+            "when all that runs beside them wants all it can get)."
         ),
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

@@ -53,7 +53,8 @@ class NodeReport:
 
     `pressure`: cpu, memory, io -> one of LEVELS. `repaired`: settings that had drifted and were put back, in
     the last hour; `fights`: files that somebody keeps changing back, left alone for now. `not_ready`: why
-    the agent cannot keep promises now, "" when it can. `observing`: it writes nothing.
+    the agent cannot keep promises now, "" when it can. `observing`: it writes nothing. `allocatable`: what
+    all pods together, or what runs beside them, lack of their CPU; "" nothing, None: it is not known.
     """
 
     agent_version: str
@@ -67,6 +68,7 @@ class NodeReport:
     policies: tuple[PolicyState, ...] = ()
     not_ready: str = ""
     observing: bool = False
+    allocatable: str | None = None
 
 
 class NodeCondition(NamedTuple):
@@ -100,6 +102,11 @@ def conditions(report: NodeReport) -> Iterator[NodeCondition]:
         yield NodeCondition(keys.UNDISTURBED, "False", "Fight", text)
     else:
         yield NodeCondition(keys.UNDISTURBED, "True", "NoFight", "nobody keeps changing settings back")
+    if report.allocatable:
+        yield NodeCondition(keys.ALLOCATABLE_KEPT, "False", "WeightOfAllPods", report.allocatable)
+    elif report.allocatable is not None:
+        text = "allocatable CPU reaches the pods, and what is reserved the rest, under full contention"
+        yield NodeCondition(keys.ALLOCATABLE_KEPT, "True", "WeightOfAllPods", text)
 
 
 def settled(report: NodeReport) -> NodeReport:

@@ -12,6 +12,15 @@ IDLE_LOAD: Final = 3
 """What a cgroup with cpu.idle weighs on the scheduler's scale, on which a nice 0 task weighs 1024."""
 
 
+ROUNDING: Final = 25
+"""Per mille of what is due: weights are whole numbers; what they miss by less does not count as missed."""
+
+
+def misses(kept: int, due: int) -> bool:
+    """Whether less is kept than is due, by more than what whole-number weights round off."""
+    return kept * 1000 < due * (1000 - ROUNDING)
+
+
 class Scale(NamedTuple):
     """A weight file: its range, and what a new cgroup has. `unit` of it is a load of 1024."""
 

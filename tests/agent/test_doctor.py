@@ -71,12 +71,15 @@ def test_each_lack_says_what_to_do() -> None:
 
 
 def test_what_kubelets_weight_takes_from_all_pods_is_said_once_a_node() -> None:
-    kept = of(replace(GOOD, share=NodeShare(7950, 7910)))["CPU of all pods"]
+    kept = of(replace(GOOD, share=NodeShare(7950, 7910, 50, 0)))["CPU of all pods"]
     assert kept == Finding("CPU of all pods", Grade.WORKS, "7910m are allocatable, and 7950m reach them")
-    lost = of(replace(GOOD, share=NodeShare(4881, 7910)))["CPU of all pods"]
+    lost = of(replace(GOOD, share=NodeShare(4881, 7910, 3119, 90)))["CPU of all pods"]
     assert lost.grade is Grade.LIMITED
-    assert lost.text.startswith("7910m are allocatable, and 4881m reach them by kubelet's weight")
+    assert lost.text.startswith("7910m are allocatable, and 4881m reach them by the weight of kubepods")
     assert "system.slice" in lost.do
+    assert "--node-shares Allocatable" in lost.do
+    starved = of(replace(GOOD, share=NodeShare(7950, 4000, 50, 4000)))["CPU of all pods"]
+    assert (starved.grade, starved.text[:15]) == (Grade.LIMITED, "4 are reserved ")
 
 
 @pytest.mark.parametrize(("busy", "reaching"), [(1, 6062), (0, 8000)])
@@ -86,6 +89,6 @@ def test_the_share_of_all_pods_is_read_from_their_cgroup(tmp_path: Path, busy: i
     fake.group("unified", "kubepods.slice", cpu_weight="313")
     fake.group("unified", "system.slice", cpu_weight="100", cgroup_events=f"populated {busy}\n")
     fake.group("unified", "dev-mqueue.mount", cpu_weight="100", cgroup_events="populated 0\n")
-    share = share_of(fake.machine(), "/kubepods.slice")
+    share = share_of(fake.machine(), "/kubepods.slice", {})
     assert share is not None
     assert (share.reaching, share.due // 100) == (reaching, 79)

@@ -32,6 +32,14 @@ def test_what_is_wrong_is_said_with_its_first_problem() -> None:
     assert "3 kernel files" in bad["Undisturbed"][2]
 
 
+def test_what_all_pods_lack_is_said_once_a_node_where_it_is_known() -> None:
+    assert "AllocatableKept" not in said(REPORT)
+    assert said(replace(REPORT, allocatable=""))["AllocatableKept"][0] == "True"
+    lack = "4881m of 7910m CPU reach all pods"
+    found = said(replace(REPORT, allocatable=lack))["AllocatableKept"]
+    assert found == ("False", "WeightOfAllPods", lack)
+
+
 def test_what_is_under_way_is_not_yet_known() -> None:
     waits = PolicyState("a/a", "u", 1, 0, 0)
     assert said(replace(REPORT, policies=(waits,)))["Applied"][:2] == ("Unknown", "InProgress")
@@ -50,5 +58,6 @@ def test_settled_is_blind_to_what_changes_all_the_time_and_to_nothing_else() -> 
         replace(report, kernel="6.13.0"),
         replace(report, policies=(replace(one, verified=1),)),
         replace(report, policies=()),
+        replace(report, allocatable="less"),
     ):
         assert settled(change) != settled(report)
