@@ -205,7 +205,8 @@ class Binder:
         if not self._reads.free:  # another attempt, which settles this one, must not wait for its turn
             return self._doubt(pod, node, str(error))
         try:
-            settled = await self._read_back(pod, node)
+            async with self._reads.turn():
+                settled = await self._read_back(pod, node)
         except (APIError, Unreachable) as unread:
             return self._doubt(pod, node, f"{error}; and the pod cannot be read: {unread}")
         # Not bound yet: the request may still be under way, so the claim stays.
@@ -220,13 +221,12 @@ class Binder:
         return self._outcome(pod, node, seen)
 
     async def _read_back(self, pod: Pod, node: str) -> str | None:
-        """The same once it is this pod's turn."""
-        async with self._reads.turn():
-            try:
-                settled = await self._read_outcome(pod, node)
-            except (APIError, Unreachable):
-                self._metrics.bind_read("failed")
-                raise
+        """The same, counted; only when it is this pod's turn."""
+        try:
+            settled = await self._read_outcome(pod, node)
+        except (APIError, Unreachable):
+            self._metrics.bind_read("failed")
+            raise
         self._metrics.bind_read("open" if settled is None else "settled")
         return settled
 
@@ -272,10 +272,11 @@ class Binder:
         while True:
             await self._sleep(wait)
             wait = min(wait * 2, _LONGEST_WAIT)
-            late = self._clock() >= give_up  # before the read, which may take long itself
             try:
-                if await self._read_back(pod, node) is not None:
-                    return
+                async with self._reads.turn():
+                    late = self._clock() >= give_up  # before the read, which may take long itself
+                    if await self._read_back(pod, node) is not None:
+                        return
             except (APIError, Unreachable) as error:
                 log.info("settling a Binding goes on pod=%s error=%s", pod.key, error)
                 continue

@@ -350,6 +350,37 @@ async def test_an_attempt_does_not_wait_for_reads_that_hang(api, clock, eventual
     await rig.settled()
 
 
+async def test_t04_a_read_whose_turn_comes_when_it_is_late_is_the_last_one(api, clock, eventually, make_pod):
+    """After a long outage each pod in doubt keeps its room for one round of reads, not for two."""
+    rig = Rig(api, clock, eventually, make_pod("web"))
+    pods = [
+        decode.pod(orjson.dumps(api.put(PODS, make_pod(f"web{number}"))))
+        for number in range(READS_AT_ONCE + 1)
+    ]
+    rig.ledger.pods |= {pod.uid: pod for pod in pods}
+    api.fail("bind", times=len(pods))
+    gate = api.hang("get", times=READS_AT_ONCE)
+    asked, read, began = [], api.get, clock()
+
+    async def get(resource: Any, namespace: str, name: str) -> bytes:
+        asked.append(name)
+        return await read(resource, namespace, name)
+
+    api.get = get
+    binds = [
+        asyncio.create_task(rig.binder.bind(BindingArgs(p.name, p.namespace, p.uid, "n1"))) for p in pods
+    ]
+    await eventually(binds[-1].done)
+    await eventually(lambda: clock() > began)  # its pause is over: it waits for its turn
+    await asyncio.sleep(0)
+    clock.advance(UNKNOWN_SECONDS)
+    gate.set()
+    await asyncio.gather(*binds)
+    await rig.settled()
+    assert asked.count(pods[-1].name) == 1
+    assert rig.ledger.claims == {}
+
+
 async def test_t04_past_the_deadline_it_answers_error_and_goes_on(rig):
     gate = rig.api.hang("bind")
     rig.binder = rig.make(deadline=0.01)
