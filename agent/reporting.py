@@ -13,6 +13,7 @@ from qos.cluster.node_report import PolicyState
 from qos.keys import CPU
 from qos.plan.node_share import NodeShare
 from qos.plan.settings import Shortfall
+from qos.plan.weights import misses
 from qos.quantity import render
 
 
@@ -83,6 +84,8 @@ def _problem(one: PlannedPod) -> str:
 def _shortfalls(one: PlannedPod) -> Iterator[str]:
     for container in one.containers:
         for short in container.plan.shortfalls:
+            if short.resource == CPU and not misses(short.kept, short.promised):
+                continue
             yield f"container {container.name}: {_words(short)}"
 
 
