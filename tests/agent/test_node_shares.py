@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from agent.inspection import share_of
+from agent.planner import Planner
 from agent.restoring import restore
+from agent.state import Known
 from kernel import facts
 from qos.plan.node_share import NodeShares
+from tests.adapters.fake_machine import Fake
 from tests.agent.plain_node import PlainNode, passes
 from tests.waiting import eventually
 
@@ -108,3 +111,27 @@ async def test_where_no_kubepods_is_at_the_root_that_is_said(
         assert agent.report().allocatable is None
     [said] = [one for one in caplog.messages if "node-shares" in one]
     assert "no kubepods at the root" in said
+
+
+def test_on_v1_it_is_shares_beside_what_has_tasks(tmp_path: Path) -> None:
+    fake = Fake(tmp_path, v1=True, unified=False)
+    fake.write("sys/devices/system/cpu/online", "0-7\n")
+    fake.group("cpu", "kubepods", cpu_shares="7680", cgroup_procs="")
+    fake.group("cpu", "system.slice", cpu_shares="1024", cgroup_procs="1\n")
+    fake.group("cpu", "user.slice", cpu_shares="1024", cgroup_procs="")
+    planner = Planner(
+        fake.machine(),
+        fake.machine().size(frozenset()),
+        lambda: 0.0,
+        node_shares=NodeShares.ALLOCATABLE,
+    )
+    for _ in planner.prepare(Known(), {}, {}):
+        pass
+    assert planner.node_weight() == (TOP, "cpu.shares", 15 * 1024)
+    share = planner.node_share()
+    assert share is not None
+    assert (share.reaching, share.due, share.pods_lack) == (7058, 7500, True), "it is not written yet"
+    fake.group("cpu", "kubepods", cpu_shares=str(15 * 1024))
+    share = planner.node_share()
+    assert share is not None
+    assert (share.reaching, share.beside, share.reserved) == (7500, 500, 500)
