@@ -171,7 +171,7 @@ class Ledger:
         settle(self._state, thorough=True)
         state = self._state
         unfinished = state.daemons.unjudged or state.ownership.under_way
-        return bool(state.dirty or state.turns or state.overdue or unfinished)
+        return bool(state.dirty or state.turns or state.crowded or state.overdue or unfinished)
 
     def gather_overlaps(self) -> Iterator[Mapping[str, str]]:
         """The same in steps of a millisecond or so: what is known of it after each; the last is all of it."""

@@ -35,7 +35,7 @@ _SHORT_PER_SETTLE = 150
 def settle(state: State, *, thorough: bool = False) -> None:
     """Make the holds right after changes; with `thorough` also search moves for slots that failed before."""
     state.lapse()
-    if state.dirty or (thorough and (state.overdue or state.turns)):
+    if state.dirty or (thorough and (state.overdue or state.turns or state.crowded)):
         _settle(state, thorough)
     if thorough and uncertain(state):
         _leave_risky_nodes(state)
@@ -51,7 +51,7 @@ def _settle(state: State, thorough: bool) -> None:
     _leave_short_nodes(state)
     _pass_over_content(state)
     grown = bool(state.table.grown and (state.failed or state.capped))
-    due = bool(state.turns) if thorough else not all(state.turns.values())
+    due = bool(state.turns or state.crowded) if thorough else not all(state.turns.values())
     if state.grown or grown or state.holds.wanting or due or (thorough and state.overdue):
         _place(state, thorough)
     else:
@@ -169,6 +169,7 @@ def _content(state: State, demand: int) -> None:
     state.holds.wanting.discard(demand)
     state.failed.pop(demand, None)
     state.capped.pop(demand, None)
+    state.crowded.pop(demand, None)
 
 
 def _place(state: State, thorough: bool) -> None:
@@ -183,13 +184,14 @@ def _place(state: State, thorough: bool) -> None:
     risky = uncertain(state) and any(
         columns[dim].any() for columns in (table.possible, table.expected) for dim in state.demands.dims
     )
+    crowded: dict[int, Rows] = {}
     for demand in in_turn(state):
         waits = state.turns[demand] and not thorough
         waits_on = waits and demand not in fresh and demand not in holds.wanting
         if waits_on or state.ownership.unsettled(state.demands[demand].namespace):
             continue
         if patience.over:
-            return
+            break
         search = state.turns[demand] and thorough
         if not waits:
             del state.turns[demand]
@@ -204,11 +206,44 @@ def _place(state: State, thorough: bool) -> None:
         patience.cap()
         want = min(missing, cap_slots(state, demand)[0])
         left = _place_missing(state, demand, want, rows, patience, search=search, risky=risky)
-        if left and _may_ignore_flights(state, rows):
-            with state.flights.left_out():  # bind refuses whom this leaves no room
-                _place_missing(state, demand, left, rows, patience, search=search, risky=risky)
+        if left and not state.charges_win and state.flights.by_uid:
+            if thorough and search:
+                state.crowded[demand] = None
+            else:
+                crowded[demand] = _charged(state, rows)
         if holds.missing(demand) < missing:
             keep_cap(state)
+        note_failure(state, demand, missing - want)
+    search = thorough and bool(state.crowded) and not any(state.turns.values())
+    if crowded or search:
+        with state.flights.left_out():  # bind refuses whom this leaves no room
+            _place_over_flights(state, crowded, patience, search=search)
+
+
+def _place_over_flights(
+    state: State, crowded: Mapping[int, Rows], patience: Patience, *, search: bool
+) -> None:
+    """Place what found no place beside pods in flight, on rows charged for them; with `search` by moves or
+    force as well, when all demands have been searched for: two searches for one would leave others none.
+    """
+    for demand, rows in crowded.items():
+        if rows.size and not patience.over:
+            _place_again(state, demand, rows, patience, search=False)
+    if search:
+        for demand in sorted(state.crowded, key=state.demands.position.__getitem__):
+            if not patience.allows_search:
+                return
+            del state.crowded[demand]
+            _place_again(state, demand, None, patience, search=True)
+
+
+def _place_again(state: State, demand: int, rows: Rows | None, patience: Patience, *, search: bool) -> None:
+    missing = state.holds.missing(demand)
+    want = min(missing, cap_slots(state, demand)[0])
+    if want > 0 and _place_missing(state, demand, want, rows, patience, search=search, risky=False) == want:
+        state.turns.pop(demand, None)
+    elif state.holds.missing(demand) < missing:
+        keep_cap(state)
         note_failure(state, demand, missing - want)
 
 
@@ -239,13 +274,12 @@ def _place_missing(
     return want
 
 
-def _may_ignore_flights(state: State, rows: Rows | None) -> bool:
-    """Whether pods are in flight on these rows, or on any, to whom bind can say no."""
-    if state.charges_win or not state.flights.by_uid:
-        return False
+def _charged(state: State, rows: Rows | None) -> Rows:
+    """Those of these rows, or of all, that pods in flight are charged on."""
     charged, dims = state.table.charged, state.demands.dims
-    there = charged[dims] if rows is None else charged[cells(state, rows)]
-    return bool(there.any()) or any(flight.own for flight in state.flights.by_uid.values())
+    if rows is None:
+        return np.flatnonzero(charged[dims].any(axis=0))
+    return rows[charged[cells(state, rows)].any(axis=0)]
 
 
 def _fill(state: State, demand: int, want: int, rows: Rows | None) -> int:

@@ -37,6 +37,11 @@ class Patience:
         """Nothing is left."""
         return self._left <= 0
 
+    @property
+    def allows_search(self) -> bool:
+        """A look at all rows leaves something for a search."""
+        return self._left == _ROWS_VISITED or self._left > _FILL * self._rows
+
     def cap(self) -> None:
         """A look at what the cap leaves to a demand, before the first hold and after the last one."""
         self._left -= _LEAST
@@ -71,7 +76,7 @@ def take_turns(state: State, grown: set[int], *, thorough: bool) -> set[int]:
     for demand in fresh | state.holds.wanting:
         turns.setdefault(demand, False)
     state.grown = False
-    if thorough and state.overdue and not any(turns.values()):
+    if thorough and state.overdue and not (any(turns.values()) or state.crowded):
         turns.update(dict.fromkeys(state.demands.order, True))
         state.overdue = False
     return fresh

@@ -51,6 +51,7 @@ class State:
     rows in `table.grown`, or of the demands in `holds.wanting`); `regraded`: eligibility changed;
     `recheck`: every node's holds must be measured again, not only the touched ones; `overdue`: the search
     for moves has not been tried since room has grown; `turns`: demands to be placed, True: with a search;
+    `crowded`: those to be placed, with a search, as if no pod were in flight;
     `failed`: missing slots of each demand when it last failed; `capped`: what all holds up to a demand's
     amounted to when the cap last kept it from more, by column, last looked at when the holds and the demands
     were those of `capped_at`; `used`: what all holds up to each demand amount to, and as of when; `boards`:
@@ -97,6 +98,7 @@ class State:
         self.recheck = False
         self.overdue = False
         self.turns: dict[int, bool] = {}
+        self.crowded: dict[int, None] = {}
         self.risk_seen = -1
         self.failed: dict[int, int] = {}
         self.capped: dict[int, Vector] = {}
@@ -392,7 +394,7 @@ class State:
         self.flights.bereave(number)
         self.holds.forget(number)
         self.demands.remove(key)
-        for known in (self.failed, self.capped, self.turns):
+        for known in (self.failed, self.capped, self.turns, self.crowded):
             known.pop(number, None)
         self.holds.follow_levels()
         self.ownership.begin(namespace, removed=number)

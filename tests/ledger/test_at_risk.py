@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ledger import retries
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos.cluster.objects import PlacementMode, Pod
@@ -232,6 +233,27 @@ def test_where_bind_can_refuse_a_slot_takes_the_hold_of_a_lower_owner_in_flight(
     check_columns(made)
     assert made.bind(late, "n0", 0.0).refusal
     assert go(made, pod("owner", 4, app="high", priority=PRIORITY), ["n0"]) == "n0"
+
+
+def test_slots_without_a_place_beside_pods_in_flight_leave_others_their_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One settle may take one search, as with 5,000 nodes: two for one demand never came to the next."""
+    monkeypatch.setattr(retries, "_ROWS_VISITED", 2_000)
+    made = ledger(*nodes(50, 4), *(demand(f"high{i}", 10, 3, priority=10) for i in range(5)))
+    for _ in range(50):
+        made.tend()
+    assert made.gauges()["holds"] == 50
+    for i in range(40):
+        assert made.filter(pod(f"f{i}", 1), [f"n{i}"], 0.0).nodes
+    for i in range(4):
+        made.set_demand(demand(f"none{i}", 1, 4))
+    made.set_demand(demand("freed", 11, 1, priority=-1))
+    turns = 0
+    while made.tend():
+        turns += 1
+        assert turns < 50
+    assert made.gauges()["unplaced"] == 4, "bind refuses a pod in flight whose room was taken"
 
 
 def test_where_bind_cannot_refuse_a_pod_in_flight_keeps_its_room() -> None:
