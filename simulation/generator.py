@@ -73,7 +73,7 @@ NARROW = (
     ),
     Narrow(
         "late binds",
-        {"burst": 1, "room": 5, "one": 8, "count": 5, "crash": 2},
+        {"burst": 1, "room": 5, "one": 8, "count": 5, "crash": 2, "unanswered": 3},
         pace=0.3,
         world={"mode": "Strict", "binds": True, "prebind": 0.8, "grace": 0.3, "latency": 0.01, "lag": 0.005},
     ),
@@ -87,9 +87,9 @@ NARROW = (
     Narrow("lost nodes", {"burst": 2, "room": 3, "crash": 3, "lost": 6}),
 )
 """Four histories in ten. Slow binds: what pods in flight may take is no room. Late binds: much happens
-between kube-scheduler's choice and bind, which looks again. Victims that linger: a preemptor may be tried
-before they are gone, as pods beside them whose Binding was given up may still land. Lost nodes: holds leave
-them.
+between kube-scheduler's choice and bind, which looks again; and Bindings land when nobody waits for them any
+more. Victims that linger: a preemptor may be tried before they are gone, as pods beside them whose Binding
+was given up may still land. Lost nodes: holds leave them.
 """
 DISTURBANCES: tuple[dict[str, int], ...] = (
     {},
@@ -303,6 +303,10 @@ class Maker:
         back: What = ("node", (name, self._cpu, 8192, 110))
         gone: list[What] = [("node-gone", (name,)), ("node-ready", (name, False)), ("cordon", (name, True))]
         return [back, ("node-ready", (name, True))] if random.random() < 0.6 else [random.choice(gone)]
+
+    def _unanswered(self) -> list[What]:
+        """The next Binding lands later than the extender waits for its answer."""
+        return [("fault", ("extender", "bind", "late", round(self._random.uniform(1.0, 10.0), 1)))]
 
     def _room(self) -> list[What]:
         """Some pods end."""
