@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
         self._connections = connections
         self._keep_alive = keep_alive
         self._loop = asyncio.get_running_loop()
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self.closed = self._loop.create_future()
         self._transport: asyncio.Transport
         self._pending: deque[_Request] = deque()
@@ -82,10 +82,13 @@ class Connection(asyncio.Protocol):
         self._connections.discard(self)
         self._watch.cancel()
         self._pending.clear()
+        self._parser = None  # it knows this connection: together they would be a ring
         self.closed.set_result(None)
 
     def data_received(self, data: bytes) -> None:
         """Bytes of one request, or of several."""
+        if self._parser is None:
+            return
         if self._head is not None:
             self._head += len(data)
         try:
@@ -154,7 +157,7 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """The whole request is there."""
         self._receiving = False
-        if self._transport.is_closing():
+        if self._parser is None or self._transport.is_closing():
             return
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts = []

@@ -55,7 +55,7 @@ class _Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._most = most
         self._transport: asyncio.Transport
-        self._parser: httptools.HttpResponseParser
+        self._parser: httptools.HttpResponseParser | None = None
         self._answer: asyncio.Future[Answer] | None = None
         self._parts: list[bytes] = []
         self._size = 0
@@ -71,7 +71,7 @@ class _Connection(asyncio.Protocol):
         self._fail(f"connection lost: {error or 'closed by the server'}")
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None or self._answer.done():
+        if self._parser is None or self._answer is None or self._answer.done():
             self.abort()  # nobody asked
             return
         if self._head is not None:
@@ -102,11 +102,14 @@ class _Connection(asyncio.Protocol):
             self._parts.append(part)
 
     def on_message_complete(self) -> None:
-        status = self._parser.get_status_code()
-        if self._answer is None or self._answer.done() or status < _FINAL:
+        parser = self._parser
+        if parser is None or self._answer is None or self._answer.done():
+            return
+        status = parser.get_status_code()
+        if status < _FINAL:
             return
         self.used = self._loop.time()
-        self.open = self.open and self._parser.should_keep_alive()
+        self.open = self.open and parser.should_keep_alive()
         self._answer.set_result(Answer(status, self._retry_after, b"".join(self._parts)))
 
     async def exchange(self, request: bytes) -> Answer:
@@ -121,7 +124,8 @@ class _Connection(asyncio.Protocol):
             self.abort()
             raise
         finally:
-            self._answer = None  # its exception knows this frame: together they would be a ring
+            # The parser knows this connection, the answer's exception this frame: they would be rings.
+            self._parser = self._answer = None
 
     def usable(self, tls: ssl.SSLContext | None) -> bool:
         """Whether another request may go over it."""

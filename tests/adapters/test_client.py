@@ -270,6 +270,20 @@ async def test_a_failure_goes_when_it_was_dealt_with(connect, script):
         gc.enable()
 
 
+async def test_a_connection_that_is_closed_goes(connect, script):
+    """Likewise."""
+    script.answers = [(200, {})]
+    api = connect()
+    await api.get(PODS, "shop", "web-1")
+    gc.disable()
+    try:
+        left = weakref.ref(api._calls._idle[0])
+        await api.aclose()
+        await eventually(lambda: left() is None)
+    finally:
+        gc.enable()
+
+
 class Opening:
     """Connections that stand when they are told to."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -261,3 +263,25 @@ async def test_a_client_that_goes_away_harms_nobody() -> None:
         other.write(request("/filter", b"y"))
         assert (await answer(reader))[2] == b"POST /filter y"
         other.close()
+
+
+async def test_a_connection_that_is_closed_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program's collector never looks again at what lives for some seconds: a ring would stay."""
+    made: list[weakref.ref[connection.Connection]] = []
+
+    class Noted(connection.Connection):
+        def __init__(self, *how: Any) -> None:
+            super().__init__(*how)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(connection, "Connection", Noted)
+    async with served() as there:
+        reader, writer = await there.connect()
+        writer.write(request("/filter"))
+        await answer(reader)
+        gc.disable()
+        try:
+            writer.close()
+            await eventually(lambda: made[0]() is None)
+        finally:
+            gc.enable()
