@@ -40,6 +40,8 @@ def candidates(state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now
     if before is not None and _under_way(before, pod, victims, kept, now):
         return [pod.nominated_node_name]
     state.offers.put(pod.uid, Offer({node: tuple(victims[node]) for node in kept}, now))
+    if len(kept) == 1 and pod.uid in state.pending and not pod.nominated_node_name:
+        state.nominations.foresee(pod, kept[0], now)  # the next preemptor may come before this shows
     return kept
 
 

@@ -284,3 +284,15 @@ def test_a_nomination_that_shows_is_not_moved_by_a_victim_offered_elsewhere() ->
     made.set_pod(replace(high, nominated_node_name="n0"))
     made.remove_pod("there")
     assert holds(made, "a") == {"n1": 1}
+
+
+def test_t14_a_preemptor_counts_the_one_before_it_whose_nomination_does_not_show_yet() -> None:
+    """Both were kept for a node that holds one of them, and each kept the other out once the victims died."""
+    victims = [pod(f"v{i}", 3, node="n0") for i in range(2)]
+    made = ledger(node("n0", 8), *victims, demand("a", 1, 2, priority=100))
+    first, second = pod("p1", 3, priority=50), pod("p2", 4, priority=50)
+    for one in (first, second):
+        made.set_pod(one)
+    assert made.preempt(first, {"n0": ["v0"]}, 0.0) == ["n0"]
+    assert made.preempt(second, {"n0": ["v0", "v1"]}, 0.0) == []
+    assert made.preempt(second, {"n0": ["v0", "v1"]}, 60.0) == ["n0"], "it was never nominated"
