@@ -146,13 +146,18 @@ class Play:
         self.watcher.disturbed()
         until = self.loop.time() + QUIET_SECONDS
         most = until + DOUBT_SECONDS
-        while self.loop.time() < until or (self.extender.busy and self.loop.time() < most):
+        while self.loop.time() < until or (self._binds and self.loop.time() < most):
             await asyncio.sleep(2.0)
             self.watcher.look()
             if self.watcher.found:
                 return
         await self._wait_for_others()
         self.watcher.look_after_quiet(self.scheduler.waiting())
+
+    @property
+    def _binds(self) -> bool:
+        """Whether Bindings are in doubt, or pods on their way: to be judged when that is over."""
+        return self.extender.busy or self.scheduler.binds
 
     async def _wait_for_others(self) -> None:
         """A pod that preempts or is let in late in the quiet lets others back off beyond it. Who was shown

@@ -68,6 +68,11 @@ class Scheduler:
         """The process ends."""
         self.part.kill()
 
+    @property
+    def binds(self) -> bool:
+        """Whether some pod has its node by the scheduler's own account alone."""
+        return any(self.cache.assumed(uid) for uid in self.cache.placed)
+
     def waiting(self) -> dict[str, tuple[Pod, list[str]]]:
         """Pods without a node, by name, and the nodes that the in-tree filters let pass.
 
