@@ -23,6 +23,8 @@ KEEP_ALIVE_SECONDS: Final = 60.0
 """Below the API server's 90 s: a POST on a connection that it just closed has an unknown outcome."""
 OPENED_AT_ONCE: Final = 2
 """A server short of CPU would be busy with handshakes alone, and their calls too late when they are done."""
+PATIENCE_SECONDS: Final = 1.0
+"""A call that is given up after as long without an answer casts doubt on the idle connections."""
 _OPEN_SECONDS: Final = 10.0
 _NEXT_ADDRESS_SECONDS: Final = 0.25
 """Until the next address of the server's name is tried as well: a machine that is gone says nothing."""
@@ -207,6 +209,10 @@ class Calls:
                 self._distrust(sent)
                 raise
             raise NotSentError(repr(error)) from error
+        except asyncio.CancelledError:
+            if sent is not None and asyncio.get_running_loop().time() - sent >= PATIENCE_SECONDS:
+                self._distrust(sent)  # the deadline was the caller's own
+            raise
 
     def _distrust(self, since: float) -> None:
         """A call had no answer: idle connections unused since then may lead as little to anyone."""
