@@ -17,6 +17,7 @@ from adapters.api import (
     APIError,
     ClusterAPI,
     Conflict,
+    Ended,
     Gone,
     NotFound,
     Page,
@@ -328,7 +329,7 @@ def _refusal(kind: str) -> Exception:
         return Conflict(409, "Conflict", "the object has been modified")
     if kind == "forbidden":
         return APIError(403, "Forbidden", "a webhook says no")
-    return Unreachable("500 InternalError: etcdserver: leader changed")
+    return Ended("500 InternalError: etcdserver: leader changed")
 
 
 if TYPE_CHECKING:
