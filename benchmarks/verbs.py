@@ -54,8 +54,9 @@ class Calls:
 def measure(size: Size, runs: int) -> dict[str, float]:
     """All verbs on clusters of this size: name -> units."""
     found: dict[str, float] = {}
+    kept = garbage.Keeper()
     roomy = clusters.roomy(size)
-    garbage.keep()  # as the program does: a full collection of the cluster is no part of a call
+    kept.keep()  # as the program does: a full collection of the cluster is no part of a call
     names = clusters.node_names(size.nodes)
     shuffled = random.Random(7).sample(names, len(names))
     held = [name for name in shuffled if name in roomy.held_nodes()]
@@ -69,7 +70,7 @@ def measure(size: Size, runs: int) -> dict[str, float]:
     found["bind"] = _bind(roomy, shuffled, runs).p50
     del roomy
     crowded = clusters.full(size)
-    garbage.keep()
+    kept.keep()
     for count in (one for one in SIZES if one <= size.nodes):
         refused = Calls(shuffled, count, 1)
         found[f"filter, {count} names, refused"] = _filter(crowded, refused, runs).p50
@@ -79,7 +80,7 @@ def measure(size: Size, runs: int) -> dict[str, float]:
     # As many candidates as kube-scheduler shows: a tenth of the nodes, 100 at least.
     candidates = names[: max(size.nodes // 10, 100)]
     crowded = clusters.full(size, spare=size.nodes // 10)
-    garbage.keep()
+    kept.keep()
     for what, cores in (("preempt, p99", 2), ("preempt, holds move, p99", 6)):
         calls = Calls(candidates, len(candidates), cores)
         found[what] = _preempt(crowded, calls, names[-1], runs).p99

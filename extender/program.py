@@ -72,6 +72,7 @@ class Program:
         self._api = api
         self._clock, self._wall = clock, wall
         self._changes = Changes(IDLE_SECONDS)
+        self._garbage = garbage.Keeper()
         self.metrics = Metrics()
         self.ledger = Ledger(
             config.mode,
@@ -256,7 +257,7 @@ class Program:
 
     async def _keep(self) -> None:
         if not self.readiness.problem():  # a start looks after itself
-            garbage.keep()
+            self._garbage.keep()
 
     async def _say(self) -> None:
         """Events are the leader's too; what is said before anyone leads waits."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.garbage import keep, only_young
+from extender.garbage import Keeper, only_young
 
 
 def full_collections(objects: int) -> int:
@@ -67,7 +67,7 @@ def test_what_was_kept_is_not_looked_at_again_and_goes_when_nothing_refers_to_it
     pods = [Pod() for _ in range(1_000)]
     last = weakref.ref(pods[-1])
     try:
-        keep()
+        Keeper().keep()
         assert not [one for one in gc.get_objects() if isinstance(one, Pod)]
         pods.clear()
         assert last() is None
@@ -82,7 +82,29 @@ def test_rings_that_have_come_since_are_collected() -> None:
 
     ring = weakref.ref(Ring())
     try:
-        keep()
+        Keeper().keep()
         assert ring() is None
+    finally:
+        gc.unfreeze()
+
+
+def test_rings_that_were_kept_are_collected_when_twice_as_much_lives() -> None:
+    class Ring:
+        def __init__(self) -> None:
+            self.me = self
+
+    keeper = Keeper(small=0)
+    try:
+        keeper.keep()
+        at_first = gc.get_freeze_count()
+        rings = [Ring() for _ in range(1_000)]
+        last = weakref.ref(rings[-1])
+        keeper.keep()
+        rings.clear()
+        keeper.keep()
+        assert last() is not None
+        rings = [Ring() for _ in range(at_first + 1)]
+        keeper.keep()
+        assert last() is None
     finally:
         gc.unfreeze()
