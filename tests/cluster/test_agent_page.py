@@ -32,6 +32,8 @@ ELSEWHERE = {
     "/opt/j10ce/bin/pip": "tests/test_dockerfile.py, the same steps",
     "systemctl": "tests/runtime/test_agent_unit.py, without systemctl",
     "j10ce node doctor": "tests/runtime/test_doctor_page.py",
+    "j10ce node restore": "tests/agent/test_restoring.py",
+    "j10ce uninstall": "test_install.py and tests/cli/test_restoring.py",
 }
 """Where a command of the page is run, if not here."""
 
@@ -47,8 +49,11 @@ def node(cluster: Cluster) -> Iterator[str]:
     name = f"node-{secrets.token_hex(3)}"
     made = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {REAL: "true"}}}
     cluster.kubectl("create", "-f", "-", stdin=json.dumps(made))
+    for namespace in (f"{name}-a", f"{name}-b"):
+        cluster.kubectl("create", "namespace", namespace)
     yield name
     cluster.kubectl("delete", "node", name)
+    cluster.kubectl("delete", "namespace", f"{name}-a", f"{name}-b", "--wait=false")
     kinds = "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
     cluster.kubectl("delete", kinds, "-l", "app.kubernetes.io/part-of=j10ce-qos")
     cluster.kubectl("delete", "-f", str(ROOT / "manifests" / "agent" / "rights.yaml"))
@@ -65,6 +70,8 @@ def etc(cluster: Cluster, node: str, tmp_path: Path) -> Path:
         "/etc/kubernetes/pki/ca.crt": str(tmp_path / "ca.crt"),
         "/etc/": f"{tmp_path}/etc/",
         "--bound-object-name n1": f"--bound-object-name {node}",
+        "namespace legacy": f"namespace {node}-a",
+        "namespace shop": f"namespace {node}-b",
         "kubectl apply --server-side": "kubectl apply --server-side --force-conflicts",
     }
     script = "\n".join(line for line in commands() if not line.startswith(tuple(ELSEWHERE)))
