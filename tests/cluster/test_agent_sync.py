@@ -59,6 +59,7 @@ class Way:
             task = asyncio.create_task(self._carry(accepted))
             self.carried.add(task)
             task.add_done_callback(self.carried.discard)
+            task.add_done_callback(lambda _: accepted.close())  # one that was cancelled before it began, too
 
     async def _carry(self, accepted):
         """One connection, to its end or until it is cut."""
