@@ -116,6 +116,16 @@ class Crowd:
             found.append(pod)
         return found
 
+    def stranger(self, millicores: int) -> None:
+        """A cgroup beside the pods' that is no pod's, with processes and the weight of such a request: floors
+        may grow from what it gets, and from no pod's request.
+        """
+        made = self._burstable.make("stranger")
+        self._weigh(made, millicores)
+        (pid,) = self._sleep(1)
+        for folder in made.folders():
+            (folder / "cgroup.procs").write_text(str(pid))
+
     def remove(self, pod: CrowdPod) -> None:
         """End a pod as kubelet would."""
         self.pods.remove(pod)

@@ -16,8 +16,10 @@ from tests.cluster.agent_rig import RIGHTS, Place, place, policy
 
 KEPT, FREE, NOBODY = "kept", "free", "nobody"
 PODS, BESIDE = 20, 5
-KUBELETS: Final = 204
-"""The shares of a pod of the crowd."""
+KUBELETS: Final = 45
+"""The shares of a pod of the crowd that has a floor: it requests it, 44m, and all of them fit on one CPU."""
+_STRANGER: Final = 256_000
+"""Millicores that a cgroup weighs which is no pod's: of up to 50 CPUs it leaves no pod its floor."""
 _NUMBERS = itertools.count(1)
 
 
@@ -31,7 +33,11 @@ class AtWork(NamedTuple):
 
 
 class Crowded(NamedTuple):
-    """20 pods with a floor, 5 without, and an agent for them that may run or not."""
+    """20 pods with a floor, 5 without, and an agent for them that may run or not.
+
+    Floors need more than kubelet's weights because of a cgroup that is no pod's. The pods without a floor
+    request no CPU: what they have they need not keep.
+    """
 
     here: Place
     agent: AgentProcess
@@ -61,7 +67,8 @@ def in_a_crowd(cluster: Cluster, folder: Path) -> Iterator[Crowded]:
     """A node of its own for the time of the block."""
     with part("static") as own, crowd(own.mounts) as there, place(cluster, own, there, folder) as here:
         here.apply(policy(KEPT))
-        here.pods_that_stay = here.pods(KEPT, PODS) + here.pods(FREE, BESIDE)
+        there.stranger(_STRANGER)
+        here.pods_that_stay = here.pods(KEPT, PODS) + here.pods(FREE, BESIDE, cpu=0)
         agent = here.agent("agent")
         yield Crowded(here, agent, here.settings())
         agent.end()
