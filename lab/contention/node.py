@@ -144,3 +144,8 @@ def pod(name: str, qos: str, *containers: Container) -> NodePod:
 def best_effort(name: str) -> NodePod:
     """A pod that requests nothing."""
     return pod(name, BEST_EFFORT)
+
+
+def small(qos: str, count: int) -> list[NodePod]:
+    """Pods that request 2m each: kubelet's least weight gives them many times that."""
+    return [pod(f"small-{number}", qos, Container("app", cpu_request=2)) for number in range(count)]

@@ -29,7 +29,7 @@ PODS = [
     pod("third", GUARANTEED, Container("app", 100, 100, 64 * MIB, 64 * MIB)),
     best_effort("last"),
 ]
-FLOORS = {"first": (300, 32 * MIB), "second": (200, 16 * MIB), "third": (100, 8 * MIB)}
+FLOORS = {"first": (150, 32 * MIB), "second": (200, 16 * MIB), "third": (100, 8 * MIB)}
 
 
 def policy(name: str) -> Policy:

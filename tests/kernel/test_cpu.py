@@ -9,7 +9,7 @@ import pytest
 
 from lab.contention import measures
 from lab.contention.groups import Group
-from lab.contention.node import Node, best_effort, pod
+from lab.contention.node import Node, best_effort, pod, small
 from lab.contention.work import Load
 from qos.classes import promises_of
 from qos.keys import CPU
@@ -19,6 +19,8 @@ from qos.pods.containers import BURSTABLE, GUARANTEED, Container, NodePod
 CPUS = 2
 FLOOR = 200
 """Millicores: less than the host's slices leave to a pod of each tier, more than kubelet's weights give."""
+SMALL = 24
+"""Pods whose least weight is worth three of our pod's, by kubelet."""
 NEARLY = 0.95
 """What the scheduler's rounding, and its moving of work between CPUs, may cost."""
 NEARLY_ALL = 0.8
@@ -31,13 +33,11 @@ def ours(qos: str) -> NodePod:
     return pod("ours", qos, Container("app", cpu_request=FLOOR))
 
 
-def rivals(node: Node) -> list[Group]:
-    """What a full node has beside our pod at every level: slices of the host, pods of each tier."""
-    pods = [
-        pod("guaranteed", GUARANTEED, Container("app", cpu_request=500, cpu_limit=500)),
-        pod("burstable", BURSTABLE, Container("app", cpu_request=500)),
-        best_effort("besteffort"),
-    ]
+def rivals(node: Node, qos: str) -> list[Group]:
+    """What a full node has beside our pod: slices of the host, a pod of the lowest tier, and in our own tier
+    pods that have more than they request.
+    """
+    pods = [best_effort("besteffort"), *small(qos, SMALL)]
     return [*node.slices(), *(node.start(one)["app"] for one in pods)]
 
 
@@ -53,7 +53,7 @@ def first_at_least(cpus: float) -> Callable[[list[float]], bool]:
 def test_the_floor_of_a_class_is_kept_through_all_levels(
     node: Node, load: Load, class_name: str, qos: str, record_property: Record
 ) -> None:
-    groups = [node.start(ours(qos))["app"], *rivals(node)]
+    groups = [node.start(ours(qos))["app"], *rivals(node, qos)]
     for group in groups:
         load.spin(group, CPUS)
     least = NEARLY * FLOOR / 1000
@@ -66,7 +66,7 @@ def test_the_floor_of_a_class_is_kept_through_all_levels(
 
 @pytest.mark.systems("plain", "systemd")
 def test_cpus_of_its_own(node: Node, load: Load, record_property: Record) -> None:
-    groups = [node.start(ours(GUARANTEED))["app"], *rivals(node)]
+    groups = [node.start(ours(GUARANTEED))["app"], *rivals(node, GUARANTEED)]
     for group in groups:
         load.spin(group, CPUS)
     node.keep(ours(GUARANTEED), "app", promises_of("LSR"), {CPU: FLOOR}, own_cpus="1")
@@ -80,7 +80,7 @@ def test_cpus_of_its_own(node: Node, load: Load, record_property: Record) -> Non
 def test_each_container_of_a_pod_gets_its_part(node: Node, load: Load, record_property: Record) -> None:
     two = pod("two", GUARANTEED, Container("app", cpu_request=200), Container("sidecar", cpu_request=100))
     app, sidecar = node.start(two).values()
-    groups = [app, sidecar, *rivals(node)]
+    groups = [app, sidecar, *rivals(node, GUARANTEED)]
     for group in groups:
         load.spin(group, CPUS)
     for name in ("app", "sidecar"):
@@ -95,7 +95,7 @@ def test_each_container_of_a_pod_gets_its_part(node: Node, load: Load, record_pr
 def test_what_cannot_be_kept_is_said_and_the_rest_is_kept(
     node: Node, load: Load, record_property: Record
 ) -> None:
-    groups = [node.start(ours(BURSTABLE))["app"], *rivals(node)]
+    groups = [node.start(ours(BURSTABLE))["app"], *rivals(node, BURSTABLE)]
     for group in groups:
         load.spin(group, CPUS)
     planned = plan(ours(BURSTABLE), "app", promises_of("LS"), {CPU: 1500}, node.facts(ours(BURSTABLE), "app"))

@@ -12,7 +12,7 @@ import pytest
 from adapters.machine import ThisMachine
 from lab.contention import measures, work
 from lab.contention.groups import Group, Tree
-from lab.contention.node import Node, best_effort, container_id, path, pod
+from lab.contention.node import Node, best_effort, container_id, path, pod, small
 from lab.contention.work import Load
 from lab.runtimes import bundle, oci, rootfs
 from lab.runtimes.bundle import Spec
@@ -63,10 +63,8 @@ def first_numbers(log: Path) -> list[str]:
     return numbers()
 
 
-def keeps_its_floor(app: Group, rivals: list[Group], load: Load) -> bool:
+def keeps_its_floor(app: Group, rivals: list[Group]) -> bool:
     least = NEARLY * FLOOR[CPU] / 1000
-    for group in rivals:
-        load.spin(group, CPUS)
     return measures.cpus_used([app, *rivals], CPUS, lambda used: used[0] >= least)[0] >= least
 
 
@@ -75,8 +73,10 @@ def test_a_pods_container(
     name: str, hook: InstalledHook, stack: ExitStack, tmp_path: Path, node: Node, tree: Tree, load: Load
 ) -> None:
     ours = pod("ours", BURSTABLE, Container("app", cpu_request=200, memory_request=32 << 20))
-    neighbour = pod("neighbour", BURSTABLE, Container("app", cpu_request=1000))
-    rivals = [*node.slices(), node.start(neighbour)["app"], node.start(best_effort("batch"))["app"]]
+    neighbours = [best_effort("batch"), *small(BURSTABLE, 24)]
+    rivals = [*node.slices(), *(node.start(one)["app"] for one in neighbours)]
+    for group in rivals:
+        load.spin(group, CPUS)
     node.admit(ours)
     planned = plan(ours, "app", promises_of("LS"), FLOOR, node.facts(ours, "app"))
     hook.pod(ours.uid, {"app": [setting.entry for setting in planned.settings]})
@@ -106,7 +106,7 @@ def test_a_pods_container(
     app = tree.make(path(ours, "app"))
     above = [app.folder.parent, app.folder.parent.parent, app.folder.parent.parent.parent]
     assert all(int((folder / "memory.min").read_text()) >= FLOOR[MEMORY] for folder in above)
-    assert keeps_its_floor(app, rivals, load)
+    assert keeps_its_floor(app, rivals)
 
 
 @pytest.fixture
@@ -121,6 +121,8 @@ def test_podman(
 ) -> None:
     web = pod("web", GUARANTEED, Container("web", cpu_request=200, memory_request=32 << 20))
     rivals = [tree.make(name) for name in ("system.slice", "user.slice", "floors/rival")]
+    for group in rivals:
+        load.spin(group, CPUS)
     machine = ThisMachine()
     expected = standalone_facts(
         machine.size(frozenset()), layout.podman_paths("ID", layout.Driver.CGROUPFS, "/floors"), 0
@@ -149,4 +151,4 @@ def test_podman(
 
     assert hook.missed() == {}
     assert first_numbers(tmp_path / "log") == at_birth(planned)
-    assert keeps_its_floor(tree.make(f"floors/libpod-{identity}"), rivals, load)
+    assert keeps_its_floor(tree.make(f"floors/libpod-{identity}"), rivals)
