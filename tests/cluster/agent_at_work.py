@@ -16,8 +16,8 @@ from tests.cluster.agent_rig import RIGHTS, Place, place, policy
 
 KEPT, FREE, NOBODY = "kept", "free", "nobody"
 PODS, BESIDE = 20, 5
-KUBELETS: Final = 45
-"""The shares of a pod of the crowd that has a floor: it requests it, 44m, and all of them fit on one CPU."""
+KUBELETS: Final = 16
+"""The shares of a pod of the crowd that has a floor: it requests it, 16m, and all fit on half a CPU."""
 _STRANGER: Final = 256_000
 """Millicores that a cgroup weighs which is no pod's: of up to 50 CPUs it leaves no pod its floor."""
 _NUMBERS = itertools.count(1)

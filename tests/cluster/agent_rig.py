@@ -38,7 +38,7 @@ RIGHTS = [
 """All that the agent asks of an API server: nothing that could remove or evict a pod."""
 
 
-def policy(name: str, cpu: str = "44m", memory: str = "48Mi") -> dict[str, Any]:
+def policy(name: str, cpu: str = "16m", memory: str = "48Mi") -> dict[str, Any]:
     return {
         "apiVersion": "j10ce.io/v1alpha1",
         "kind": "MinimalReservationPolicy",
@@ -75,7 +75,7 @@ class Place:
     def apply(self, document: Any) -> None:
         self.kubectl("apply", "--filename=-", document=document)
 
-    def pods(self, app: str, count: int, cpu: int = 22, *, empty: bool = False) -> list[CrowdPod]:
+    def pods(self, app: str, count: int, cpu: int = 8, *, empty: bool = False) -> list[CrowdPod]:
         """So many more, with cgroups of the uids of the API server's. cpu: millicores a container."""
         return asyncio.run(self._pods(app, count, cpu, empty=empty))
 
@@ -102,7 +102,7 @@ class Place:
         return pods
 
     @contextlib.contextmanager
-    def more(self, app: str, count: int, cpu: int = 22, *, empty: bool = False) -> Iterator[list[CrowdPod]]:
+    def more(self, app: str, count: int, cpu: int = 8, *, empty: bool = False) -> Iterator[list[CrowdPod]]:
         """The same for the time of the block; those whose cgroups are still there then are removed."""
         pods = self.pods(app, count, cpu, empty=empty)
         try:
