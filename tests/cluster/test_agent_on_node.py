@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 APP = "checkout"
-KUBELETS = {"200m": 204, "250m": 256, "1": 1024}
+KUBELETS = {"0": 2, "200m": 204, "250m": 256}
 """Shares by what a pod requests."""
 
 
@@ -92,12 +92,29 @@ class Here:
         return self.agent.metric("j10ce_agent_nri_connected") == 1
 
 
+@contextlib.contextmanager
+def stranger(node: RealNode) -> Iterator[None]:
+    """A cgroup beside the pods' that is no pod's, with a process; it weighs as much as any can."""
+    made = node.cgroup.make("kubepods", "burstable", "stranger")
+    (made.folder("cpu") / "cpu.shares").write_text("262144")
+    with node.popen(
+        ["sleep", "2147483647"]
+    ) as process:  # one of another PID namespace the agent does not see
+        until(lambda: process.program, "the stranger's process")
+        for folder in made.folders():
+            (folder / "cgroup.procs").write_text(str(process.program))
+        try:
+            yield
+        finally:
+            process.kill()
+
+
 @pytest.fixture(scope="module")
 def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
-    """A node with a pod that has a floor, a greater one that has none, and the agent."""
+    """A node with the agent, a policy, and a cgroup of nobody that leaves little by kubelet's weights."""
     name = f"agent-{secrets.token_hex(2)}"
     cluster.kubectl("create", "namespace", name)
-    with real_node(cluster, name) as node:
+    with real_node(cluster, name) as node, stranger(node):
         made = Here(cluster, node, name, tmp_path_factory.mktemp("node"))
         made.agent.start()
         made.agent.until(made.connected, "NRI")
@@ -112,14 +129,15 @@ def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def beside(here: Here) -> str:
-    return here.pod("beside", app="other", cpu="1")
+    """A pod without a floor; it requests no CPU, so it has nothing to keep."""
+    return here.pod("beside", app="other", cpu="0")
 
 
 @pytest.fixture(scope="module")
 def kept(here: Here, beside: str) -> str:
     """A pod with a floor that it would not have from kubelet; it had it from its first instruction."""
     uid = here.pod("kept")
-    assert here.shares(beside) == KUBELETS["1"]
+    assert here.shares(beside) == KUBELETS["0"]
     here.agent.until(lambda: here.shares(uid) > KUBELETS["200m"], "the floor")
     return uid
 
@@ -148,7 +166,7 @@ def test_killed_while_pods_start_and_are_resized(here: Here, kept: str, beside: 
     here.kubectl("patch", "pod", "late", "--subresource=resize", "--patch", json.dumps(resize))
     until(lambda: here.shares(late) == KUBELETS["250m"], "kubelet's resize")
     assert (here.shares(kept), here.containers(kept)) == before
-    assert here.shares(beside) == KUBELETS["1"]
+    assert here.shares(beside) == KUBELETS["0"]
     here.agent.start()
     here.agent.until(lambda: here.shares(late) > KUBELETS["250m"], "the floor of what started meanwhile")
     here.agent.until(here.connected, "NRI")
@@ -198,7 +216,7 @@ def test_no_control_plane_and_containerd_restarts(here: Here, kept: str, beside:
         )
         until(lambda: here.containers(kept).keys().isdisjoint({first}), "the old one is gone")
         here.agent.until(lambda: here.shares(kept) > KUBELETS["200m"], "the floor")
-        assert here.shares(beside) == KUBELETS["1"]
+        assert here.shares(beside) == KUBELETS["0"]
     finally:
         here.cluster.start("kube-apiserver")
     until(lambda: here.cluster.kubectl("get", "--raw=/readyz", check=False) == "ok", "the API server is back")
@@ -213,7 +231,7 @@ def test_without_the_policy_kubelets_values_are_back(here: Here, kept: str, besi
     here.agent.until(
         lambda: (here.shares(kept), set(here.containers(kept).values())) == kubelets, "kubelet's values"
     )
-    assert here.shares(beside) == KUBELETS["1"]
+    assert here.shares(beside) == KUBELETS["0"]
     assert not [name for name in here.agent.metrics() if "loop_errors_total" in name]
     pods = json.loads(here.kubectl("get", "pods", "--output=json"))["items"]
     assert {one["metadata"]["uid"] for one in pods} == {kept, beside}  # nobody was evicted
