@@ -119,7 +119,7 @@ class Binder:
         return await self._make_binding(pod, args.node, decision, in_doubt=in_doubt)
 
     async def _look_up(self, args: BindingArgs) -> Pod | str:
-        """A pod that the watch has not shown yet (trap T06)."""
+        """A pod that neither the watch nor filter has shown (trap T06)."""
         name = f"{args.pod_namespace}/{args.pod_name}"
         try:
             pod = decode.pod(await self._api.get(PODS, args.pod_namespace, args.pod_name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from ledger.waiting import MOST_REMEMBERED, REGAINED_SECONDS, SAMPLED_SECONDS
 from qos.cluster.objects import Pod, Requirement, Selector
@@ -84,6 +85,17 @@ def test_known_is_the_pod_as_last_seen() -> None:
     assert known.priority == 7
     made.remove_pod("p")
     assert made.known("p") is None
+
+
+def test_a_pod_in_flight_is_known_before_the_watch_shows_it() -> None:
+    """Its bind claims at once, and need not read it first: till then it may land on any node it was answered."""
+    made = ledger(*nodes(2), mode=Mode.GUARD)
+    made.filter(pod("p", 1), ["n0", "n1"], 0.0)
+    known = made.known("p")
+    assert known is not None
+    assert known.requests == pod("p", 1).requests
+    made.remove_pod("p")
+    assert made.known("p") is None, "the API server is asked whether it exists"
 
 
 def test_gauges_add_up() -> None:
