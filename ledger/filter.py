@@ -28,6 +28,7 @@ _RETRY_SECONDS = 1.0
 def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str], now: float) -> Filtered:
     """Which of the names may be used; see Filtered."""
     state.now = max(state.now, now)
+    state.ask(pod)
     if exempt(pod):
         state.counters["exempt"] += 1
         return Filtered(list(names))

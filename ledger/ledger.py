@@ -153,9 +153,8 @@ class Ledger:
         self._state.settle_flight(uid)
 
     def known(self, uid: str) -> Pod | None:
-        """The pod as last seen: by the watch, or else by filter, while it is in flight."""
-        pod, flight = self._state.pods.get(uid), self._state.flights.by_uid.get(uid)
-        return flight.pod if pod is None and flight is not None else pod
+        """The pod as last seen: by the watch, or as filter was asked about it before that."""
+        return self._state.pods.get(uid) or self._state.asked.get(uid)
 
     def policy_of(self, pod: Pod) -> str:
         """Key of the demand the pod is an owner of, or ""."""

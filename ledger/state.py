@@ -29,6 +29,7 @@ from qos.keys import SYSTEM_CRITICAL_PRIORITY
 
 _MOST_KINDS = 256
 _MOST_GONE = 10_000
+_MOST_ASKED = 1_000
 COUNTERS: Final = ("moves", "displaced", "refusals", "withheld", "exempt")
 
 
@@ -87,6 +88,7 @@ class State:
         self.nominations = Nominations(self.table)
         self.daemons = Daemons(self.table)
         self.pods: dict[str, Pod] = {}
+        self.asked: dict[str, Pod] = {}
         self.pending: dict[str, Pod] = {}
         self.gone: dict[str, None] = {}
         self.ownership = Ownership(self.claims, self.demands)
@@ -255,9 +257,18 @@ class State:
         claim = self.claims.by_uid.get(pod.uid)
         return claim is None if pod.terminal else claim is not None and claim.state is ClaimState.SEEN
 
+    def ask(self, pod: Pod) -> None:
+        """Filter is asked about a pod: keep it until the watch shows it, which bind need not wait for."""
+        if pod.uid in self.pods or pod.uid in self.gone:
+            return
+        self.asked[pod.uid] = pod
+        if len(self.asked) > _MOST_ASKED:
+            del self.asked[next(iter(self.asked))]
+
     def _remember(self, pod: Pod) -> None:
         before = self.pods.get(pod.uid)
         self.pods[pod.uid] = pod
+        self.asked.pop(pod.uid, None)
         self.gone.pop(pod.uid, None)
         if pod.node_name or pod.terminal:
             self.pending.pop(pod.uid, None)
@@ -351,6 +362,7 @@ class State:
         if len(self.gone) > _MOST_GONE:
             del self.gone[next(iter(self.gone))]
         pod = self.pods.pop(uid, None)
+        self.asked.pop(uid, None)
         self.pending.pop(uid, None)
         if pod is not None:
             self.ownership.forget(pod)

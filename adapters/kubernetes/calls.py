@@ -22,7 +22,13 @@ from adapters.kubernetes.lanes import Lanes
 KEEP_ALIVE_SECONDS: Final = 60.0
 """Below the API server's 90 s: a POST on a connection that it just closed has an unknown outcome."""
 OPENED_AT_ONCE: Final = 2
-"""A server short of CPU would be busy with handshakes alone, and their calls too late when they are done."""
+"""A server short of CPU would be busy with handshakes alone, and their calls too late when they are done. Or
+half as many as there are, so that a distant server's are soon enough.
+"""
+_WAITING_SHARE: Final = 0.5
+"""Of its seconds that a call may wait for a connection. Whoever is sent later is cut off before the answer,
+and the connection with it: a server that is slow once would never get through what waits for it.
+"""
 PATIENCE_SECONDS: Final = 1.0
 """A call that is given up after as long without an answer casts doubt on the idle connections."""
 _OPEN_SECONDS: Final = 10.0
@@ -179,7 +185,8 @@ class Calls:
         tls: ssl.SSLContext | None,
         seconds: float,
     ) -> Answer:
-        """One call within its seconds. NotSentError; CutError or TimeoutError: the outcome is open.
+        """One call within its seconds, half of them for a connection. NotSentError; CutError or TimeoutError:
+        the outcome is open.
 
         `tls`: the newest there is; calls that wait for a connection go over such a one, too.
         """
@@ -193,10 +200,12 @@ class Calls:
             length,
         )
         self._tls = tls
+        began = asyncio.get_running_loop().time()
         sent: float | None = None
         try:
-            async with asyncio.timeout(seconds), self._lanes:
+            async with asyncio.timeout(seconds * _WAITING_SHARE) as limit, self._lanes:
                 connection = self._kept() or await self._next()
+                limit.reschedule(began + seconds)
                 sent = asyncio.get_running_loop().time()
                 self._busy.add(connection)
                 try:
@@ -250,7 +259,8 @@ class Calls:
 
     def _open_more(self) -> None:
         waiting = sum(not turn.done() for turn in self._wanting)
-        for _ in range(min(OPENED_AT_ONCE, waiting) - len(self._opening)):
+        most = max(OPENED_AT_ONCE, (len(self._idle) + len(self._busy)) // 2)
+        for _ in range(min(most, waiting) - len(self._opening)):
             task = asyncio.get_running_loop().create_task(self._open())
             self._opening.add(task)
 

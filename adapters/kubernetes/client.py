@@ -24,6 +24,7 @@ import orjson
 from yarl import URL
 
 from adapters.api import (
+    LEASES,
     PODS,
     APIError,
     NotTaken,
@@ -93,6 +94,9 @@ class KubernetesAPI:
         if server.scheme == "https" and self._tls is None:
             self._tls = ssl.create_default_context()
         self._calls = Calls(endpoint.server, endpoint.tls_server_name, _MOST_BYTES)
+        # Behind a flood of binds a Lease would be lost: its calls wait behind no others.
+        self._lease_calls = Calls(endpoint.server, endpoint.tls_server_name, _MOST_BYTES)
+        self._lease_path = f"{self._prefix}/apis/{LEASES.group}/"
 
     @classmethod
     def from_kubeconfig(
@@ -117,6 +121,7 @@ class KubernetesAPI:
     async def aclose(self) -> None:
         """Close the connections."""
         self._calls.close()
+        self._lease_calls.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -252,7 +257,8 @@ class KubernetesAPI:
         """Unreachable."""
         try:
             if self._endpoint.proxy is None:
-                return await self._calls.call(method, target, headers, data, tls=self._tls, seconds=seconds)
+                calls = self._lease_calls if target.startswith(self._lease_path) else self._calls
+                return await calls.call(method, target, headers, data, tls=self._tls, seconds=seconds)
             return await self._by_proxy(method, target, data, headers, seconds)
         except (NotSentError, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotTaken(f"{method} {_path_of(target)}: {error!r}") from error

@@ -418,6 +418,63 @@ async def test_what_waits_for_a_lane_to_its_deadline_was_not_taken(connect, scri
     assert (type(first), type(second)) == (Unreachable, NotTaken)
 
 
+async def test_a_call_waits_for_its_turn_only_as_long_as_there_is_time_for_an_answer(connect, script):
+    """Sent later it would be cut off, and its connection with it: nobody behind it would fare better."""
+    given_up = asyncio.Event()
+
+    async def answer_then(request):
+        await given_up.wait()
+        return web.json_response({})
+
+    script.answers = [answer_then]
+    api = connect(Timeouts(request=2.0))
+    api._calls._lanes = lanes.Lanes(few=1, patience=LONG)
+    first = asyncio.create_task(api.get(PODS, "shop", "web-1"))
+    await eventually(lambda: script.requests)
+    with pytest.raises(NotTaken):
+        await api.get(PODS, "shop", "web-2")
+    given_up.set()
+    assert await first == b"{}"
+    assert len(script.requests) == 1
+
+
+async def test_more_connections_are_opened_at_once_where_many_stand(connect, script, monkeypatch):
+    everyone = asyncio.Event()
+
+    async def wait(request):
+        await everyone.wait()
+        return web.json_response({})
+
+    script.answers = [wait]
+    api = connect()
+    api._calls._lanes = lanes.Lanes(few=100)
+    first = [asyncio.create_task(api.get(PODS, "shop", f"web-{n}")) for n in range(12)]
+    await eventually(lambda: len(script.requests) == len(first))
+    opening = Opening(api._calls, monkeypatch)
+    more = [asyncio.create_task(api.get(PODS, "shop", f"more-{n}")) for n in range(12)]
+    await eventually(lambda: opening.begun == len(first) // 2)
+    everyone.set()
+    await asyncio.gather(*first, *more)
+    opening.go.set()
+
+
+async def test_a_lease_waits_behind_no_other_call(connect, script):
+    release = asyncio.Event()
+
+    async def answer(request):
+        if "leases" not in request.path:
+            await release.wait()
+        return web.json_response({})
+
+    script.answers = [answer]
+    api = connect()
+    binds = [asyncio.create_task(api.get(PODS, "shop", f"web-{n}")) for n in range(lanes.MOST + 1)]
+    assert await api.get(LEASES, "kube-system", "j10ce-extender") == b"{}"
+    assert not any(bind.done() for bind in binds)
+    release.set()
+    await asyncio.gather(*binds)
+
+
 async def test_a_head_without_end_is_no_answer(connect, script):
     async def talk(request):
         request.transport.write(b"HTTP/1.1 200 OK\r\n" + b"X-More: and more\r\n" * 10_000)
@@ -482,7 +539,7 @@ async def test_what_the_calls_look_like(connect, script):
     headers = script.requests[3][3]
     assert headers["Content-Type"] == "application/merge-patch+json"
     assert (headers["Accept"], headers["Accept-Encoding"]) == ("application/json", "identity")
-    assert len(script.connections) == 1
+    assert len(script.connections) == 2, "one for Leases, one for all else"
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "a%2fb", "a b", "ä", "a?b"])

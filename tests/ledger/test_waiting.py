@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from ledger.waiting import MOST_REMEMBERED, REGAINED_SECONDS, SAMPLED_SECONDS
@@ -87,15 +89,27 @@ def test_known_is_the_pod_as_last_seen() -> None:
     assert made.known("p") is None
 
 
-def test_a_pod_in_flight_is_known_before_the_watch_shows_it() -> None:
-    """Its bind claims at once, and need not read it first: till then it may land on any node it was answered."""
-    made = ledger(*nodes(2), mode=Mode.GUARD)
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_pod_that_filter_was_asked_about_is_known_before_the_watch_shows_it(mode: Mode) -> None:
+    """Its bind claims at once, and need not read it first: till then it may land anywhere it was answered."""
+    made = ledger(*nodes(2), mode=mode)
     made.filter(pod("p", 1), ["n0", "n1"], 0.0)
     known = made.known("p")
     assert known is not None
     assert known.requests == pod("p", 1).requests
+    made.set_pod(replace(known, priority=7))
+    assert made.known("p") == replace(known, priority=7)
     made.remove_pod("p")
+    made.filter(pod("p", 1), ["n0", "n1"], 0.0)
     assert made.known("p") is None, "the API server is asked whether it exists"
+
+
+def test_pods_that_the_watch_never_shows_are_forgotten() -> None:
+    made = ledger(*nodes(1))
+    for number in range(2_000):
+        made.filter(pod(f"p{number}", 1), ["n0"], 0.0)
+    assert made.known("p1999") is not None
+    assert made.known("p0") is None
 
 
 def test_gauges_add_up() -> None:
