@@ -16,13 +16,14 @@ from adapters.documents import DocumentsError, Problem, line_of, path_of, read
 from adapters.kubernetes.wire import DecodeError
 from qos import keys
 from qos.cluster.policy import Policy, Profile
+from qos.cluster.precedence import PriorityClass, PriorityClasses
 from qos.pods.containers import NodePod, from_manifest
 from qos.pods.decision import selecting
 
 EXPECTED: Final = "expected Kubernetes objects: mappings with apiVersion, kind, metadata and spec"
-BUILT_IN_PRIORITIES: Final = {
-    "system-cluster-critical": keys.SYSTEM_CRITICAL_PRIORITY,
-    "system-node-critical": keys.SYSTEM_CRITICAL_PRIORITY + 1000,
+BUILT_IN_CLASSES: Final = {
+    "system-cluster-critical": PriorityClass(keys.SYSTEM_CRITICAL_PRIORITY),
+    "system-node-critical": PriorityClass(keys.SYSTEM_CRITICAL_PRIORITY + 1000),
 }
 _TEMPLATES: Final = {
     "Pod": "",
@@ -71,19 +72,20 @@ class Objects:
     pods: list[PodEntry] = field(default_factory=list)
     policies: list[tuple[Policy, Origin]] = field(default_factory=list)
     profiles: dict[str, Profile] = field(default_factory=dict)
-    priorities: dict[str, int] = field(default_factory=lambda: dict(BUILT_IN_PRIORITIES))
+    classes: dict[str, PriorityClass] = field(default_factory=lambda: dict(BUILT_IN_CLASSES))
 
     def policies_of(self, pod: NodePod) -> list[tuple[Policy, Origin]]:
-        """The policies that select a pod; the first wins: by priority, then age, then name."""
+        """The policies that select a pod, in their precedence: the first wins."""
         origins = {id(policy): origin for policy, origin in self.policies}
-        found = selecting(pod, (policy for policy, _ in self.policies), self.profiles, self.priorities)
+        classes = PriorityClasses(self.classes)
+        found = selecting(pod, (policy for policy, _ in self.policies), self.profiles, classes)
         return [(policy, origins[id(policy)]) for policy in found]
 
 
-def read_objects(files: Iterable[Path], priorities: Mapping[str, int] | None = None) -> Objects:
+def read_objects(files: Iterable[Path], classes: Mapping[str, PriorityClass] | None = None) -> Objects:
     """What a plan needs of the files; other kinds are passed over. DocumentsError has all problems.
 
-    priorities: of PriorityClasses that are elsewhere.
+    classes: PriorityClasses that are elsewhere.
     """
     problems: list[Problem] = []
     documents: list[tuple[Path, CommentedMap]] = []
@@ -94,7 +96,7 @@ def read_objects(files: Iterable[Path], priorities: Mapping[str, int] | None = N
             problems += error.problems
     found = Objects()
     # Pods last: a PriorityClass may be written below them.
-    for wanted in (_read_rules, partial(_read_pods, elsewhere=priorities or {})):
+    for wanted in (_read_rules, partial(_read_pods, elsewhere=classes or {})):
         for file, document in documents:
             try:
                 wanted(found, file, document)
@@ -138,7 +140,8 @@ def _read_rules(found: Objects, file: Path, document: CommentedMap) -> None:
         case "scheduling.k8s.io", "PriorityClass":
             name, value = _at(document, "metadata").get("name"), document.get("value")
             if isinstance(name, str) and isinstance(value, int):
-                found.priorities[name] = int(value)
+                is_default = document.get("globalDefault") is True
+                found.classes[name] = PriorityClass(int(value), is_default)
         case _:
             return
 
@@ -151,7 +154,9 @@ def _decoded(decode: Callable[[bytes], T], origin: Origin) -> T:
         raise DocumentsError([Problem(origin.file, problem.line, "", str(error))]) from None
 
 
-def _read_pods(found: Objects, file: Path, document: CommentedMap, *, elsewhere: Mapping[str, int]) -> None:
+def _read_pods(
+    found: Objects, file: Path, document: CommentedMap, *, elsewhere: Mapping[str, PriorityClass]
+) -> None:
     prefix = _template(document)
     if prefix is None:
         return
@@ -162,7 +167,7 @@ def _read_pods(found: Objects, file: Path, document: CommentedMap, *, elsewhere:
     if prefix:
         manifest = {**manifest, "kind": "Pod", "metadata": _metadata(whole, manifest)}
     try:
-        pod = from_manifest(_with_priority(manifest, {**elsewhere, **found.priorities}))
+        pod = from_manifest(_with_priority(manifest, {**elsewhere, **found.classes}))
     except ValueError as error:
         raise DocumentsError([_at_fault(origin, kind, str(error))]) from None
     found.pods.append(PodEntry(kind, pod, origin))
@@ -193,13 +198,13 @@ def _metadata(whole: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str
     return {**inner, "name": own.get("name") or own.get("generateName"), "namespace": own.get("namespace")}
 
 
-def _with_priority(manifest: Mapping[str, Any], priorities: Mapping[str, int]) -> Mapping[str, Any]:
+def _with_priority(manifest: Mapping[str, Any], classes: Mapping[str, PriorityClass]) -> Mapping[str, Any]:
     """The API server writes a PriorityClass's value into the pod; so do we, where the class is known."""
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping) or spec.get("priority") is not None:
         return manifest
-    value = priorities.get(str(spec.get("priorityClassName")))
-    return manifest if value is None else {**manifest, "spec": {**spec, "priority": value}}
+    found = classes.get(str(spec.get("priorityClassName")))
+    return manifest if found is None else {**manifest, "spec": {**spec, "priority": found.value}}
 
 
 def _at_fault(origin: Origin, kind: str, message: str) -> Problem:

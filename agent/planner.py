@@ -11,6 +11,7 @@ from adapters.cgroup_tree import CgroupTree
 from adapters.machine import ThisMachine
 from agent.state import ContainerKey, Known, KnownPod, Running
 from qos.cluster.policy import Policy
+from qos.cluster.precedence import PriorityClasses
 from qos.plan.assumed import Machine
 from qos.plan.container_plan import ContainerPlan
 from qos.plan.node import Level
@@ -206,7 +207,7 @@ def _decided(one: KnownPod, known: Known, policies: Mapping[str, Policy], choice
         one.policy,
         policies,
         known.profiles,
-        known.priorities,
+        PriorityClasses(known.priority_classes),
         requests_known=not one.provisional,
         choices=choices,
     )

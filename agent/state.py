@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from qos.cluster.policy import Policy, Profile
+from qos.cluster.precedence import PriorityClass
 from qos.pods.containers import NodePod
 
 
@@ -31,14 +32,14 @@ class KnownPod:
 class Known:
     """Everything that plans are made from; one truth, kept in the agent's local cache as well.
 
-    `pods` by uid, `policies` by namespace/name, `profiles` and `priorities` (PriorityClass -> value) by name.
+    `pods` by uid, `policies` by namespace/name, `profiles` and `priority_classes` by name.
     `opt_outs`: namespace -> its label keys.OPT_OUT_LABEL, where it has one.
     """
 
     pods: dict[str, KnownPod] = field(default_factory=dict)
     policies: dict[str, Policy] = field(default_factory=dict)
     profiles: dict[str, Profile] = field(default_factory=dict)
-    priorities: dict[str, int] = field(default_factory=dict)
+    priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     opt_outs: dict[str, str] = field(default_factory=dict)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice, takewhile
 from typing import Final, TypeVar
 
@@ -12,7 +13,8 @@ from extender.owners import Owners, WorkloadKey
 from ledger.ledger import Ledger
 from qos.cluster.objects import Demand, PlacementMode
 from qos.cluster.policy import Policy, Profile, Workload
-from qos.cluster.resolve import PriorityClasses, Problem, resolve
+from qos.cluster.precedence import PriorityClass, PriorityClasses, Problem
+from qos.cluster.resolve import resolve
 from qos.keys import HIGHEST_USER_PRIORITY
 
 log = logging.getLogger(__name__)
@@ -46,7 +48,6 @@ class Catalog:
         self._owners = owners
         self._clock = clock
         self._grace = grace
-        self._highest_priority = highest_priority
         self._open = False
         self._due: dict[str, None] = {}
         self.policies: dict[str, Policy] = {}
@@ -56,8 +57,8 @@ class Catalog:
         self._deleted_classes: dict[str, float] = {}
         self._deleted_workloads: dict[WorkloadKey, float] = {}
         self._profiles: dict[str, Profile] = {}
-        self._classes: dict[str, tuple[int, bool]] = {}
-        self._priorities = self._priority_classes({})
+        self._classes: dict[str, PriorityClass] = {}
+        self._priorities = PriorityClasses({}, highest_priority)
         self._workloads: dict[WorkloadKey, Workload] = {}
         self._users: dict[WorkloadKey, set[str]] = defaultdict(set)
 
@@ -122,7 +123,7 @@ class Catalog:
     def set_priority_class(self, name: str, value: int, global_default: bool) -> None:
         """Take a PriorityClass as it is now."""
         again = self._deleted_classes.pop(name, None) is not None
-        self._classes[name] = value, global_default
+        self._classes[name] = PriorityClass(value, global_default)
         self._reorder(again=again)
 
     def remove_priority_class(self, name: str) -> None:
@@ -157,7 +158,7 @@ class Catalog:
             concerned += self._users_of(profile)
         for name in _until(self._deleted_classes, due):
             del self._classes[name]
-            self._priorities = self._priority_classes(self._classes)
+            self._priorities = replace(self._priorities, by_name=dict(self._classes))
             concerned += self.policies
         for workload in _until(self._deleted_workloads, due):
             del self._workloads[workload]
@@ -176,16 +177,10 @@ class Catalog:
         return [key for key, policy in self.policies.items() if policy.profile_name == profile]
 
     def _reorder(self, *, again: bool = False) -> None:
-        priorities = self._priority_classes(self._classes)
+        priorities = replace(self._priorities, by_name=dict(self._classes))
         if priorities != self._priorities or again:
             self._priorities = priorities
             self._resolve(self.policies)
-
-    def _priority_classes(self, classes: Mapping[str, tuple[int, bool]]) -> PriorityClasses:
-        """From (value, whether it is a global default); the API server takes the lowest default."""
-        default = min((value for value, is_default in classes.values() if is_default), default=0)
-        values = {name: value for name, (value, _) in classes.items()}
-        return PriorityClasses(values, default, self._highest_priority)
 
     def _unuse(self, policy: Policy) -> None:
         target = _target(policy)
@@ -233,8 +228,9 @@ class Catalog:
         then = resolve(
             policy,
             {name: one for name, one in self._profiles.items() if name not in self._deleted_profiles},
-            self._priority_classes(
-                {n: one for n, one in self._classes.items() if n not in self._deleted_classes}
+            replace(
+                self._priorities,
+                by_name={n: one for n, one in self._classes.items() if n not in self._deleted_classes},
             ),
             self._workloads.get(target) if target is not None and there else None,
         )

@@ -17,7 +17,7 @@ from ledger.decisions import DemandReport, Unplaced
 from qos import keys, quantity
 from qos.cluster.objects import Demand, PlacementMode, Requirement, Selector
 from qos.cluster.policy import Policy
-from qos.cluster.resolve import Problem
+from qos.cluster.precedence import Problem
 
 MOST_HOLDS: Final = 20
 MOST_PINNED: Final = 1_000

@@ -13,6 +13,7 @@ from ledger.strict import Strict
 from ledger.table import Columns, Flags, Rows, Table, reshaped
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import Demand, Node, NodePredicate, PlacementMode, Pod, Selector
+from qos.cluster.precedence import precedence
 from qos.cluster.selectors import matches
 
 NO_DEMAND = -1
@@ -28,9 +29,9 @@ _MOST_LABELS = 100
 """A pod with more of them is asked for each time: thousands of such sets would take much memory."""
 
 
-def order_key(demand: Demand) -> tuple[int, float, str]:
-    """Highest priority first, then oldest, then by key."""
-    return (-demand.priority, demand.created, demand.key)
+def order_key(demand: Demand) -> tuple[bool, int, float, str]:
+    """The precedence of its policy."""
+    return precedence(demand.priority, demand.created, demand.key)
 
 
 class Demands:

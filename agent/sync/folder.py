@@ -36,7 +36,7 @@ class FolderSource:
             "pods": {uid: one for uid, one in known.pods.items() if not one.provisional},
             "policies": dict(known.policies),
             "profiles": dict(known.profiles),
-            "priorities": dict(known.priorities),
+            "priority_classes": dict(known.priority_classes),
         }
 
     async def run(self) -> None:

@@ -11,10 +11,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from adapters.documents import DocumentsError, Problem
 from adapters.kubernetes.node_pods import cgroup_uid
-from adapters.pod_files import BUILT_IN_PRIORITIES, Objects, Origin, PodEntry, read_objects
+from adapters.pod_files import BUILT_IN_CLASSES, Objects, Origin, PodEntry, read_objects
 from agent.state import Known, KnownPod
 from qos import keys
 from qos.cluster.policy import Policy, Profile
+from qos.cluster.precedence import PriorityClass
 
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 _Signature: TypeAlias = tuple[int, ...]
@@ -34,15 +35,15 @@ class Item(NamedTuple):
 class ReadFile:
     """A file as it was last read.
 
-    items, priorities: its last good state; None: there was none yet. problems: why its present state is not
-    good. elsewhere: the priorities of other files that it was read with.
+    items, classes: its last good state; None: there was none yet. problems: why its present state is not
+    good. elsewhere: the PriorityClasses of other files that it was read with.
     """
 
     signature: _Signature
     items: tuple[Item, ...] | None
-    priorities: Mapping[str, int]
+    classes: Mapping[str, PriorityClass]
     problems: tuple[Problem, ...]
-    elsewhere: Mapping[str, int]
+    elsewhere: Mapping[str, PriorityClass]
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ def read_folder(folder: Path, before: Mapping[Path, ReadFile]) -> dict[Path, Rea
     found = {file: before[file] for file in signatures if file in before}
     # Twice: a PriorityClass in one file decides the priority of pods in others.
     for _ in range(2):
-        elsewhere = _priorities(found)
+        elsewhere = _classes(found)
         for file, signature in signatures.items():
             there = found.get(file)
             if there is None or (there.signature, there.elsewhere) != (signature, elsewhere):
@@ -78,7 +79,7 @@ def merge(files: Mapping[Path, ReadFile]) -> Merged:
     """Everything in the folder; of two objects of one kind and name the first counts, and the other is a
     problem.
     """
-    merged = Merged(Known(priorities=_priorities(files)))
+    merged = Merged(Known(priority_classes=_classes(files)))
     into: dict[str, dict[str, Any]] = {
         "Pod": merged.known.pods,
         "MinimalReservationPolicy": merged.known.policies,
@@ -111,24 +112,24 @@ def _files(folder: Path) -> Iterator[tuple[Path, _Signature]]:
             yield file, (status.st_mode, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def _priorities(files: Mapping[Path, ReadFile]) -> dict[str, int]:
-    found = dict(BUILT_IN_PRIORITIES)
+def _classes(files: Mapping[Path, ReadFile]) -> dict[str, PriorityClass]:
+    found = dict(BUILT_IN_CLASSES)
     for one in files.values():
-        found.update(one.priorities)
+        found.update(one.classes)
     return found
 
 
 def _read(
-    file: Path, signature: _Signature, elsewhere: Mapping[str, int], before: ReadFile | None
+    file: Path, signature: _Signature, elsewhere: Mapping[str, PriorityClass], before: ReadFile | None
 ) -> ReadFile:
     try:
         if signature and signature[0] & stat.S_IWOTH:
             raise DocumentsError([Problem(file, 0, "", "everybody may write it: chmod o-w")])
         objects = read_objects([file], elsewhere)
     except DocumentsError as error:
-        items, priorities = (before.items, before.priorities) if before else (None, {})
-        return ReadFile(signature, items, priorities, error.problems, elsewhere)
-    return ReadFile(signature, tuple(_items(objects)), objects.priorities, (), elsewhere)
+        items, classes = (before.items, before.classes) if before else (None, {})
+        return ReadFile(signature, items, classes, error.problems, elsewhere)
+    return ReadFile(signature, tuple(_items(objects)), objects.classes, (), elsewhere)
 
 
 def _items(objects: Objects) -> Iterator[Item]:

@@ -23,6 +23,7 @@ from agent.state import Known
 from agent.sync.followed import Followed, Keyed, OptOuts, Pods
 from agent.sync.source import Changed
 from qos.cluster.policy import Policy, Profile
+from qos.cluster.precedence import PriorityClass
 from qos.keys import OPT_OUT_LABEL
 
 _LABELLED: Final = msgspec.json.Decoder(Object)
@@ -64,7 +65,7 @@ class KubernetesSource:
             (PODS, Pods(node, known.pods, changed, runs), f"spec.nodeName={node}"),
             (POLICIES, Keyed(known.policies, _policy, changed), ""),
             (PROFILES, Keyed(known.profiles, _profile, changed), ""),
-            (PRIORITY_CLASSES, Keyed(known.priorities, _priority, changed), ""),
+            (PRIORITY_CLASSES, Keyed(known.priority_classes, _priority_class, changed), ""),
             (NAMESPACES, OptOuts(known.opt_outs, _opt_out, changed), ""),
         )
         self._kinds = [
@@ -156,6 +157,6 @@ def _opt_out(raw: bytes) -> tuple[str, str]:
     return meta.name, (meta.labels or {}).get(OPT_OUT_LABEL, "")
 
 
-def _priority(raw: bytes) -> tuple[str, int]:
-    name, value, _ = policies.priority_class(raw)
-    return name, value
+def _priority_class(raw: bytes) -> tuple[str, PriorityClass]:
+    name, value, is_default = policies.priority_class(raw)
+    return name, PriorityClass(value, is_default)

@@ -23,7 +23,7 @@ from agent.state import Known
 
 log = logging.getLogger(__name__)
 
-VERSION: Final = 1
+VERSION: Final = 2
 NAME: Final = "known.json"
 _KIND: Final = "j10ce-agent-known"
 _LARGEST: Final = 256 * 1024 * 1024
@@ -31,7 +31,14 @@ _SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 10.0
 
 Upgrade: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
-UPGRADES: Final[Mapping[int, Upgrade]] = {}
+
+
+def _with_classes(body: dict[str, Any]) -> dict[str, Any]:
+    values = body.get("priorities", {}).items()
+    return body | {"priority_classes": {name: (value, False) for name, value in values}}
+
+
+UPGRADES: Final[Mapping[int, Upgrade]] = {1: _with_classes}
 """By version: makes a body of it one of the next version."""
 
 
@@ -185,7 +192,7 @@ def _encoded(known: Known) -> tuple[bytes, str]:
     Provisional pods are left out: after a restart the runtime reports those that still run.
     """
     lasting = {uid: one for uid, one in known.pods.items() if not one.provisional}
-    kept = Known(lasting, known.policies, known.profiles, known.priorities, known.opt_outs)
+    kept = Known(lasting, known.policies, known.profiles, known.priority_classes, known.opt_outs)
     body = _ENCODER.encode(kept) + b"\n"
     header = _Header(_KIND, VERSION, len(body), _checksum(body))
     return _ENCODER.encode(header) + b"\n" + body, header.sha256

@@ -150,7 +150,7 @@ class Demand:
     `vector` is one slot: max(floor, the template's effective request), pods: 1 included.
     `desired` counts filled and held slots together; 0 when suspended.
     `needs`: the promises that its nodes must enforce (NodeEnforcement.STRICT); None: any node does.
-    Demands are ordered by priority, highest first, then `created`, oldest first, then key.
+    Demands are ordered by `qos.cluster.precedence`.
     """
 
     key: str

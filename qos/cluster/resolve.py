@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from qos import keys
-from qos.classes import CLASSES
 from qos.cluster.needs import needs_of
 from qos.cluster.objects import Demand, NodeEnforcement, Resources, Selector
 from qos.cluster.policy import Policy, Profile, Workload
+from qos.cluster.precedence import PriorityClasses, Problem, priority_of, profile_problem
 from qos.cluster.selectors import matches
-from qos.keys import HIGHEST_USER_PRIORITY
 
 NOTHING: Final[Resources] = {}
 _VALUELESS = frozenset({"Exists", "DoesNotExist"})
 _VALUED = frozenset({"In", "NotIn"})
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a policy cannot be resolved: the reason and the message of its condition Ready, both stable."""
-
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class PriorityClasses:
-    """The cluster's PriorityClasses by name, and the value of the global default (0 where there is none).
-
-    `highest`: the highest value that a policy may have.
-    """
-
-    values: Mapping[str, int] = field(default_factory=dict)
-    default: int = 0
-    highest: int = HIGHEST_USER_PRIORITY
 
 
 def resolve(
@@ -53,12 +31,12 @@ def resolve(
     """
     problem = (
         _selector_problem(policy.selector)
-        or _profile_problem(policy, profiles)
+        or profile_problem(policy, profiles)
         or _workload_problem(policy, workload)
     )
     if problem is not None:
         return problem
-    priority = _priority(policy, profiles, priority_classes)
+    priority = priority_of(policy, profiles, priority_classes)
     if isinstance(priority, Problem):
         return priority
     inherited = workload if policy.inherit_from_workload else None
@@ -112,20 +90,6 @@ def _selector_problem(selector: Selector) -> Problem | None:
     return None
 
 
-def _profile_problem(policy: Policy, profiles: Mapping[str, Profile]) -> Problem | None:
-    if not policy.profile_name:
-        return None
-    profile = profiles.get(policy.profile_name)
-    if profile is None:
-        return Problem("ProfileNotFound", f"QoSProfile {policy.profile_name} does not exist")
-    if not CLASSES[profile.class_name].has_floor:
-        return Problem(
-            "ProfileWithoutFloor",
-            f"QoSProfile {profile.name} is of class {profile.class_name}, which has no floor",
-        )
-    return None
-
-
 def _workload_problem(policy: Policy, workload: Workload | None) -> Problem | None:
     target = policy.scale_target
     if target is None:
@@ -138,21 +102,3 @@ def _workload_problem(policy: Policy, workload: Workload | None) -> Problem | No
             f"spec.selector does not select the pods of {target.kind} {policy.namespace}/{target.name}",
         )
     return None
-
-
-def _priority(policy: Policy, profiles: Mapping[str, Profile], classes: PriorityClasses) -> int | Problem:
-    """The policy's PriorityClass, else its profile's, else the global default."""
-    name = policy.priority_class_name
-    if not name and policy.profile_name in profiles:
-        name = profiles[policy.profile_name].priority_class_name
-    if name and name not in classes.values:
-        return Problem("PriorityClassNotFound", f"PriorityClass {name} does not exist")
-    priority = classes.values[name] if name else classes.default
-    if priority > classes.highest:
-        which = f"PriorityClass {name}" if name else "the default PriorityClass"
-        return Problem(
-            "PriorityTooHigh",
-            f"{which} has the value {priority}, and the extender allows policies at most "
-            f"{classes.highest}: name a lower class, or ask for a higher maxPolicyPriority",
-        )
-    return priority

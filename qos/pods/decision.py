@@ -10,6 +10,7 @@ from qos import keys
 from qos.classes import CLASSES
 from qos.cluster.objects import Resources
 from qos.cluster.policy import Policy, Profile
+from qos.cluster.precedence import PriorityClasses, precedence, priority_of
 from qos.cluster.selectors import matches
 from qos.pods.containers import NodePod, request
 from qos.pods.expectation import ANNOTATIONS, Expectation, expectation, states_class
@@ -72,7 +73,7 @@ def decide(
     annotated: str,
     policies: Mapping[str, Policy],
     profiles: Mapping[str, Profile],
-    priorities: Mapping[str, int],
+    classes: PriorityClasses,
     *,
     requests_known: bool = True,
     choices: Choices = NOTHING_CHOSEN,
@@ -81,9 +82,8 @@ def decide(
 
     requests_known: False for one of which a part only is known: its floor is not bounded by that.
     annotated: the policy whose slot it fills (namespace/name), which wins where it still selects the pod.
-    priorities: PriorityClass -> value.
     """
-    found = selecting(pod, policies.values(), profiles, priorities)
+    found = selecting(pod, policies.values(), profiles, classes)
     found.sort(key=lambda policy: policy.key != annotated)
     return decided(pod, found, profiles, requests_known=requests_known, choices=choices)
 
@@ -92,21 +92,17 @@ def selecting(
     pod: NodePod,
     policies: Iterable[Policy],
     profiles: Mapping[str, Profile],
-    priorities: Mapping[str, int],
+    classes: PriorityClasses,
 ) -> list[Policy]:
-    """The policies that select a pod; the first wins: by priority, then age, then name."""
-
-    def rank(policy: Policy) -> tuple[int, float, str]:
-        profile = profiles.get(policy.profile_name)
-        name = policy.priority_class_name or (profile.priority_class_name if profile else "")
-        return (-priorities.get(name, 0), policy.created or float("inf"), policy.name)
-
+    """The policies that select a pod, in their precedence: the first wins."""
     found = [
         policy
         for policy in policies
         if (policy.namespace or "default") == pod.namespace and matches(policy.selector, pod.labels)
     ]
-    return sorted(found, key=rank)
+    return sorted(
+        found, key=lambda one: precedence(priority_of(one, profiles, classes), one.created, one.name)
+    )
 
 
 def decided(

@@ -169,7 +169,7 @@ async def test_one_nodes_pods_and_the_rules(api, namespace, nodes):
         await eventually(lambda: namespace in agent.known.profiles)
         assert agent.known.policies[f"{namespace}/{namespace}"].floor == {"cpu": 2000}
         assert agent.known.profiles[namespace].class_name == "LSR"
-        assert agent.known.priorities["system-node-critical"] > 2_000_000_000
+        assert agent.known.priority_classes["system-node-critical"].value > 2_000_000_000
         for name in agent.names:
             raw = await api.get(PODS, namespace, name)
             read, whole = node_pod(raw), from_manifest(json.loads(raw))

@@ -132,7 +132,7 @@ async def test_its_account_may_do_its_work_and_nothing_else(
     async with KubernetesAPI(kubeconfig.from_file(account)) as api:
         async with at_work(api, node, known):
             await eventually(lambda: [one.pod.name for one in known.pods.values()] == [pod], "its own pod")
-            assert "system-node-critical" in known.priorities
+            assert "system-node-critical" in known.priority_classes
             report = await reported(api, node)
         assert report["status"]["agentVersion"] == "1"
         owner = json.loads(await api.get(NODES, "", node))["metadata"]["uid"]

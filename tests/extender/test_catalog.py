@@ -14,7 +14,7 @@ from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos.cluster.objects import OwnerReference, PlacementMode, Pod
 from qos.cluster.policy import Profile, ScaleTarget, Workload
-from qos.cluster.resolve import Problem
+from qos.cluster.precedence import Problem
 from tests.ledger.builders import node
 from tests.qos.builders import policy
 

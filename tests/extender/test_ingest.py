@@ -22,7 +22,7 @@ from adapters.memory import MemoryAPI
 from qos import keys
 from qos.cluster.node_report import NodeReport, PromiseState
 from qos.cluster.objects import Demand
-from qos.cluster.resolve import Problem
+from qos.cluster.precedence import Problem
 
 pytestmark = pytest.mark.program
 

@@ -15,7 +15,7 @@ from qos import keys
 from qos.api.policy import MinimalReservationPolicyStatus
 from qos.api.upstream import LabelSelector
 from qos.cluster.objects import Demand, PlacementMode, Requirement, Selector
-from qos.cluster.resolve import Problem
+from qos.cluster.precedence import Problem
 from tests.qos.builders import CHECKOUT, policy
 
 NOW = 1_800_000_000.0

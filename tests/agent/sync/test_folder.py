@@ -104,8 +104,8 @@ async def test_all_kinds_from_files_of_many_documents(rig: Rig) -> None:
         assert rig.known.policies["default/web"].floor == {"cpu": 1000}
         assert rig.known.policies["default/web"].namespace == "default"
         assert list(rig.known.profiles) == ["fast"]
-        assert rig.known.priorities["high"] == 1000
-        assert rig.known.priorities["system-node-critical"] > 2_000_000_000
+        assert rig.known.priority_classes["high"].value == 1000
+        assert rig.known.priority_classes["system-node-critical"].value > 2_000_000_000
         assert rig.source.problem() == ""
 
 

@@ -18,6 +18,7 @@ from agent.state import Known, KnownPod
 from agent.sync.hook_files import HookFiles
 from agent.sync.store import Store
 from kernel import cache
+from qos.cluster.precedence import PriorityClass
 from qos.pods.containers import NodePod
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
@@ -46,7 +47,10 @@ def names(folder: Path) -> list[str]:
 
 
 async def test_the_store(disk: Path) -> None:
-    store, small = Store(disk, registry=CollectorRegistry()), Known(priorities={"high": 1})
+    store, small = (
+        Store(disk, registry=CollectorRegistry()),
+        Known(priority_classes={"high": PriorityClass(1)}),
+    )
     assert await store.save(small)
     other = fill(disk)
     large = Known({f"u{n}": KnownPod(NodePod(f"u{n}", "shop", "web", ())) for n in range(50)})

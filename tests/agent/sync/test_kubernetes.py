@@ -17,6 +17,7 @@ from agent.state import Known, KnownPod
 from agent.sync.followed import Pods
 from agent.sync.kubernetes import KubernetesSource
 from qos import keys
+from qos.cluster.precedence import PriorityClass
 from qos.pods.containers import NodePod
 from tests import waiting
 
@@ -105,7 +106,7 @@ async def test_what_there_is_and_what_comes_and_goes(rig: Rig) -> None:
         assert [rig.known.pods[uid].finished for uid in rig.uids] == [False, True]
         assert rig.known.policies["shop/web"].floor == {"cpu": 1000}
         assert rig.known.profiles["fast"].class_name == "LSR"
-        assert rig.known.priorities == {"high": 1000}
+        assert rig.known.priority_classes == {"high": (1000, False)}
         rig.changes.clear()
         rig.put(pod("d"))
         rig.api.remove(PODS, "shop", "a")
@@ -167,12 +168,12 @@ async def test_what_changes_nothing_for_a_node_is_no_change(rig: Rig) -> None:
 async def test_what_was_known_before_goes_only_when_the_server_has_it_no_more(rig: Rig) -> None:
     rig.known.pods |= {"uid-a": known_pod("uid-a"), "uid-old": known_pod("uid-old")}
     rig.known.pods["uid-new"] = known_pod("uid-new", provisional=True)
-    rig.known.priorities["old"] = 1
+    rig.known.priority_classes["old"] = PriorityClass(1)
     rig.put(pod("a"))
     rig.api.put(PRIORITY_CLASSES, PRIORITY)
     gate = rig.api.hang("list_page", resource=PODS)
     async with rig.running(spoken=False):
-        await rig.eventually(lambda: rig.known.priorities == {"high": 1000})
+        await rig.eventually(lambda: rig.known.priority_classes == {"high": (1000, False)})
         assert rig.uids == ["uid-a", "uid-new", "uid-old"]
         assert not rig.source.spoken.is_set()
         assert rig.source.problem() == "the API server has not listed pods yet"

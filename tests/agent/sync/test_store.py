@@ -18,6 +18,7 @@ from agent.sync import store as store_module
 from agent.sync.store import NAME, Store, _encoded
 from qos.cluster.objects import NodePredicate, Requirement, Selector, Toleration
 from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge
+from qos.cluster.precedence import PriorityClass
 from qos.pods.containers import Container, NodePod
 from qos.promises import CpuQuota, CpuSet, IoLimit
 from tests import waiting
@@ -48,7 +49,7 @@ KNOWN = Known(
     },
     {"shop/web": POLICY},
     {"fast": PROFILE},
-    {"high": 1000},
+    {"high": PriorityClass(1000)},
 )
 
 
@@ -94,7 +95,7 @@ async def test_everything_comes_back(rig: Rig) -> None:
 async def test_what_the_runtime_alone_told_does_not_come_back(rig: Rig) -> None:
     provisional = KnownPod(replace(POD, uid="u3"), provisional=True)
     await rig.store().save(
-        Known({**KNOWN.pods, "u3": provisional}, KNOWN.policies, KNOWN.profiles, KNOWN.priorities)
+        Known({**KNOWN.pods, "u3": provisional}, KNOWN.policies, KNOWN.profiles, KNOWN.priority_classes)
     )
     assert rig.store().load() == KNOWN
 
@@ -135,11 +136,11 @@ async def test_a_file_that_others_could_have_written_is_not_believed(rig: Rig, c
 
 async def test_a_newer_file_is_kept_until_a_source_has_spoken(rig: Rig, caplog: Any) -> None:
     await rig.store().save(KNOWN)
-    rewrite(rig.file, version=2, added="later")
+    rewrite(rig.file, version=3, added="later")
     newer = rig.file.read_bytes()
     store = rig.store()
     assert store.load() is None
-    assert "version 2, and this agent knows 1" in caplog.text
+    assert "version 3, and this agent knows 2" in caplog.text
     assert await store.save(Known())
     assert rig.file.read_bytes() == newer
     store.spoken()
@@ -160,13 +161,14 @@ async def test_an_older_file_is_upgraded(rig: Rig) -> None:
     def upgrade(body: dict[str, Any]) -> dict[str, Any]:
         return body | body["rules"]
 
-    assert rig.store(upgrades={0: upgrade}).load() == KNOWN
+    assert rig.store(upgrades={0: upgrade, 1: dict}).load() == KNOWN
     assert rig.store().load() is None
 
 
-def test_the_recorded_file_of_version_1_can_be_read() -> None:
-    """A field may be added with a default; for anything else there must be a version 2 and an upgrade."""
-    recorded = Path(__file__).parents[2] / "data" / "agent" / "known-1.json"
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_recorded_file_of_each_version_can_be_read(version: int) -> None:
+    """A field may be added with a default; for anything else there must be a new version and an upgrade."""
+    recorded = Path(__file__).parents[2] / "data" / "agent" / f"known-{version}.json"
     assert Store(recorded.parent, registry=CollectorRegistry())._read(recorded.read_bytes()) == KNOWN
 
 
@@ -195,7 +197,7 @@ async def test_saved_at_most_once_a_second_and_only_changes(rig: Rig, eventually
     written = store._saves.labels("written")._value
     async with waiting.running(store.run(known)):
         for number in range(3):
-            known.priorities["high"] = number
+            known.priority_classes["high"] = PriorityClass(number)
             store.changed()
             await eventually(lambda number=number: written.get() == number + 1)
         store.changed()

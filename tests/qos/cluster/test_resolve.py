@@ -9,7 +9,8 @@ import pytest
 from qos import keys
 from qos.cluster.objects import Demand, NodePredicate, PlacementMode, Requirement, Selector
 from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge, Workload
-from qos.cluster.resolve import PriorityClasses, Problem, resolve, slot_vector
+from qos.cluster.precedence import PriorityClass, PriorityClasses, Problem
+from qos.cluster.resolve import resolve, slot_vector
 from tests.qos.builders import CHECKOUT, policy
 
 POLICY = policy(floor={"cpu": 2000, "memory": 4}, count=3)
@@ -24,7 +25,9 @@ WORKLOAD = Workload(
     one_per_node=True,
     selected={"app": "checkout"},
 )
-CLASSES = PriorityClasses({"high": 1000, "mid": 500}, default=7)
+CLASSES = PriorityClasses(
+    {"high": PriorityClass(1000), "mid": PriorityClass(500), "usual": PriorityClass(7, is_default=True)}
+)
 
 
 def resolved(policy: Policy, workload: Workload | None = None, **profiles: Profile) -> Demand:
@@ -100,8 +103,11 @@ def test_priority_is_the_policys_else_the_profiles_else_the_default(own, of_prof
     [
         (replace(POLICY, priority_class_name="high"), replace(CLASSES, highest=999)),
         (replace(POLICY, profile_name="gold"), replace(CLASSES, highest=999)),
-        (POLICY, PriorityClasses(default=1000, highest=999)),
-        (replace(POLICY, priority_class_name="system"), PriorityClasses({"system": 2_000_000_000})),
+        (POLICY, PriorityClasses({"usual": PriorityClass(1000, is_default=True)}, highest=999)),
+        (
+            replace(POLICY, priority_class_name="system"),
+            PriorityClasses({"system": PriorityClass(2_000_000_000)}),
+        ),
     ],
 )
 def test_a_policy_above_the_highest_priority_that_is_allowed_has_a_problem(asked, classes):

@@ -8,21 +8,22 @@ import pytest
 
 from qos import keys
 from qos.cluster.policy import Profile
+from qos.cluster.precedence import PriorityClass, PriorityClasses
 from qos.pods.containers import BEST_EFFORT, Container, NodePod
 from qos.pods.decision import EXEMPT_NAMESPACES, decide, is_exempt
 from tests.qos.builders import policy
 
 POD = NodePod("u-1", "shop", "web", (Container("web", 2000),), labels={"app": "checkout"})
-HIGH = {"high": 100}
+HIGH = PriorityClasses({"high": PriorityClass(100)})
 
 
 def named(name, **others):
     return policy(key=f"shop/{name}", name=name, **others)
 
 
-def decided(*policies, pod=POD, annotated="", profiles=(), priorities=HIGH):
+def decided(*policies, pod=POD, annotated="", profiles=(), classes=HIGH):
     return decide(
-        pod, annotated, {one.key: one for one in policies}, {one.name: one for one in profiles}, priorities
+        pod, annotated, {one.key: one for one in policies}, {one.name: one for one in profiles}, classes
     )
 
 
@@ -106,5 +107,5 @@ def test_a_floor_counts_as_far_as_the_pod_requests_it():
 
 def test_what_only_the_runtime_knows_of_a_pod_bounds_no_floor():
     little = replace(POD, containers=(Container("web", 10),))
-    one = decide(little, "", {"shop/a": named("a")}, {}, {}, requests_known=False)
+    one = decide(little, "", {"shop/a": named("a")}, {}, HIGH, requests_known=False)
     assert one.kept == {"cpu": 2000}
