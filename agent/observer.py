@@ -44,7 +44,7 @@ class Observer:
     def __init__(
         self, writing: Writing, check_seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._writing = writing
+        self.writing = writing
         self._seconds = check_seconds
         self._clock = clock
         self._seen: dict[str, Observed] = {}
@@ -96,7 +96,7 @@ class Observer:
 
     def keep_node(self, wanted: Mapping[Place, Wanted]) -> None:
         """What would be written into the cgroup of all pods."""
-        looks = [self._writing.look_at(place.path, {place: want}).differ for place, want in wanted.items()]
+        looks = [self.writing.look_at(place.path, {place: want}).differ for place, want in wanted.items()]
         differ = tuple(chain.from_iterable(looks))
         if differ and differ != self._node:
             log.info("would write for all pods: %s", told(differ))
@@ -137,7 +137,7 @@ class Observer:
         return ()
 
     def _look(self, seen: Observed) -> Report:
-        looked = self._writing.look(seen.running, seen.entries)
+        looked = self.writing.look(seen.running, seen.entries)
         seen.differ = looked.differ
         missing = [Refusal(one.place.path, one.place.slot, one.want, 0, _MISSING) for one in looked.differ]
         refusals = (*missing, *looked.outcome.refusals)

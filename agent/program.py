@@ -21,7 +21,8 @@ from agent.containers import Containers
 from agent.counted import Counted
 from agent.enforcement.drift import DriftWatch
 from agent.enforcement.enforcer import Enforcer
-from agent.enforcement.metrics import DriftMetrics
+from agent.enforcement.lowering import Lowering
+from agent.enforcement.metrics import DriftMetrics, LoweringMetrics
 from agent.enforcement.originals import Originals
 from agent.enforcement.writing import Writing
 from agent.measuring import Measuring
@@ -92,6 +93,7 @@ class Agent:
         self.originals = Originals(config.run, kept=not config.observe)
         self._drift_metrics = DriftMetrics(registry, clock)
         self.plugin: NriPlugin | None = None
+        self._lowering: Lowering | None = None
         self._observer = self._observing() if config.observe else None
         self.enforcer: Enforcer | Observer
         self.drift: DriftWatch | Observer
@@ -118,6 +120,7 @@ class Agent:
             self.originals,
             self.drift.expect,
             self.planner.read_pod,
+            self.enforcer.writing.reclaims,
             unified=self._unified,
             observe=config.observe,
         )
@@ -144,6 +147,8 @@ class Agent:
     def _enforcing(self) -> tuple[Enforcer, DriftWatch]:
         config = self.config
         enforcer = Enforcer(self.machine.mounts, self.originals, config.run, config.proc, self._clock)
+        self._lowering = enforcer.lowering
+        LoweringMetrics(enforcer.lowering, self.registry)
         drift = DriftWatch(
             enforcer,
             self._drift_metrics,
@@ -264,6 +269,8 @@ class Agent:
         yield loop("store", RESTART_SECONDS, lambda: self.store.run(self.known))
         yield loop("reconcile", 0.0, self.reconciler.run_once)
         yield loop("drift", RESTART_SECONDS, self.drift.run)
+        if self._lowering is not None:
+            yield loop("lower", RESTART_SECONDS, self._lowering.run)
         yield loop("measure", TICK_SECONDS, self._measure)
         if self._observer is None:
             yield loop("missed", MISSED_SECONDS, self._see_missed)

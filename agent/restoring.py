@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from agent import observed
 from agent.config import AGENT_LOCK, NRI_LOCK
 from agent.enforcement import found
 from agent.enforcement.enforcer import NOBODY_SEEN
+from agent.enforcement.lowering import REACHED
 from agent.enforcement.originals import NAME as ORIGINALS
 from agent.enforcement.originals import Originals, Record
 from agent.enforcement.places import Place, Wanted
@@ -22,6 +24,8 @@ from agent.sync import hook_files, missed, store
 from kernel import lock
 from kernel.change import GATE, SET, WEIGHTS
 
+LOWER_SECONDS: Final = 120.0
+"""For all limits that have to be lowered below what is in use."""
 _FOLDERS: Final = (hook_files.PODS, hook_files.DEFAULTS, hook_files.OPTED_OUT, found.FOLDER, missed.FOLDER)
 _OF_RUN: Final = (AGENT_LOCK, NRI_LOCK, lock.NAME, f"{ORIGINALS}.bad", f".{ORIGINALS}.new")
 _OF_STATE: Final = (store.NAME, f"{store.NAME}.bad", BUDGETS, observed.NAME)
@@ -48,17 +52,33 @@ def restore(mounts: Mapping[str, str], run: Path, state: Path, proc: str = "/pro
         return Restored(0, (f"{run / ORIGINALS} is of a newer version: restore with that version",))
     writing = Writing(mounts, originals, run, proc)
     records = _records(originals, run)
-    done, left = 0, list[str]()
+    done, left, clean = 0, list[str](), list[str]()
     paths = sorted({place.path for place in records}, key=lambda path: (-path.count("/"), path))
     for path in paths:  # below before above: what is shared is lowered when nothing needs it any more
         known = {place: record for place, record in records.items() if place.path == path}
         put_back, refused = _put_back(writing, path, known)
         done += put_back
         left += refused
-        if not refused:
+        clean += [] if refused else [path]
+    lowered, late = _lowered(writing)
+    for path in clean:
+        if path not in late:
             originals.drop(path)
+    done, left = done + lowered, left + list(late.values())
     _remove_files(run, state, keep_originals=bool(left))
     return Restored(done, tuple(left))
+
+
+def _lowered(writing: Writing) -> tuple[int, dict[str, str]]:
+    """How many limits were lowered that the kernel has to reclaim for; by cgroup, those that could not be."""
+    lowering = writing.lowering
+    if not len(lowering):
+        return 0, {}
+    asyncio.run(lowering.finish(LOWER_SECONDS))
+    late = {
+        place.path: f"{place.path}/{place.slot}: {why}" for place, _, why in lowering.why(tuple(lowering))
+    }
+    return lowering.outcomes[REACHED], late
 
 
 def _records(originals: Originals, run: Path) -> dict[Place, Record]:

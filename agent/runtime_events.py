@@ -14,6 +14,7 @@ from agent.nri.records import Adjustment, LinuxResources, NriContainer, NriPod, 
 from agent.provisional import named, pod_of, with_container
 from agent.reconciler import Reconciler
 from agent.state import ContainerKey, Known, Running
+from kernel.allowed import IN_USE
 from qos.plan.layout import LEAST_SHARES, runtime_path, runtime_weight, slice_path
 
 _ENDED = (State.STOPPED,)
@@ -35,8 +36,10 @@ class RuntimeEvents:
     """agent.nri's Handler: containers get their settings before their first instruction, and keep them.
 
     expect: called with a cgroup that the runtime is about to write. read: what a pod's cgroup has now, by
-    file. unified: the node has cgroup v2. observe: only listen: nothing is answered, nothing waits for a
-    plan. `synchronized`: the runtime has told of all that it has.
+    file. reclaims: whether the kernel would reclaim within a write of (cgroup, file, value): the runtime,
+    which holds a lock meanwhile, is not asked for that. unified: the node has cgroup v2. observe: only
+    listen: nothing is answered, nothing waits for a plan. `synchronized`: the runtime has told of all that it
+    has.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class RuntimeEvents:
         originals: Originals,
         expect: Callable[[str], None],
         read: Callable[[str], Mapping[str, str]],
+        reclaims: Callable[[str, str, str], bool],
         *,
         unified: bool,
         observe: bool = False,
@@ -55,7 +59,7 @@ class RuntimeEvents:
         self._containers = containers
         self._reconciler = reconciler
         self._originals = originals
-        self._expect, self._read = expect, read
+        self._expect, self._read, self._reclaims = expect, read, reclaims
         self._unified, self._observe = unified, observe
         self._raised = "cpu.weight" if unified else "cpu.shares"  # by kubelet, for pods
         self.synchronized = False
@@ -78,7 +82,7 @@ class RuntimeEvents:
         self._reconciler.changed()  # once it is connected what is not told of does not run
         changes = {}
         for one in running:
-            wanted = self._adjustment(by_id[one.pod_id].uid, one.name)
+            wanted = self._adjustment(by_id[one.pod_id].uid, one.name, runtime_path(one.cgroups_path))
             if wanted:
                 changes[one.id] = wanted
         return changes
@@ -142,7 +146,7 @@ class RuntimeEvents:
         self._expect(path)
         self._originals.seed(path, asked(resources, unified=self._unified))
         self._reconciler.plan_now(pod.uid)
-        return self._adjustment(pod.uid, container.name)
+        return self._adjustment(pod.uid, container.name, path)
 
     async def updated(self, pod: NriPod, container: NriContainer) -> None:
         """The runtime has written the whole spec again: what a spec cannot say is drift by now."""
@@ -217,11 +221,15 @@ class RuntimeEvents:
             if written is not None and f"{pod.namespace}/{pod.name}" == key:
                 self._known.pods[uid] = named(written, pod)
 
-    def _adjustment(self, uid: str, name: str) -> Adjustment | None:
+    def _adjustment(self, uid: str, name: str, path: str = "") -> Adjustment | None:
+        """path: its cgroup, where it has one: there a limit may be below what is in use."""
         planned = self._reconciler.plan_of(ContainerKey(uid, name))
         if planned is None or self._observe:
             return None
-        adjustment, _ = adjustment_of([one.entry for one in planned.settings], self._unified)
+        entries = [one.entry for one in planned.settings]
+        if path:
+            entries = [one for one in entries if not (one[2] in IN_USE and self._reclaims(path, *one[2:]))]
+        adjustment, _ = adjustment_of(entries, self._unified)
         return adjustment or None
 
     def _running(self, pod: NriPod, container: NriContainer) -> Running:

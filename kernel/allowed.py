@@ -2,7 +2,8 @@
 
 From qos/controllers. name -> (hierarchy, kind, low, high, order). hierarchy: the v1 controller whose mount
 has it, "" when only cgroup v2 has it, "process" for /proc/PID. low, high: the range of each integer,
-inclusive. order: the write order when everything raises.
+inclusive. order: the write order when everything raises. IN_USE: limits that make the kernel reclaim within
+the write that lowers them below what this other file says.
 """
 
 ALLOWED: "dict[str, tuple[str, str, int, int, int]]" = {
@@ -34,4 +35,11 @@ ALLOWED: "dict[str, tuple[str, str, int, int, int]]" = {
     "blkio.throttle.write_iops_device": ("blkio", "device-limit", 0, 4_294_967_295, 78),
     "pids.max": ("pids", "integer-or-max", 0, 4_194_304, 80),
     "oom_score_adj": ("process", "integer", -1000, 1000, 90),
+}
+
+IN_USE: "dict[str, str]" = {
+    "memory.memsw.limit_in_bytes": "memory.memsw.usage_in_bytes",
+    "memory.limit_in_bytes": "memory.usage_in_bytes",
+    "memory.max": "memory.current",
+    "memory.high": "memory.current",
 }

@@ -8,6 +8,7 @@ because kernels round and clamp without a word. After a refusal what was written
 
 import time
 
+from kernel.allowed import IN_USE
 from kernel.change import GATE, RAISE, SET, WEIGHTS, Change
 from kernel.refused import Gone, Refused
 from kernel.target import Target
@@ -43,16 +44,18 @@ class Outcome:
     `written`: (cgroup's path, file, value before, value) of each write that is in effect now, in order; after
     a refusal only what could not be put back. `kept`: how many settings needed no write. `refusals`: empty if
     all settings are in effect; the first is the cause, failures to put something back come last. `gone`: the
-    process or its cgroup ended meanwhile, so that nothing is left to keep a floor for.
+    process or its cgroup ended meanwhile, so that nothing is left to keep a floor for. `later`: what was put
+    off, in the order in which it is to be written.
     """
 
-    __slots__ = ("gone", "kept", "refusals", "written")
+    __slots__ = ("gone", "kept", "later", "refusals", "written")
 
     def __init__(self) -> None:
         self.written: list[tuple[str, str, str, str]] = []
         self.kept = 0
         self.refusals: list[Refusal] = []
         self.gone = False
+        self.later: list[Change] = []
 
     @property
     def applied(self) -> bool:
@@ -70,10 +73,12 @@ def apply(
     entries: "list[Entry]",
     deadline: float = 0.0,
     looked: "Callable[[list[Change]], None] | None" = None,
+    put_off: bool = False,
 ) -> Outcome:
     """Apply all entries, or none. `deadline`: on time.monotonic(); past it nothing more is written; 0: none.
 
     looked: called with what was read, after all was read and before anything is written; it raises nothing.
+    put_off: what would make the kernel reclaim within the write is not written, and in the outcome's `later`.
     Raises nothing: refusals are in the outcome. The caller holds the lock of shared cgroups if an entry is
     RAISE: between reading and writing another process must not raise the same file.
     """
@@ -81,6 +86,7 @@ def apply(
     changes = _checked(target, entries, outcome)
     if outcome.refusals:
         return outcome
+    later = _put_off(changes) if put_off else []
     if looked is not None:
         looked(changes)
     done: list[Change] = []
@@ -94,8 +100,21 @@ def apply(
         outcome.kept = 0
         outcome.refuse(refused)
         done = _put_back(done, outcome)
+    else:
+        outcome.later = later
     outcome.written = [(step.group.name, step.file, step.before, step.value) for step in done]
     return outcome
+
+
+def _put_off(changes: "list[Change]") -> "list[Change]":
+    """What would reclaim, and the limits of its cgroup that follow: one may have to be below another."""
+    later: list[Change] = []
+    lowering = [change for change in changes if change.file in IN_USE and change.direction == LOWERS]
+    for change in sorted(lowering, key=_top_down, reverse=True):
+        change.later = change.reclaims() or any(one.group is change.group for one in later)
+        if change.later:
+            later.append(change)
+    return later
 
 
 def _checked(target: Target, entries: "list[Entry]", outcome: Outcome) -> "list[Change]":
@@ -131,8 +150,8 @@ def _steps(changes: "list[Change]", outcome: Outcome) -> "Iterator[Change]":
     for change in changes:
         if change.file in WEIGHTS and any(change.group is gate.group for gate in opened):
             change.look()
-    rest = [change for change in changes if change.file != GATE and change.direction != SAME]
-    outcome.kept = len(changes) - len(gates) - len(rest)
+    rest = [one for one in changes if one.file != GATE and one.direction != SAME and not one.later]
+    outcome.kept = sum(change.direction == SAME for change in changes)
     widened = [change.widened() for change in rest if change.direction == MIXED and change.level > 0]
     raising = [change for change in rest if change.direction == RAISES]
     yield from sorted(raising + [step for step in widened if step is not None], key=_top_down)

@@ -1,7 +1,7 @@
 """One setting under way: what the file held, what it shall hold, and the way back."""
 
 from kernel import values
-from kernel.allowed import ALLOWED
+from kernel.allowed import ALLOWED, IN_USE
 from kernel.files import Group
 from kernel.refused import Refused
 from kernel.values import Form
@@ -20,11 +20,12 @@ class Change:
 
     `value`: what is written; `before`: what would restore the present value. After look(): `direction` from
     the present value to the wanted one, as in kernel/values.py. `order`: of the file in kernel/allowed.py.
+    `later`: it is not written now, because the kernel would reclaim within the write.
     """
 
     __slots__ = (
         *("_after", "_have", "_weight", "before", "direction", "file"),
-        *("group", "level", "mode", "order", "value", "want"),
+        *("group", "later", "level", "mode", "order", "value", "want"),
     )
 
     def __init__(self, group: Group, level: int, mode: str, file: str, value: str) -> None:
@@ -40,6 +41,7 @@ class Change:
         self.order = ALLOWED[file][4]
         self.before = ""
         self.direction = values.SAME
+        self.later = False
         self._have: Form = self.want
         self._after: Form | None = None
         self._weight = ("", "")
@@ -58,6 +60,18 @@ class Change:
             if joined != self.want:
                 self.want, self.value = joined, values.render(self.file, joined)
         self.direction = values.compare(self.file, self._have, self.want)
+
+    def reclaims(self) -> bool:
+        """Whether the kernel would reclaim within the write: it lowers a limit below what is in use.
+
+        What is in use and cannot be read may be anything.
+        """
+        if self.direction != values.LOWERS or self.file not in IN_USE:
+            return False
+        try:
+            return int(self.group.read(IN_USE[self.file])) > self.want[1][0]
+        except (Refused, ValueError):
+            return True
 
     def widened(self) -> "Change | None":
         """For CPU lists neither of which contains the other: first their union, so that no child leaves its

@@ -22,6 +22,7 @@ READABLE = frozenset(
         "cpuset.effective_mems",
         "cpuset.mems.effective",
         "memory.current",
+        "memory.memsw.usage_in_bytes",
         "memory.usage_in_bytes",
         "stat",
     )

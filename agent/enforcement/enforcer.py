@@ -14,6 +14,7 @@ from agent.enforcement.fights import Fights
 from agent.enforcement.noting import Writers
 from agent.enforcement.originals import Originals
 from agent.enforcement.places import PROCESS_FILES, Place, Wanted, higher, same, wanted_by
+from agent.enforcement.writers import AGENT
 from agent.enforcement.writing import Writing
 from agent.state import ContainerKey, Running
 from kernel.apply import Outcome, Refusal
@@ -73,6 +74,8 @@ class Enforcer:
     ) -> None:
         self.originals = originals
         self.writing = Writing(mounts, originals, run, proc)
+        self.lowering = self.writing.lowering
+        self.lowering.ended = self._lowered
         self.claims = Claims()
         self.fights = Fights()
         self.applied: dict[ContainerKey, Report] = {}
@@ -120,10 +123,35 @@ class Enforcer:
         outcome = self._written(running, entries, back, deadline)
         if outcome.applied:
             self.claims.put(running.container_id, wanted)
-            self.originals.forget(back)
-            whole = wanted.keys().isdisjoint(_of_process(running)) or self.writing.has_process(running)
-            held = Held(running, entries, wanted, whole)
+            self.originals.forget(place for place in back if place not in self.lowering)
+            held = Held(running, entries, wanted, self._is_whole(running, wanted))
         return self._told(running, outcome, held)
+
+    def _is_whole(self, running: Running, wanted: Mapping[Place, Wanted]) -> bool:
+        """Whether nothing is left to do for it."""
+        whole = wanted.keys().isdisjoint(_of_process(running)) or self.writing.has_process(running)
+        return whole and not any(place in self.lowering for place in self.originals.at(running.cgroup))
+
+    def _lowered(self, place: Place) -> None:
+        """A limit was lowered, or not, or written over by a step of before: what holds now is written."""
+        seen = {(place.path, place.file): AGENT}
+        for container_id in self.claims.holders(place):
+            held, report = self._held.get(container_id), None
+            if held is not None and container_id not in self._refused:
+                report = self.applied.get(held.running.key)
+            if held is None or report is None:
+                continue
+            entries = [entry for entry in held.entries if place in wanted_by(held.running, [entry])]
+            outcome = self.writing.container(held.running, entries, seen)
+            late = self.late(held)
+            held.done = outcome.applied and self._is_whole(held.running, held.wanted)
+            report.applied, report.refusals = outcome.applied and not late, (*outcome.refusals, *late)
+            report.verified_at = self.clock()
+
+    def late(self, held: Held) -> tuple[Refusal, ...]:
+        """What of a container's plan is not in effect yet, because the kernel has to reclaim for it."""
+        why = self.lowering.why(held.wanted)
+        return tuple(Refusal(place.path, place.file, value, 0, text) for place, value, text in why)
 
     def forget(self, container_id: str) -> None:
         """The container is gone, and its cgroup."""
@@ -135,6 +163,7 @@ class Enforcer:
         self.claims.drop(container_id)
         self.writing.notes.index.forget(path)
         self.originals.drop(path)
+        self.lowering.forget(path)
         self.fights.forget(path)
         if not any(other.running.key == held.running.key for other in self._held.values()):
             self.applied.pop(held.running.key, None)
@@ -241,7 +270,9 @@ class Enforcer:
         restored: list[Entry] = []
         for place in back:
             original = self.originals.get(place)
-            if original is not None:
+            if original is None:
+                self.lowering.drop(place)
+            else:
                 level = PROCESS if place.file in PROCESS_FILES else depth - place.path.count("/")
                 restored.append((level, SET, place.file, original))
         outcome = self.writing.container(running, [*entries, *restored], NOBODY_SEEN, deadline)
@@ -259,7 +290,7 @@ class Enforcer:
             self.originals.drop(path)
         elif outcome.applied:
             self._stuck.discard(path)
-            self.originals.forget(places)
+            self.originals.forget(place for place in places if place not in self.lowering)
             log.info("put back cgroup=%s files=%d", path, len(wanted))
         elif path not in self._stuck:  # said once
             self._stuck.add(path)
@@ -278,6 +309,8 @@ class Enforcer:
             self._refused.pop(running.container_id, None)
         assert held is not None
         self._held[running.container_id] = held
+        if outcome.applied and (late := self.late(held)):
+            report.applied, report.refusals = False, late
         self.applied[running.key] = report
         return report
 

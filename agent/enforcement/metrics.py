@@ -1,4 +1,4 @@
-"""What /metrics says of drift."""
+"""What /metrics says of drift, and of limits that are lowered."""
 
 from __future__ import annotations
 
@@ -7,13 +7,33 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from agent.counted import Counted
+from agent.enforcement.lowering import OUTCOMES, Lowering
 from agent.enforcement.places import Place
 from agent.enforcement.repair import Drift
 
 _HOUR: Final = 3600.0
 _MOST: Final = 10_000
+
+
+class LoweringMetrics:
+    """Counts what becomes of limits that the kernel has to reclaim for."""
+
+    def __init__(self, lowering: Lowering, registry: CollectorRegistry) -> None:
+        Gauge(
+            "j10ce_agent_lowerings",
+            "Limits that are not what is planned yet, because what is in use has to be reclaimed first.",
+            registry=registry,
+        ).set_function(lambda: len(lowering))
+        Counted(
+            "j10ce_agent_lowered",
+            "Such limits by outcome; what was late or refused is tried again.",
+            lambda: {one: lowering.outcomes[one] for one in OUTCOMES},
+            label="outcome",
+            registry=registry,
+        )
 
 
 class DriftMetrics:

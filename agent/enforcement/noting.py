@@ -69,6 +69,10 @@ class Noting:
                 self._note_weight(change)
         self._notes.originals.note({there: record for there, (_, record) in self._before.items()})
 
+    def places(self) -> tuple[Place, ...]:
+        """What was looked at."""
+        return tuple(self._before)
+
     def undone(self) -> None:
         """What was written is put back: the files hold what they held."""
         self._notes.originals.note(
@@ -79,7 +83,8 @@ class Noting:
         shared, planned = self._planned[change.level, there.slot]
         writer = self._writers.get((there.path, change.file), self._notes.untold)
         own = there.path == self._own and not shared
-        look = Look(change.file, change.before, planned, change.value, own, shared, writer)
+        after = change.before if change.later else change.value
+        look = Look(change.file, change.before, planned, after, own, shared, writer)
         return self._notes.after(there, look)
 
     def _note_weight(self, gate: Change) -> None:

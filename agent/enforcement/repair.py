@@ -86,6 +86,9 @@ class Repairer:
         if not held.wanted and held.done:
             return None
         looked = self._enforcer.writing.look(held.running, self._exact(held))
+        lowering = self._enforcer.lowering
+        strange = tuple(one for one in looked.differ if not lowering.explains(one.place, one.have))
+        looked = looked._replace(differ=strange)
         if looked.outcome.gone or not (held.wanted or self._enforcer.writing.there(held.running.cgroup)):
             log.info("cgroup is gone container=%s cgroup=%s", held.running.container_id, held.running.cgroup)
             self._enforcer.forget(held.running.container_id)
@@ -195,6 +198,9 @@ class Repairer:
         elif held.done:
             report.applied, report.refusals = True, ()
             report.verified_at = self._enforcer.clock()
+        if not outcome.refusals and (late := self._enforcer.late(held)):
+            held.done = report.applied = False
+            report.refusals = late
 
 
 def _writer(place: Place, writers: Writers) -> str:

@@ -10,13 +10,14 @@ from typing import Final, NamedTuple
 from agent.enforcement.foreign import Look
 from agent.enforcement.found import Found
 from agent.enforcement.index import FileIndex
+from agent.enforcement.lowering import Lowering
 from agent.enforcement.noting import Notes, Noting, Writers, place_of
 from agent.enforcement.originals import Originals
 from agent.enforcement.places import PROCESS_FILES, Place, Wanted
 from agent.state import ContainerKey, Running
 from kernel import files, lock, target
 from kernel.apply import Outcome, apply
-from kernel.change import RAISE, Change
+from kernel.change import RAISE, SET, Change
 from kernel.refused import Gone, Refused
 from kernel.target import Target
 from kernel.values import SAME
@@ -47,6 +48,8 @@ class Looked(NamedTuple):
 class Writing:
     """Writes through kernel/. Remembers only what Originals keeps, and which file is which.
 
+    What the kernel would reclaim for is written by `lowering`, and is in the outcome's `later`.
+
     mounts: v1 controller, "" for cgroup v2 -> mountpoint. run: the folder of the hook's lock. Deadlines are
     on time.monotonic(), 0: none. Methods raise nothing: refusals are in the outcome.
     """
@@ -60,6 +63,7 @@ class Writing:
     ) -> None:
         self.mounts = dict(mounts)
         self.notes = Notes(originals, FileIndex(), Found(run))
+        self.lowering = Lowering(mounts, originals)
         self._proc = proc
         self._run = str(run)
 
@@ -99,6 +103,18 @@ class Writing:
         writer = writers.get((there.path, there.file), self.notes.untold)
         record = self.notes.after(there, Look(there.file, have, want, have, own, shared, writer))
         self.notes.originals.note({there: record})
+
+    def reclaims(self, path: str, file: str, value: str) -> bool:
+        """Whether the kernel would reclaim within this write; one that is not there uses nothing."""
+        try:
+            with Target(self.mounts, dict.fromkeys(self.mounts, path)) as found:
+                change = Change(found.group(file, 0), 0, SET, file, value)
+                change.look()
+                return change.reclaims()
+        except Gone:
+            return False
+        except Refused:
+            return True
 
     def there(self, path: str) -> bool:
         """Whether the cgroup is there, in any hierarchy."""
@@ -178,10 +194,21 @@ class Writing:
     ) -> Outcome:
         shared = running.key == _NOBODY
         noting = Noting(self.notes, running.cgroup, entries, shared, writers)
-        outcome = apply(found, entries, deadline, noting.looked)
+        outcome = apply(found, entries, deadline, noting.looked, put_off=True)
         if outcome.refusals:
             noting.undone()
+        else:
+            self._lower(
+                noting.places(), {place_of(change, running.cgroup): change for change in outcome.later}
+            )
         return outcome
+
+    def _lower(self, written: Iterable[Place], later: Mapping[Place, Change]) -> None:
+        for place in written:
+            if place not in later:
+                self.lowering.drop(place)
+        for place, change in later.items():
+            self.lowering.put(place, change)
 
 
 def _nobodys(path: str) -> Running:

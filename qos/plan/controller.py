@@ -42,7 +42,8 @@ class File(NamedTuple):
 
     `low`, `high`: the range of each integer in it, inclusive. `order`: its place among the files of a cgroup
     when all of them raise; lowering goes backwards. `since`: the mainline kernel, `unified_since`: where v2
-    had it later than v1.
+    had it later than v1. `in_use`: the file with what is in use, for a limit that makes the kernel reclaim
+    within the write that lowers it below that: whoever writes it waits, for seconds where disks are slow.
     """
 
     name: str
@@ -55,6 +56,7 @@ class File(NamedTuple):
     since: str
     note: str = ""
     unified_since: str = ""
+    in_use: str = ""
 
     def kernel(self, version: str) -> str:
         """The kernel since which this version of cgroup has the file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,7 @@ FILES = {
     "cpu.max": "max 100000",
     "memory.min": "0",
     "memory.low": "0",
+    "memory.current": "0",
     "memory.max": "max",
     "memory.high": "max",
     "memory.oom.group": "0",
@@ -52,6 +54,7 @@ class PlainNode:
         # A kernel file takes what is written as the whole; a plain one keeps its tail.
         patch.setattr(kernel_files, "_WRITE", kernel_files._WRITE | os.O_TRUNC)
         self.folder = folder
+        self.reclaims = threading.Event()
         self.fake = Fake(folder / "node", v1=False, unified=True)
         self.fake.write("proc/meminfo", "MemTotal:  4194304 kB\n")
         for path, weight in _ABOVE.items():

@@ -67,6 +67,7 @@ class Rig:
             self.originals,
             lambda path: None,
             planner.read_pod,
+            self.enforcer.writing.reclaims,
             unified=False,
         )
         self.pod = f"{scratch.name}/kubepods/burstable/pod{UID}"

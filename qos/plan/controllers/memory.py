@@ -23,12 +23,17 @@ GROUP_KILL: Final = "memory.oom.group"
 SOFT_LIMIT: Final = "memory.soft_limit_in_bytes"
 MOST: Final = 2**63 - 4096  # PAGE_COUNTER_MAX pages
 _REPAIR: Final = "kubelet's and the runtime's; here for the order in which drift is repaired"
+_CURRENT: Final = "memory.current"
+_USAGE: Final = "memory.usage_in_bytes"
+_SWAP_TOO: Final = "memory.memsw.usage_in_bytes"
 
 FILES: Final = (
-    File("memory.memsw.limit_in_bytes", (V1,), NAME, SIGNED, -1, MOST, 60, "2.6.34", _REPAIR),
-    File("memory.limit_in_bytes", (V1,), NAME, SIGNED, -1, MOST, 61, "2.6.25", _REPAIR),
-    File("memory.max", (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 62, "4.5", _REPAIR),
-    File(HIGH, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 63, "4.5"),
+    File(
+        "memory.memsw.limit_in_bytes", (V1,), NAME, SIGNED, -1, MOST, 60, "2.6.34", _REPAIR, in_use=_SWAP_TOO
+    ),
+    File("memory.limit_in_bytes", (V1,), NAME, SIGNED, -1, MOST, 61, "2.6.25", _REPAIR, in_use=_USAGE),
+    File("memory.max", (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 62, "4.5", _REPAIR, in_use=_CURRENT),
+    File(HIGH, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 63, "4.5", in_use=_CURRENT),
     File(SOFT_LIMIT, (V1,), NAME, SIGNED, -1, MOST, 64, "2.6.34", "not on PREEMPT_RT kernels"),
     File(MIN, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 65, "4.18"),
     File(LOW, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 66, "4.5"),
