@@ -1,8 +1,9 @@
-"""A pod's cgroups for real, in a scratch cgroup, and an enforcer for them."""
+"""A pod's cgroups, in a scratch cgroup or as plain files, and an enforcer for them."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from agent.enforcement.enforcer import Enforcer
 from agent.enforcement.originals import Originals
 from agent.state import ContainerKey, Running
-from kernel import hierarchies
+from kernel import files, hierarchies
 from lab.runtimes import cgroups
 from lab.runtimes.cgroups import Scratch
 from qos.plan.settings import PROCESS, RAISE, SET, Plan, Setting
@@ -22,6 +23,36 @@ UID = "0a1b2c3d-0000-4000-8000-000000000001"
 ID = "c" * 64
 POD = ("kubepods", "burstable", f"pod{UID}")
 V1 = ("cpu", "memory", "cpuset", "blkio", "pids")
+NEW = {
+    "cpu": {"cpu.shares": "1024", "cpu.idle": "0"},
+    "memory": {"memory.soft_limit_in_bytes": "9223372036854771712"},
+    "pids": {"pids.max": "max"},
+}
+"""What a new cgroup of plain files has; without cpuset.cpus, so that a plan for it is refused there, too."""
+
+
+class PlainScratch(Scratch):
+    """The same as plain files, which anybody may make. Nothing in them depends on anything else."""
+
+    def make(self, *parts: str) -> Scratch:
+        made = super().make(*parts)
+        for folder in (parent for up in range(len(parts)) for parent in _up(made, up).folders()):
+            for file, text in {**NEW.get(_controller(self, folder), {}), "cgroup.procs": ""}.items():
+                if not (folder / file).exists():
+                    (folder / file).write_text(f"{text}\n")
+        return made
+
+    def remove(self) -> None:
+        for folder in self.folders():
+            shutil.rmtree(folder)
+
+
+def _up(here: Scratch, levels: int) -> Scratch:
+    return Scratch(above(here.name, levels), here.mounts) if levels else here
+
+
+def _controller(here: Scratch, folder: Path) -> str:
+    return next(name for name, mount in here.mounts.items() if folder.is_relative_to(mount))
 
 
 class Clock:
@@ -41,7 +72,9 @@ class Rig:
         self.scratch = scratch
         self.run = run
         self.clock = Clock()
-        self.mounts = hierarchies.mounts(Path("/proc/self/mountinfo").read_text())
+        self.mounts = {
+            name: str(scratch.mounts[name]) for name in hierarchies.CONTROLLERS if name in scratch.mounts
+        }
         self.enforcer = self.agent()
 
     def agent(self) -> Enforcer:
@@ -52,6 +85,11 @@ class Rig:
     def container(self, name: str = "app", container_id: str = ID, uid: str = UID) -> Running:
         pod = (*POD[:2], f"pod{uid}", container_id)
         return Running(ContainerKey(uid, name), container_id, self.scratch.make(*pod).name)
+
+    def remove(self, path: str, *controllers: str) -> None:
+        """A cgroup and what is below it, in all hierarchies or these."""
+        mounts = {one: self.scratch.mounts[one] for one in controllers or self.scratch.mounts}
+        type(self.scratch)(path, mounts).remove()
 
     def file(self, path: str, file: str) -> Path:
         return Path(f"{self.mounts[file.partition('.')[0]]}{path}/{file}")
@@ -104,5 +142,24 @@ def scratch() -> Iterator[Scratch]:
 
 
 @pytest.fixture
-def rig(scratch: Scratch, tmp_path: Path) -> Rig:
+def kernel_rig(scratch: Scratch, tmp_path: Path) -> Rig:
+    """For what only a kernel does: it rounds, it refuses, one file changes another."""
     return Rig(scratch, tmp_path)
+
+
+@pytest.fixture
+def plain_rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
+    # A kernel file takes what is written as the whole; a plain one keeps its tail.
+    monkeypatch.setattr(files, "_WRITE", files._WRITE | os.O_TRUNC)
+    mounts = {name: tmp_path / "cgroup" / name for name in V1}
+    for one in mounts.values():
+        (one / "scratch").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
+    return Rig(PlainScratch("/scratch", mounts), tmp_path / "run")
+
+
+@pytest.fixture(params=["plain", "kernel"])
+def rig(request: pytest.FixtureRequest) -> Rig:
+    """Both: on plain files these tests need no rights and no cgroup v1."""
+    found: Rig = request.getfixturevalue(f"{request.param}_rig")
+    return found

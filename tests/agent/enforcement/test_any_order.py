@@ -1,4 +1,4 @@
-"""Plans, others' writes and restarts in any order, on real cgroup v1: ours while planned, else theirs."""
+"""Plans, others' writes and restarts in any order, real and plain files: ours while planned, else theirs."""
 
 from __future__ import annotations
 

@@ -43,6 +43,12 @@ class Told:
 
 
 @pytest.fixture
+def rig(kernel_rig: Rig) -> Rig:
+    """Who wrote is told by fanotify, which needs rights."""
+    return kernel_rig
+
+
+@pytest.fixture
 def told() -> Told:
     return Told()
 

@@ -1,4 +1,4 @@
-"""Plans into real cgroup v1 files: all or none, what others wanted comes back, and a restart knows it."""
+"""Plans into cgroup v1 files, real and plain: all or none, what others wanted comes back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from agent.state import ContainerKey, Running
-from lab.runtimes.cgroups import Scratch
 from qos.plan.settings import Plan
 from tests.agent.enforcement.conftest import ID, UID, Rig, above, of_process, plan
 
@@ -56,29 +55,29 @@ def test_none_is_in_effect_when_one_is_refused(rig: Rig) -> None:
     assert rig.read(one.cgroup, SHARES) == "1024"
 
 
-def test_what_is_no_longer_planned_is_as_others_want_it(rig: Rig) -> None:
-    one = rig.container()
-    rig.write(one.cgroup, SHARES, 204)
-    rig.enforcer.apply(one, plan((1, SHARES, 700), (0, SHARES, 600), (0, SOFT, 1 << 20)))
-    rig.enforcer.apply(one, plan((0, SHARES, 600)))
-    assert rig.read(one.cgroup, SHARES) == "600"
-    assert rig.read(above(one.cgroup, 1), SHARES) == "1024"
-    assert rig.read(one.cgroup, SOFT) == UNLIMITED
-    rig.enforcer.apply(one, Plan(()))
-    assert rig.read(one.cgroup, SHARES) == "204"
-    assert dict(rig.enforcer.originals) == {}
+def test_what_is_no_longer_planned_is_as_others_want_it(kernel_rig: Rig) -> None:
+    one = kernel_rig.container()
+    kernel_rig.write(one.cgroup, SHARES, 204)
+    kernel_rig.enforcer.apply(one, plan((1, SHARES, 700), (0, SHARES, 600), (0, SOFT, 1 << 20)))
+    kernel_rig.enforcer.apply(one, plan((0, SHARES, 600)))
+    assert kernel_rig.read(one.cgroup, SHARES) == "600"
+    assert kernel_rig.read(above(one.cgroup, 1), SHARES) == "1024"
+    assert kernel_rig.read(one.cgroup, SOFT) == UNLIMITED
+    kernel_rig.enforcer.apply(one, Plan(()))
+    assert kernel_rig.read(one.cgroup, SHARES) == "204"
+    assert dict(kernel_rig.enforcer.originals) == {}
 
 
-def test_an_idle_cgroup_gets_its_weight_back(rig: Rig) -> None:
-    one = rig.container()
-    rig.write(one.cgroup, SHARES, 204)
-    assert rig.enforcer.apply(one, plan((0, SHARES, 600))).applied
-    assert rig.enforcer.apply(one, plan((0, "cpu.idle", 1))).applied
-    assert rig.read(one.cgroup, SHARES) == "3"
-    list(rig.enforcer.sweep())
-    assert rig.read(one.cgroup, "cpu.idle") == "1"
-    assert rig.enforcer.apply(one, Plan(())).applied
-    assert (rig.read(one.cgroup, "cpu.idle"), rig.read(one.cgroup, SHARES)) == ("0", "204")
+def test_an_idle_cgroup_gets_its_weight_back(kernel_rig: Rig) -> None:
+    one = kernel_rig.container()
+    kernel_rig.write(one.cgroup, SHARES, 204)
+    assert kernel_rig.enforcer.apply(one, plan((0, SHARES, 600))).applied
+    assert kernel_rig.enforcer.apply(one, plan((0, "cpu.idle", 1))).applied
+    assert kernel_rig.read(one.cgroup, SHARES) == "3"
+    list(kernel_rig.enforcer.sweep())
+    assert kernel_rig.read(one.cgroup, "cpu.idle") == "1"
+    assert kernel_rig.enforcer.apply(one, Plan(())).applied
+    assert (kernel_rig.read(one.cgroup, "cpu.idle"), kernel_rig.read(one.cgroup, SHARES)) == ("0", "204")
 
 
 def test_a_cgroup_made_idle_at_first_gets_its_weight_back(rig: Rig) -> None:
@@ -157,26 +156,25 @@ def test_what_the_hook_raised_while_no_agent_was_there_is_not_kept_for_ever(rig:
     assert rig.read(tier, SHARES) == "5000"
 
 
-def test_a_container_that_nri_gave_our_value_at_birth(rig: Rig) -> None:
-    one = rig.container()
-    rig.write(one.cgroup, SHARES, 600)
-    rig.write(one.cgroup, SOFT, 1 << 20)
-    rig.enforcer.originals.seed(one.cgroup, {SHARES: "204"})
-    assert rig.enforcer.apply(one, plan((0, SHARES, 600), (0, SOFT, 1 << 20))).written == 0
-    rig.enforcer.apply(one, Plan(()))
-    assert (rig.read(one.cgroup, SHARES), rig.read(one.cgroup, SOFT)) == ("204", UNLIMITED)
+def test_a_container_that_nri_gave_our_value_at_birth(kernel_rig: Rig) -> None:
+    one = kernel_rig.container()
+    kernel_rig.write(one.cgroup, SHARES, 600)
+    kernel_rig.write(one.cgroup, SOFT, 1 << 20)
+    kernel_rig.enforcer.originals.seed(one.cgroup, {SHARES: "204"})
+    assert kernel_rig.enforcer.apply(one, plan((0, SHARES, 600), (0, SOFT, 1 << 20))).written == 0
+    kernel_rig.enforcer.apply(one, Plan(()))
+    assert (kernel_rig.read(one.cgroup, SHARES), kernel_rig.read(one.cgroup, SOFT)) == ("204", UNLIMITED)
 
 
 def test_a_cgroup_removed_in_the_middle(rig: Rig) -> None:
     one = rig.container()
     rig.enforcer.apply(one, plan((1, SHARES, 700), (0, SHARES, 600)))
-    for folder in Scratch(one.cgroup, rig.scratch.mounts).folders():
-        folder.rmdir()
+    rig.remove(one.cgroup)
     report = rig.enforcer.apply(one, plan((0, SHARES, 601)))
     assert report.gone
     assert len(rig.enforcer) == 0
     assert rig.enforcer.applied == {}
-    Scratch(above(one.cgroup, 1), rig.scratch.mounts).remove()
+    rig.remove(above(one.cgroup, 1))
     list(rig.enforcer.sweep())
     assert dict(rig.agent().originals) == {}
     assert len(rig.enforcer.writing.notes.index) == 0
@@ -184,7 +182,7 @@ def test_a_cgroup_removed_in_the_middle(rig: Rig) -> None:
 
 def test_one_hierarchy_without_the_cgroup_is_a_refusal(rig: Rig) -> None:
     one = rig.container()
-    rig.scratch.folder("pids", *one.cgroup.split("/")[2:]).rmdir()
+    rig.remove(one.cgroup, "pids")
     report = rig.enforcer.apply(one, plan((0, SHARES, 600), (0, "pids.max", 99)))
     assert (report.applied, report.gone) == (False, False)
     assert rig.read(one.cgroup, SHARES) == "1024"
@@ -210,21 +208,21 @@ def child(rig: Rig) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_setting_of_the_process(rig: Rig, child: subprocess.Popen[bytes], told: bool) -> None:
-    one = rig.container()
+def test_a_setting_of_the_process(kernel_rig: Rig, child: subprocess.Popen[bytes], told: bool) -> None:
+    one = kernel_rig.container()
     if told:
         one = Running(one.key, one.container_id, one.cgroup, child.pid)
     else:  # its process is not there yet: that is no failure
-        report = rig.enforcer.apply(one, of_process(800))
+        report = kernel_rig.enforcer.apply(one, of_process(800))
         assert (report.applied, report.written) == (True, 0)
-    for controller in rig.mounts:
-        (rig.scratch.folder(controller, *one.cgroup.split("/")[2:]) / "cgroup.procs").write_text(
+    for controller in kernel_rig.mounts:
+        (kernel_rig.scratch.folder(controller, *one.cgroup.split("/")[2:]) / "cgroup.procs").write_text(
             str(child.pid)
         )
-    assert rig.enforcer.apply(one, of_process(800)).written == 1
+    assert kernel_rig.enforcer.apply(one, of_process(800)).written == 1
     score = Path(f"/proc/{child.pid}/oom_score_adj")
     assert score.read_text() == "800\n"
-    rig.enforcer.apply(one, Plan(()))
+    kernel_rig.enforcer.apply(one, Plan(()))
     assert score.read_text() == Path("/proc/self/oom_score_adj").read_text()
 
 
@@ -285,14 +283,14 @@ def test_a_state_of_a_newer_version_is_left_alone_and_nothing_is_put_back(rig: R
     assert state.read_text().endswith("whatever they will have\n")
 
 
-def test_a_pid_that_is_anothers_by_now(rig: Rig, child: subprocess.Popen[bytes]) -> None:
-    one = rig.container()
+def test_a_pid_that_is_anothers_by_now(kernel_rig: Rig, child: subprocess.Popen[bytes]) -> None:
+    one = kernel_rig.container()
     stale = Running(one.key, one.container_id, one.cgroup, child.pid)
-    report = rig.enforcer.apply(stale, of_process(800))
+    report = kernel_rig.enforcer.apply(stale, of_process(800))
     assert (report.applied, report.gone) == (False, False)
     assert Path(f"/proc/{child.pid}/oom_score_adj").read_text() != "800\n"
-    Scratch(one.cgroup, rig.scratch.mounts).remove()
-    assert rig.enforcer.apply(stale, of_process(800)).gone
+    kernel_rig.remove(one.cgroup)
+    assert kernel_rig.enforcer.apply(stale, of_process(800)).gone
 
 
 def test_many_starts_and_stops_leave_nothing(rig: Rig) -> None:
@@ -309,7 +307,7 @@ def test_many_starts_and_stops_leave_nothing(rig: Rig) -> None:
         assert rig.enforcer.apply(one, plan((2, SHARES, 5000), (1, SHARES, 700), (0, SHARES, 600))).applied
         if number % 3:
             rig.enforcer.forget(one.container_id)
-        Scratch(above(one.cgroup, 1), rig.scratch.mounts).remove()
+        rig.remove(above(one.cgroup, 1))
         if not number % 3:
             assert rig.enforcer.apply(one, plan((0, SHARES, 601))).gone
         rig.enforcer.shared()

@@ -90,6 +90,12 @@ class Node:
 
 
 @pytest.fixture
+def rig(kernel_rig: Rig) -> Rig:
+    """Plans are made from this machine as it is."""
+    return kernel_rig
+
+
+@pytest.fixture
 def node(rig: Rig) -> Node:
     return Node(rig)
 

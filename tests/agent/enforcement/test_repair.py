@@ -1,4 +1,4 @@
-"""What others change is put right, in real cgroup v1 files; what they want is remembered."""
+"""What others change is put right, in cgroup v1 files, real and plain; what they want is remembered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from agent.enforcement.places import Place
 from agent.enforcement.repair import Drift, Repairer
 from agent.enforcement.writers import ENDED, UNSEEN
 from agent.state import Running
-from lab.runtimes.cgroups import Scratch
 from qos.plan.settings import Plan
 from tests.agent.enforcement.conftest import Rig, above, plan
 
@@ -72,17 +71,22 @@ def test_what_a_person_writes_is_put_right_and_nothing_more(kept: Kept, rig: Rig
     assert dict(rig.enforcer.originals) == before
 
 
-def test_several_files_of_a_container_in_their_order(kept: Kept, rig: Rig) -> None:
+def test_several_files_of_a_container_in_their_order(kernel_rig: Rig) -> None:
     """An update of resources: the runtime writes limits of which one must not exceed the other."""
+    kept = Kept(kernel_rig)
     path = kept.one.cgroup
     wanted = plan((0, MEMORY, 64 * MIB), (0, SWAP, 64 * MIB), (0, SHARES, 600))
-    assert rig.enforcer.apply(kept.one, wanted).applied
-    rig.write(path, SWAP, 512 * MIB)
-    rig.write(path, MEMORY, 256 * MIB)
-    rig.write(path, IDLE, 0)
-    rig.write(path, SHARES, 204)
+    assert kernel_rig.enforcer.apply(kept.one, wanted).applied
+    kernel_rig.write(path, SWAP, 512 * MIB)
+    kernel_rig.write(path, MEMORY, 256 * MIB)
+    kernel_rig.write(path, IDLE, 0)
+    kernel_rig.write(path, SHARES, 204)
     kept.repairer.mend(path, {(path, SHARES): "runtime"})
-    assert [rig.read(path, file) for file in (MEMORY, SWAP, SHARES)] == [str(64 * MIB), str(64 * MIB), "600"]
+    assert [kernel_rig.read(path, file) for file in (MEMORY, SWAP, SHARES)] == [
+        str(64 * MIB),
+        str(64 * MIB),
+        "600",
+    ]
     assert {file for file, *_ in kept.told()} == {MEMORY, SWAP, SHARES}
 
 
@@ -174,25 +178,25 @@ def test_a_fight_is_given_up_for_a_while_and_said(kept: Kept, rig: Rig) -> None:
     assert rig.enforcer.fights.going_on() == ()
 
 
-def test_what_the_kernel_refuses_is_said_and_tried_again(kept: Kept, rig: Rig) -> None:
+def test_what_the_kernel_refuses_is_said_and_tried_again(kernel_rig: Rig) -> None:
+    kept = Kept(kernel_rig)
     path = kept.one.cgroup
-    rig.write(above(path, 1), "cpu.cfs_quota_us", 60_000)
-    assert rig.enforcer.apply(kept.one, plan((0, "cpu.cfs_quota_us", 50_000))).applied
-    rig.write(path, "cpu.cfs_quota_us", 20_000)
-    rig.write(above(path, 1), "cpu.cfs_quota_us", 30_000)
+    kernel_rig.write(above(path, 1), "cpu.cfs_quota_us", 60_000)
+    assert kernel_rig.enforcer.apply(kept.one, plan((0, "cpu.cfs_quota_us", 50_000))).applied
+    kernel_rig.write(path, "cpu.cfs_quota_us", 20_000)
+    kernel_rig.write(above(path, 1), "cpu.cfs_quota_us", 30_000)
     kept.repairer.mend(path, {})
-    report = rig.enforcer.applied[kept.one.key]
+    report = kernel_rig.enforcer.applied[kept.one.key]
     assert not report.applied
     assert [(refusal.file, refusal.errno) for refusal in report.refusals] == [("cpu.cfs_quota_us", 22)]
     assert [drift.repaired for drift in kept.drifts] == [False]
-    rig.write(above(path, 1), "cpu.cfs_quota_us", 60_000)
-    assert rig.enforcer.apply(kept.one, plan((0, "cpu.cfs_quota_us", 50_000))).applied
-    assert rig.read(path, "cpu.cfs_quota_us") == "50000"
+    kernel_rig.write(above(path, 1), "cpu.cfs_quota_us", 60_000)
+    assert kernel_rig.enforcer.apply(kept.one, plan((0, "cpu.cfs_quota_us", 50_000))).applied
+    assert kernel_rig.read(path, "cpu.cfs_quota_us") == "50000"
 
 
 def test_a_cgroup_that_is_gone_is_no_drift(kept: Kept, rig: Rig) -> None:
-    for folder in Scratch(kept.one.cgroup, rig.scratch.mounts).folders():
-        folder.rmdir()
+    rig.remove(kept.one.cgroup)
     kept.checked()
     assert kept.told() == []
     assert len(rig.enforcer) == 0

@@ -1,10 +1,9 @@
-"""What is in effect stays until all is known and the newest plans are in effect; real cgroup v1."""
+"""What is in effect stays until all is known and the newest plans are in effect; real and plain v1."""
 
 from __future__ import annotations
 
 from agent.enforcement.repair import Repairer
 from agent.state import Running
-from lab.runtimes.cgroups import Scratch
 from qos.plan.settings import Plan
 from tests.agent.enforcement.conftest import UID, Rig, above, another_writes, plan
 
@@ -89,6 +88,6 @@ def test_an_old_weight_does_not_hinder_a_cgroup_that_shall_be_idle(rig: Rig) -> 
 def test_one_that_was_refused_and_is_gone_hinders_nobody(rig: Rig) -> None:
     one = rig.container()
     assert not rig.enforcer.apply(one, plan(REFUSED)).applied
-    Scratch(one.cgroup, rig.scratch.mounts).remove()
+    rig.remove(one.cgroup)
     assert list(Repairer(rig.enforcer, lambda _: None, lambda _: None).check()) == [""]
     assert not rig.enforcer.refused()

@@ -38,6 +38,12 @@ async def listening(source: Watch) -> AsyncIterator[tuple[Told, list[str]]]:
 
 
 @pytest.fixture
+def rig(kernel_rig: Rig) -> Rig:
+    """fanotify needs rights, and a cgroup of the kernel goes with its files."""
+    return kernel_rig
+
+
+@pytest.fixture
 def by_fanotify(rig: Rig) -> Watch:
     found = watch(rig.mounts, rig.enforcer.writing.notes.index)
     assert found.kind == FANOTIFY, "this machine's kernel has it, and tests run as root"
