@@ -62,7 +62,7 @@ _CGROUPS: Final = {
     V1: "cgroup v1: CPU floors can be kept; the kernel protects no memory",
     HYBRID: "cgroup v1 controllers beside an empty v2 tree: CPU floors can be kept, memory is not protected",
 }
-_FLOORS: Final = {"floor (cpu)": "CPU floors", "memory_min_percent": "memory floors"}
+_FLOORS: Final = {"floor (cpu)": "CPU floors", "memory_low_percent": "memory floors"}
 """Promises that floors are made of, and their names for people."""
 
 

@@ -25,7 +25,7 @@ from qos.plan.node_share import (
     scale_of,
     with_weight,
 )
-from qos.plan.placed_pod import NodeTree, placed
+from qos.plan.placed_pod import NodeTree, PlacedPod, placed
 from qos.pods.decision import NOTHING_CHOSEN, Choices, Decided, decide, is_opted_out, opted_out
 from qos.pods.expectation import states_class
 
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 REREAD_SECONDS: Final = 300.0
 """Seconds after which all cgroups are read again, in case somebody wrote into them unseen."""
+
+MEMORY_USED: Final = "memory.current"
 
 OriginalValues: TypeAlias = Mapping[tuple[str, str], str]
 """(cgroup, file) -> what somebody else wrote there last; only of files that we have written."""
@@ -60,8 +62,8 @@ class Planner:
     """Keeps what was read of the cgroups, and the plans of the last pass.
 
     size: of the machine, with the kernel files that there are. node_shares: which weight the cgroup of all
-    pods has at the root. problems: by uid, why a pod was not planned then. Methods raise
-    kernel.refused.Refused.
+    pods has at the root. problems: by uid, why a pod was not planned then. follows_use: whether those plans
+    depend on how much memory some pod uses. Methods raise kernel.refused.Refused.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Planner:
         self._node = PlannedNode(self._tree, size, {})
         self._read_at = float("-inf")
         self.problems: dict[str, str] = {}
+        self.follows_use = False
         self._told: set[str] = set()
         self._lost = False
 
@@ -106,7 +109,7 @@ class Planner:
             uid = one.pod.uid
             try:
                 decided = _decided(one, known, policies.get(one.pod.namespace, {}), self._choices)
-                places[uid] = placed(tree, self._size, decided, cgroups.get(uid, {}))
+                places[uid] = self._placed(tree, decided, cgroups.get(uid, {}))
             except Exception as error:  # one pod that nobody thought of must not cost all others their floors
                 self._tell(uid, error)
                 if (before := self._node.places.get(uid)) is not None:
@@ -115,6 +118,14 @@ class Planner:
         node = PlannedNode(tree, self._size, places)
         yield from node.solve()
         self._tree, self._node = tree, node
+        self.follows_use = any(place.follows_use for place in places.values())
+
+    def _placed(self, tree: NodeTree, decided: Decided, running: Mapping[str, str]) -> PlacedPod:
+        """A pod where it is, with what it uses of its memory where plans depend on that."""
+        place = placed(tree, self._size, decided, running)
+        if not place.follows_use:
+            return place
+        return place.using(int(self._cgroups.now(place.level.path, MEMORY_USED) or 0))
 
     def _with_node_weight(self, tree: NodeTree) -> NodeTree:
         """The tree in which the cgroup of all pods has what is planned for it, as far as that is written:
@@ -181,7 +192,7 @@ class Planner:
         own = self._cgroups.of_pod(uid, originals)
         path = self._cgroups.path_of(uid)
         tree = replace(self._tree, groups={**self._tree.groups, **own}, pods={**self._tree.pods, uid: path})
-        return PlannedPod(decided, self._node.plan_beside(placed(tree, self._size, decided, cgroups)))
+        return PlannedPod(decided, self._node.plan_beside(self._placed(tree, decided, cgroups)))
 
     def read_pod(self, path: str) -> Mapping[str, str]:
         """What a pod's cgroup has now, by file, whoever wrote it; {} where there is none."""

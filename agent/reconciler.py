@@ -32,6 +32,8 @@ LONGEST_SECONDS: Final = 300.0
 SHARE: Final = 5
 """After a pass we rest for four times what it took of a CPU: passes take a fifth of one at most."""
 LONGEST_REST: Final = 2.0
+FOLLOW_SECONDS: Final = 30.0
+"""After a pass in which plans depended on what pods use of their memory."""
 LONGEST_PAUSE: Final = 60.0
 """Before what failed, or was refused, is tried once more."""
 _NOTHING: Final = Plan(())
@@ -170,8 +172,8 @@ class Reconciler:
         if self._again is not None:
             self._again.cancel()
         self._refusals = self._refusals + 1 if refused else 0
-        pause = _pause(self._refusals, 1.0)
-        self._again = asyncio.get_running_loop().call_later(pause, self.changed) if refused else None
+        pause = _pause(self._refusals, 1.0) or (FOLLOW_SECONDS if self._planner.follows_use else 0.0)
+        self._again = asyncio.get_running_loop().call_later(pause, self.changed) if pause else None
 
     async def _release(self, turn: Turn) -> None:
         """Containers of pods that are no more, though their cgroups may be: they have what others want.

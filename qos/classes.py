@@ -41,9 +41,8 @@ BURST_WITHOUT_QUOTA: Final = Contradiction(
     "cpu_burst_percent", "without a CPU quota there is nothing to burst above"
 )
 
-_FLOOR: Final = Promises(memory_min_percent=100, memory_low_percent=100)
-# memory.low beside memory.min: where an ancestor's memory.min is too small for all floors below it, the rest
-# of the floor is still reclaimed last.
+_FLOOR: Final = Promises(memory_low_percent=100)
+# Not memory.min, which a profile may add: what others have beside a floor could be reclaimed by no pressure.
 _PINNED: Final = replace(_FLOOR, cpu_quota=CpuQuota.NONE)
 
 CLASSES: Final[Mapping[str, QosClass]] = {

@@ -48,7 +48,7 @@ class Promises:
     cpu_idle: runs only when nobody else wants the CPU (cpu.idle).
     cpu_weight: a fixed cgroup v2 weight, 1 to 10000; None: from request and floor.
     cpu_burst_percent: of the CPU limit, saved up while idle and spent above it; the kernel caps it at 100.
-    memory_min_percent: of the floor: never reclaimed.
+    memory_min_percent: of the floor: never reclaimed, as far as it is used (qos.plan.protection).
     memory_low_percent: of the floor: reclaimed only when nothing unprotected is left.
     memory_request_min_percent, memory_request_low_percent: the same of the request, whether there is a floor
     or not; the larger amount counts. A pod without a floor, of a class that says nothing here, is not

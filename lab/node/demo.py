@@ -171,8 +171,8 @@ def _stressed(stage: Stage, pod: PodThere) -> list[Row]:
 def _memory_promise(stage: Stage) -> tuple[str, str]:
     """What is planned for memory, and what this kernel has: the policy promises none, because v1 cannot."""
     promises = _get(stage, "nodeqos", stage.node.name)["status"].get("promises", [])
-    enforced = any(one["promise"] == "memory_min_percent" and one["enforced"] for one in promises)
-    return "no floor asked for", "memory.min" if enforced else "no memory.min, as NodeQoS says"
+    enforced = any(one["promise"] == "memory_low_percent" and one["enforced"] for one in promises)
+    return "no floor asked for", "memory.low" if enforced else "no memory.low, as NodeQoS says"
 
 
 def _resized(stage: Stage, pod: PodThere) -> Row:

@@ -133,7 +133,10 @@ class PromisedOtherwise(Model):
         default=None,
         ge=0,
         le=100,
-        description="How much of the memory floor is never reclaimed (memory.min, on all ancestors too).",
+        description=(
+            "How much of the memory floor is never reclaimed (memory.min; on ancestors as far as used). "
+            "No class promises any: it is memory that no shortage gets back."
+        ),
     )
     memory_low_percent: int | None = Field(
         default=None,

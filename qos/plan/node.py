@@ -42,6 +42,8 @@ class Level:
 
     `owned`: ours to set exactly (the container, its pod); else shared, and only raised. `assumed`: it could
     not be read; the values are what is usual (qos.plan.assumed).
+    `memory_used`: what of its memory.min it uses, in bytes, as it was read (qos.plan.protection.used_part);
+    None: not known, it may be all.
     `cpu_quota` in millicores, `memory_max` in bytes; None: unlimited. `cpu_period`: microseconds, over which
     the kernel counts the quota. `floor_cpu`, `floor_memory`: what must reach this cgroup for all floors below
     it, this container's included; 0: to be derived by the plan. `loose`: threads in its parent itself, which
@@ -58,6 +60,7 @@ class Level:
     memory_min: int = 0
     memory_low: int = 0
     memory_max: int | None = None
+    memory_used: int | None = None
     floor_cpu: int = 0
     floor_memory: int = 0
     assumed: bool = False

@@ -19,6 +19,7 @@ from qos.plan.cpu_list import cpu_count
 from qos.plan.node import Level, NodeFacts, Rival
 from qos.plan.observed import Seen
 from qos.plan.planning import parts
+from qos.plan.protection import used_part
 from qos.pods.containers import GUARANTEED, Container, request
 from qos.pods.decision import Decided
 
@@ -43,8 +44,8 @@ class PlacedPod:
     """A pod where it is. `level`: its cgroup; `inside`: those of its containers, by name, without the pod's
     other containers; `floors`: each one's part of the floor.
 
-    `claims`: what is protected for it by memory.min and memory.low, in bytes, and whether that is planned:
-    otherwise it is what others wrote.
+    `claims`: what is protected for it by memory.min and memory.low, in bytes; `protected`: whether that is
+    planned, otherwise it is what others wrote. `page`: in bytes.
     """
 
     decided: Decided
@@ -54,6 +55,16 @@ class PlacedPod:
     contest: Contest
     claims: tuple[int, int]
     protected: bool
+    page: int
+
+    @property
+    def follows_use(self) -> bool:
+        """Whether what it uses of its memory decides what is planned above it."""
+        return self.protected and self.claims[0] > 0
+
+    def using(self, memory: int | None) -> PlacedPod:
+        """The pod with what it uses of its memory, in bytes; None: not known."""
+        return replace(self, level=replace(self.level, memory_used=memory))
 
     @property
     def parent(self) -> str:
@@ -68,6 +79,8 @@ class PlacedPod:
     def rival(self, weight: int) -> Rival:
         """The rival that it is to its siblings, with this weight."""
         least, low = self.claims
+        if self.follows_use:
+            least = used_part(least, self.level.memory_used, self.page)
         return Rival(weight, self.contest.idle, self.floor, least, low)
 
 
@@ -83,7 +96,7 @@ def placed(tree: NodeTree, machine: Machine, decided: Decided, running: Mapping[
     }
     floors = parts(decided.pod, decided.kept)
     contest, claims, protected = _wanted(tree, machine, decided, level, inside, floors)
-    return PlacedPod(decided, level, inside, floors, contest, claims, protected)
+    return PlacedPod(decided, level, inside, floors, contest, claims, protected, tree.page)
 
 
 def node_facts(

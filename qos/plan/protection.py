@@ -2,14 +2,16 @@
 
 A cgroup's memory.min and memory.low count only as far as its parent's cover what all children claim
 (effective_protection in mm/memcontrol.c: otherwise the parent's is divided by what they use of their claims).
-So each level is given the sum of what its children claim. That holds with memory_recursiveprot and without:
-it only hands on what is not claimed, and here all is.
+So each level is given the sum of what its children claim. With memory_recursiveprot the kernel hands on what
+they claim and do not use, to whoever is beside them. Of memory.low that is a preference: when nothing else is
+left, it is reclaimed all the same. Of memory.min it would be memory that nobody can reclaim: so above a pod
+memory.min counts only what the pod uses of its claim, where that is known, and follows it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from qos.keys import MEMORY
@@ -20,6 +22,7 @@ from qos.quantity import render
 
 MIN: Final = "memory.min"
 LOW: Final = "memory.low"
+_STEPS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,21 @@ def keep_memory(levels: Sequence[Level], memory: int, page: int, demand: MemoryD
         for index, level in enumerate(levels)
         if amounts[index]
     ]
-    return MemoryFloor(tuple(protected), _shortfall(levels, amounts, memory, page, demand))
+    known = [replace(level, memory_used=None) for level in levels]
+    return MemoryFloor(
+        tuple(protected), _shortfall(levels, _amounts(known, page, demand), memory, page, demand)
+    )
+
+
+def used_part(claim: int, used: int | None, page: int) -> int:
+    """The part of a pod's memory.min that counts above it, in bytes; used: by the pod, None: not known.
+
+    In steps of a 64th of the claim, downwards, so that what is written does not change with every page.
+    """
+    if used is None or used >= claim:
+        return claim
+    step = whole_pages(max(claim // _STEPS, 1), page)
+    return used // step * step
 
 
 def whole_pages(amount: int, page: int) -> int:
@@ -83,6 +100,8 @@ def _amounts(levels: Sequence[Level], page: int, demand: MemoryDemand) -> list[i
             amounts[index] = amount = max(amount, whole_pages(named, page))
             if not level.owned:  # what it has already stays
                 amount = max(amount, whole_pages(_has(level, demand.file), page))
+            if demand.file == MIN:
+                amount = used_part(amount, level.memory_used, page)
             amount += _claimed(level.rivals, page, demand.file)
     return amounts
 

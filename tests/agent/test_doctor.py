@@ -21,7 +21,7 @@ GOOD = Facts(
     promises=(
         PromiseState("cpu_idle", enforced=True, file="cpu.idle"),
         PromiseState("floor (cpu)", enforced=True, file="cpu.weight"),
-        PromiseState("memory_min_percent", enforced=True, file="memory.min"),
+        PromiseState("memory_low_percent", enforced=True, file="memory.low"),
     ),
     kubepods="/kubepods.slice",
     nri_socket="/var/run/nri/nri.sock",
@@ -44,9 +44,9 @@ def test_a_good_node() -> None:
 
 
 def test_a_floor_that_is_not_kept_is_what_is_broken() -> None:
-    state = PromiseState("memory_min_percent", enforced=False, message="cgroup v1 has no memory.min")
+    state = PromiseState("memory_low_percent", enforced=False, message="cgroup v1 has no memory.low")
     found = of(replace(GOOD, cgroup=HYBRID, promises=(state,)))
-    assert found["memory floors"] == Finding("memory floors", Grade.BROKEN, "cgroup v1 has no memory.min")
+    assert found["memory floors"] == Finding("memory floors", Grade.BROKEN, "cgroup v1 has no memory.low")
     assert found["cgroups"].grade is Grade.LIMITED
     assert "unified_cgroup_hierarchy" in found["cgroups"].do
 

@@ -110,8 +110,8 @@ def test_all_pods_are_planned_together(fake: Fake) -> None:
     assert list(planned) == UIDS[:3]
     assert planned[UIDS[2]].containers[0].plan.settings == ()
     for uid in UIDS[:2]:
-        assert settings_of(planned[uid], 2)["memory.min"] == str(96 * MI)
-        assert settings_of(planned[uid], 3)["memory.min"] == str(96 * MI)
+        assert settings_of(planned[uid], 2)["memory.low"] == str(96 * MI)
+        assert settings_of(planned[uid], 3)["memory.low"] == str(96 * MI)
         assert planned[uid].containers[0].plan.shortfalls == ()
         assert planned[uid].problem == ""
 
@@ -267,7 +267,7 @@ def test_one_pod_is_planned_beside_the_others(fake: Fake) -> None:
     alone = planner.plan_pod(UIDS[1], here.known, here.running, here.originals)
     assert alone.containers[0].facts.levels[-1].path == f"{new}/c1"
     assert not alone.containers[0].facts.levels[-1].assumed
-    assert settings_of(alone, 2)["memory.min"] == str(96 * MI)
+    assert settings_of(alone, 2)["memory.low"] == str(96 * MI)
     with pytest.raises(KeyError):
         planner.plan_pod(UIDS[3], here.known, here.running, here.originals)
 

@@ -160,7 +160,7 @@ def floor(node: PlanNode, folder: Path, **more: Any) -> dict[tuple[int, str], in
 
 def test_a_floor_is_protected_on_every_ancestor(unified: PlanNode, tmp_path: Path) -> None:
     made = floor(unified, tmp_path / "none")
-    assert made[0, "memory.min"] == made[1, "memory.min"] == 2**26
+    assert made[0, "memory.low"] == made[1, "memory.low"] == 2**26
     # A quarter of four CPUs, against the one that runs and four that may come.
     assert made[0, "cpu.weight"] >= 167
 
@@ -190,26 +190,26 @@ def test_more_containers_beside_it_weigh_more(unified: PlanNode, tmp_path: Path)
 
 def test_containers_with_the_same_floor_are_protected_together(unified: PlanNode, tmp_path: Path) -> None:
     made = floor(unified, tmp_path / "none", count=3)
-    assert (made[0, "memory.min"], made[1, "memory.min"]) == (2**26, 3 * 2**26)
+    assert (made[0, "memory.low"], made[1, "memory.low"]) == (2**26, 3 * 2**26)
 
 
 def test_other_named_floors_are_counted_unless_they_run_already(unified: PlanNode, tmp_path: Path) -> None:
     folder = tmp_path / "floors"
     folder.mkdir()
     entries = [
-        (1, "raise", "memory.min", "4096"),
-        (0, "set", "memory.min", "4096"),
+        (1, "raise", "memory.low", "4096"),
+        (0, "set", "memory.low", "4096"),
         (0, "set", "cpu.weight", "300"),
     ]
     cache.write(str(folder), "silver", 0, {cache.ANY: entries})
     (folder / "bad").write_text("not a floor's file")
     made = floor(unified, folder)
-    assert made[1, "memory.min"] == 2**26 + 4096
+    assert made[1, "memory.low"] == 2**26 + 4096
     assert made[0, "cpu.weight"] > floor(unified, tmp_path / "none")[0, "cpu.weight"]
     running = tmp_path / "cgroup" / "libpod_parent" / "libpod-b"
     running.mkdir()
     (running / "cpu.weight").write_text("300\n")
-    (running / "memory.min").write_text("4096\n")
+    (running / "memory.low").write_text("4096\n")
     assert floor(unified, folder) == made
 
 
@@ -247,16 +247,16 @@ def test_a_file_says_what_it_promises(run: Path) -> None:
 def test_a_floor_that_runs_is_known_by_what_it_was_given(unified: PlanNode, tmp_path: Path) -> None:
     folder = tmp_path / "floors"
     folder.mkdir()
-    entries = [(0, "set", "memory.min", "4096"), (0, "set", "cpu.weight", "300")]
+    entries = [(0, "set", "memory.low", "4096"), (0, "set", "cpu.weight", "300")]
     cache.write(str(folder), "silver", 0, {cache.ANY: entries}, promised=700)
     running = tmp_path / "cgroup" / "libpod_parent" / "libpod-b"
     running.mkdir()
     (running / "cpu.weight").write_text("300\n")
-    (running / "memory.min").write_text("4096\n")
+    (running / "memory.low").write_text("4096\n")
     assert unified.here is not None
     wanted = floors.Floor("gold", {"cpu": 1000}, promises_of("LS"), floors.Runtime.PODMAN, beside=0)
     own = floors.floor_plan(wanted, unified, unified.here, folder).facts.levels[-1]
-    assert own.rivals == (Rival(100), Rival(300, cpu_floor=700, memory_min=4096))
+    assert own.rivals == (Rival(100), Rival(300, cpu_floor=700, memory_low=4096))
 
 
 def test_a_floor_without_a_weight_weighs_what_a_new_cgroup_does(tmp_path: Path) -> None:
@@ -265,12 +265,12 @@ def test_a_floor_without_a_weight_weighs_what_a_new_cgroup_does(tmp_path: Path) 
     fake.group("cpu", "libpod_parent", cpu_shares="1024")
     folder = tmp_path / "floors"
     folder.mkdir()
-    cache.write(str(folder), "silver", 0, {cache.ANY: [(0, "set", "memory.min", "4096")]})
+    cache.write(str(folder), "silver", 0, {cache.ANY: [(0, "set", "memory.low", "4096")]})
     here = fake.machine()
     node = PlanNode(here.size(frozenset()), "a test's machine", here)
     wanted = floors.Floor("gold", {"cpu": 1000}, promises_of("LS"), floors.Runtime.PODMAN, beside=0)
     own = floors.floor_plan(wanted, node, here, folder).facts.levels[-1]
-    assert own.rivals == (Rival(1024, memory_min=4096),)
+    assert own.rivals == (Rival(1024, memory_low=4096),)
 
 
 OTHER_UID = UID.replace("3c0f", "4d1f")

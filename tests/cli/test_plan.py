@@ -110,7 +110,7 @@ def test_a_burstable_pod_is_told_what_guaranteed_ones_would_take(tmp_path: Path)
 def test_a_floor_travels_down_the_hierarchy(tmp_path: Path) -> None:
     document = plan(*write(tmp_path, all=f"{POD}---\n{POLICY}"))
     for level in (0, 1, 2, 3):
-        assert written(document, level)["memory.min"] == str(2**30)
+        assert written(document, level)["memory.low"] == str(2**30)
     assert int(written(document, 1)["cpu.weight"]) > 39  # kubelet's for 1 CPU, not enough on a full node
     assert document["plans"][0]["policy"] == "web"
     modes = {
@@ -161,7 +161,7 @@ def test_of_a_floor_on_a_pod_without_requests_nothing_counts(tmp_path: Path) -> 
         "the floor of its policy",
     )
     assert made["floor"] == {"cpu": 1000, "memory": 2**30}
-    assert not {"memory.min", "cpu.weight", "cpu.idle"} & {*written(document), *written(document, 1)}
+    assert not {"memory.low", "cpu.weight", "cpu.idle"} & {*written(document), *written(document, 1)}
     (container,) = made["containers"]
     assert [(short["resource"], short["kept"], short["why"]) for short in container["shortfalls"]] == [
         ("cpu", 0, "the pod requests 0, so no more of its floor of 1 counts: request the floor"),
@@ -219,7 +219,7 @@ def test_a_floor_that_cannot_be_kept_says_by_how_much(tmp_path: Path) -> None:
 def test_cgroup_v1_names_what_it_lacks(tmp_path: Path) -> None:
     document = plan(*write(tmp_path, all=f"{POD}---\n{POLICY}"), "--cgroup", "v1")
     lacking = {one["file"] for one in document["plans"][0]["containers"][0]["unsupported"]}
-    assert "memory.min" in lacking
+    assert "memory.low" in lacking
     assert "cpu.shares" in written(document, 1)
 
 

@@ -31,22 +31,20 @@ DEADLINE = 120.0
 
 Object = dict[str, Any]
 
-NO_FILE = "this kernel has no memory.min"
+NO_FILE = "this kernel has no memory.low"
 REPORT = NodeReport(
     "0.1.0",
     "6.12.0",
     "v2",
     "containerd 2.1.4",
-    promises=tuple(
-        PromiseState(name, True) for name in ("floor (cpu)", "memory_min_percent", "memory_low_percent")
-    ),
+    promises=tuple(PromiseState(name, True) for name in ("floor (cpu)", "memory_low_percent")),
     pressure={"cpu": "None", "memory": "Some", "io": "None"},
 )
 OLD = replace(
     REPORT,
     kernel="3.10.0",
     cgroup="v1",
-    promises=(REPORT.promises[0], PromiseState("memory_min_percent", False, "", NO_FILE)),
+    promises=(REPORT.promises[0], PromiseState("memory_low_percent", False, "", NO_FILE)),
 )
 
 
@@ -200,7 +198,7 @@ async def test_a_strict_policy_goes_by_what_the_nodes_report(rig: Rig) -> None:
         await seen.until_says("Feasible", "NodeCannotEnforce", f"{rig.able}: has no NodeQoS")
         old.offer(OLD)
         # Else a pod can be refused before its report is there, and nothing makes it be asked again.
-        await seen.until_says("Feasible", "NodeCannotEnforce", f"{rig.old}: memory_min_percent: {NO_FILE}")
+        await seen.until_says("Feasible", "NodeCannotEnforce", f"{rig.old}: memory_low_percent: {NO_FILE}")
         able.offer(REPORT)
         await seen.until_reason("Held", "EverySlotHeld")
         policy = await seen.policy()
@@ -217,7 +215,7 @@ async def test_a_strict_policy_goes_by_what_the_nodes_report(rig: Rig) -> None:
         rig.create(rig.pod("c"))
 
         async def is_refused() -> bool:
-            return f"cannot enforce it: memory_min_percent: {NO_FILE}" in await seen.refused()
+            return f"cannot enforce it: memory_low_percent: {NO_FILE}" in await seen.refused()
 
         await seen.until("the refusal says why", is_refused)
         assert (await seen.placed())["c"] == "", "the other nodes have room, but cannot keep the floor"

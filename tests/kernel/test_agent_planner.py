@@ -99,8 +99,8 @@ def test_all_floors_are_kept_steadily_and_the_others_fall_back(agent: Agent) -> 
     before = agent.plans()
     assert not [short for plan in before.values() for short in plan.shortfalls]
     assert agent.keep() > 0
-    assert read("/kubepods/burstable", "memory.min") == 48 * MIB
-    assert read("/kubepods", "memory.min") == 56 * MIB
+    assert read("/kubepods/burstable", "memory.low") == 48 * MIB
+    assert read("/kubepods", "memory.low") == 56 * MIB
     assert settings_of(agent.plans()) == settings_of(before)
     agent.start()
     assert settings_of(agent.plans()) == settings_of(before)
@@ -108,14 +108,14 @@ def test_all_floors_are_kept_steadily_and_the_others_fall_back(agent: Agent) -> 
 
     del agent.known.policies["default/first"]
     agent.keep()
-    assert read("/kubepods/burstable", "memory.min") == 16 * MIB
-    assert read("/kubepods", "memory.min") == 24 * MIB
+    assert read("/kubepods/burstable", "memory.low") == 16 * MIB
+    assert read("/kubepods", "memory.low") == 24 * MIB
     first = path(PODS[0], "app").rpartition("/")[0]
-    assert read(first, "memory.min") == 0
+    assert read(first, "memory.low") == 0
     agent.known.policies.clear()
     agent.keep()
     list(agent.enforcer.sweep())
-    assert [read(where, "memory.min") for where in ("/kubepods/burstable", "/kubepods")] == [0, 0]
+    assert [read(where, "memory.low") for where in ("/kubepods/burstable", "/kubepods")] == [0, 0]
     assert [read(path(one, "app"), "cpu.weight") for one in PODS[:3]] == [17, 29, 17]
 
 
@@ -134,4 +134,4 @@ def test_a_pod_that_starts_is_planned_beside_what_is_kept(agent: Agent, node: No
     assert made.plan.shortfalls == ()
     report = agent.enforcer.apply(agent.running[key], made.plan)
     assert report.applied
-    assert read("/kubepods/burstable", "memory.min") == 52 * MIB
+    assert read("/kubepods/burstable", "memory.low") == 52 * MIB

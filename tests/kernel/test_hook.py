@@ -30,7 +30,7 @@ CPUS = 2
 FLOOR = {CPU: 200, MEMORY: 32 << 20}
 NEARLY = 0.95
 SHOW_AND_SPIN = """
-cat /sys/fs/cgroup/cpu.weight /sys/fs/cgroup/memory.min
+cat /sys/fs/cgroup/cpu.weight /sys/fs/cgroup/memory.low
 for cpu in 0 1; do busybox taskset -c $cpu sh -c "while :; do :; done" & done
 wait
 """
@@ -50,7 +50,7 @@ def stack() -> Iterator[ExitStack]:
 def at_birth(planned: Plan) -> list[str]:
     """What the container's own files must say."""
     values = {setting.file: setting.value for setting in planned.settings if setting.level == 0}
-    return [values["cpu.weight"], values["memory.min"]]
+    return [values["cpu.weight"], values["memory.low"]]
 
 
 def first_numbers(log: Path) -> list[str]:
@@ -105,7 +105,7 @@ def test_a_pods_container(
     assert first_numbers(tmp_path / "log") == at_birth(planned)
     app = tree.make(path(ours, "app"))
     above = [app.folder.parent, app.folder.parent.parent, app.folder.parent.parent.parent]
-    assert all(int((folder / "memory.min").read_text()) >= FLOOR[MEMORY] for folder in above)
+    assert all(int((folder / "memory.low").read_text()) >= FLOOR[MEMORY] for folder in above)
     assert keeps_its_floor(app, rivals)
 
 

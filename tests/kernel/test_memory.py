@@ -49,7 +49,7 @@ def test_a_floor_is_not_swapped_through_three_levels(node: Node, load: Load, rec
     victim, neighbour = node.start(ours())["app"], node.start(best_effort("neighbour"))["app"]
     load.hold(victim, VICTIM)
     planned = node.keep(ours(), "app", promises_of("LS"), {MEMORY: FLOOR})
-    protected = [setting.level for setting in planned.settings if setting.file == "memory.min"]
+    protected = [setting.level for setting in planned.settings if setting.file == "memory.low"]
     assert sorted(protected) == [0, 1, 2, 3]
     thrash(load, neighbour)
     record_property("MiB swapped of victim and neighbour", (swapped(victim), swapped(neighbour)))

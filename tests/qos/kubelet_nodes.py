@@ -28,7 +28,10 @@ TIERS = {GUARANTEED: "/kubepods", BURSTABLE: "/kubepods/burstable", BEST_EFFORT:
 
 @dataclass
 class Node:
-    """A node as kubelet left it: the text of each cgroup's files, and its pods. empty: without processes."""
+    """A node as kubelet left it: the text of each cgroup's files, and its pods. empty: without processes.
+
+    used: by uid, what pods use of their memory; all they can get where nothing is said.
+    """
 
     cgroup: str
     cpus: int
@@ -38,6 +41,7 @@ class Node:
     running: dict[str, dict[str, str]] = field(default_factory=dict)
     loose: int = 0
     empty: set[str] = field(default_factory=set)
+    used: dict[str, int] = field(default_factory=dict)
 
     @property
     def machine(self) -> Machine:
@@ -102,8 +106,17 @@ class Node:
     def places(self):
         tree, running = self.tree(), self.running
         return {
-            uid: placed(tree, self.machine, one, running.get(uid, {})) for uid, one in self.decided.items()
+            uid: placed(tree, self.machine, one, running.get(uid, {})).using(self.used.get(uid))
+            for uid, one in self.decided.items()
         }
+
+    def used_in(self, path: str) -> int:
+        """What a cgroup without children uses; a pod's memory is all its first container's."""
+        uid = next((uid for uid in self.used if path.startswith(f"{self.path(uid)}/")), None)
+        if uid is None:
+            return 2**60
+        first = next(one.name for one in self.decided[uid].pod.containers if not one.init)
+        return self.used[uid] if path.endswith(f"/{first}") else 0
 
     def path(self, uid: str) -> str:
         return f"{TIERS[self.decided[uid].pod.qos]}/pod{uid}"
@@ -149,8 +162,11 @@ def settings_of(plans):
     return [one for made in plans.values() for container in made for one in container.plan.settings]
 
 
-def kernel_tree(node: Node, plans, running) -> Group:
-    """What the kernel has when all is written; running: the paths of containers that are there."""
+def kernel_tree(node: Node, plans, running, protected: str = "memory.low") -> Group:
+    """What the kernel has when all is written; running: the paths of containers that are there.
+
+    protected: the file whose protection is counted.
+    """
     settings = written(plans)
     groups = {"": Group("/")}
     containers = {f"{node.path(uid)}/{one.name}" for uid, made in plans.items() for one in made}
@@ -158,18 +174,18 @@ def kernel_tree(node: Node, plans, running) -> Group:
         if path in containers - running or not {path.rpartition("/")[0]} <= groups.keys():
             continue
         found = {file: value for (group, file), value in settings.items() if group == path}
-        groups[path] = group_of(node, path, node.values[path], found)
+        groups[path] = group_of(node, path, node.values[path], found, protected)
         groups[path.rpartition("/")[0]].children.append(groups[path])
     groups[""].children += [Group(f"thread{number}") for number in range(min(node.loose, node.cpus // 1000))]
     return groups[""]
 
 
-def group_of(node: Node, path: str, values, found) -> Group:
+def group_of(node: Node, path: str, values, found, protected: str) -> Group:
     file = "cpu.weight" if node.cgroup == V2 else "cpu.shares"
     weight = int(found.get(file) or values[file])
     idle = (found.get("cpu.idle") or values.get("cpu.idle", "0")).strip() == "1"
     quota = values.get("cpu.max", values.get("cpu.cfs_quota_us", "max")).split()[0]
-    before, least = int(values.get("memory.min", 0)), int(found.get("memory.min", 0))
+    before, least = int(values.get(protected, 0)), int(found.get(protected, 0))
     return Group(
         path,
         **({"weight": weight} if node.cgroup == V2 else {"shares": weight}),
@@ -177,7 +193,7 @@ def group_of(node: Node, path: str, values, found) -> Group:
         demand=0 if path in node.empty else None,
         quota=None if quota in ("max", "-1") else int(quota) // 100,
         memory_min=(least or before) if "/pod" in path else max(before, least),
-        memory_usage=2**60,
+        memory_usage=node.used_in(path),
     )
 
 

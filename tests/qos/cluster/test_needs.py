@@ -11,12 +11,12 @@ from qos.cluster.needs import UNREPORTED, Enforcement, needs, needs_of, obstacle
 from qos.cluster.objects import Selector
 from qos.cluster.policy import Policy, Profile
 from qos.plan.controller import all_controllers
-from qos.promises import CpuQuota, CpuSet, IoLimit, Promises
+from qos.promises import CpuQuota, CpuSet, IoLimit, Overrides, Promises
 
 GIB = 1 << 30
 FLOOR = {"cpu": 2000, "memory": 4 * GIB}
 KEPT = {keeps.promise for controller in all_controllers() for keeps in controller.KEEPS}
-MEMORY = {"memory_min_percent", "memory_low_percent"}
+MEMORY = {"memory_low_percent"}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,8 @@ def policy(**changes: object) -> Policy:
 
 def test_a_profile_says_what_else_is_needed() -> None:
     assert needs_of(policy(), None) == {"floor (cpu)"} | MEMORY
-    profile = Profile("slow", "LS", overrides={"io_weight": 500, "memory_low_percent": 0})
+    overrides: Overrides = {"io_weight": 500, "memory_min_percent": 50, "memory_low_percent": 0}
+    profile = Profile("slow", "LS", overrides=overrides)
     assert needs_of(policy(), profile) == {"floor (cpu)", "memory_min_percent", "io_weight"}
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from qos.classes import CLASSES
+from qos.classes import CLASSES, promises_of
 from qos.plan import controllers
 from qos.plan.controller import all_controllers, all_files
 from qos.plan.controllers.io import native_weight
@@ -141,7 +141,23 @@ def test_the_systems_cpus_are_not_known():
 def test_memory_is_protected_on_every_ancestor():
     settings = written(CLASSES["LS"].promises, node(), {"memory": 100 * MI + 1})
     whole = str(100 * MI + 4096)
-    assert settings == {(level, file): whole for level in (0, 1, 2) for file in ("memory.min", "memory.low")}
+    assert settings == {(level, "memory.low"): whole for level in (0, 1, 2)}
+
+
+def test_a_profile_may_ask_for_memory_that_is_never_reclaimed():
+    """Above the pod as far as the pod uses it, in 64ths: the rest would be its neighbours' for good."""
+    promises = promises_of("LS", {"memory_min_percent": 50})
+    used = [0, 9 * MI, 31 * MI + 1, 32 * MI, 64 * MI]
+    of_tier = []
+    for memory in (None, *used):
+        facts = node()
+        *above, pod, own = facts.levels
+        facts = replace(facts, levels=(*above, replace(pod, memory_used=memory), own))
+        settings = written(promises, facts, {"memory": 64 * MI})
+        assert settings[0, "memory.min"] == settings[1, "memory.min"] == str(32 * MI)
+        assert {settings[level, "memory.low"] for level in (0, 1, 2)} == {str(64 * MI)}
+        of_tier.append(int(settings.get((2, "memory.min"), 0)))
+    assert of_tier == [32 * MI, 0, 9 * MI, 31 * MI, 32 * MI, 32 * MI]
 
 
 def test_requests_are_protected_where_the_class_says_so():
@@ -153,22 +169,22 @@ def test_requests_are_protected_where_the_class_says_so():
 def test_the_pod_is_protected_for_all_that_runs_in_it():
     pod = replace(POD, containers=(APP, Container("log", memory_request=256 * MI)))
     settings = written(CLASSES["LS"].promises, node(), {"memory": 100 * MI}, pod)
-    assert settings[0, "memory.min"] == str(50 * MI)
-    assert settings[1, "memory.min"] == settings[2, "memory.min"] == str(100 * MI)
+    assert settings[0, "memory.low"] == str(50 * MI)
+    assert settings[1, "memory.low"] == settings[2, "memory.low"] == str(100 * MI)
 
 
 def test_a_pod_is_protected_for_its_containers_whole_pages():
     pod = replace(POD, containers=(APP, Container("log", memory_request=512 * MI)))
     settings = written(CLASSES["LS"].promises, node(), {"memory": 100 * MI + 1}, pod)
     log = plan(pod, "log", CLASSES["LS"].promises, {"memory": 100 * MI + 1}, node()).settings
-    [of_log] = [int(one.value) for one in log if (one.level, one.file) == (0, "memory.min")]
-    assert int(settings[1, "memory.min"]) == int(settings[0, "memory.min"]) + of_log > 100 * MI + 1
+    [of_log] = [int(one.value) for one in log if (one.level, one.file) == (0, "memory.low")]
+    assert int(settings[1, "memory.low"]) == int(settings[0, "memory.low"]) + of_log > 100 * MI + 1
 
 
 def test_on_v1_memory_cannot_be_protected_and_idle_classes_give_way():
     found = plan(POD, "app", CLASSES["LS"].promises, {"memory": 100 * MI}, node(V1))
     assert [one for one in found.settings if one.controller == "memory"] == []
-    assert [one.promise for one in found.unsupported] == ["memory_min_percent", "memory_low_percent"]
+    assert [one.promise for one in found.unsupported] == ["memory_low_percent"]
     assert "give their memory first" in found.unsupported[0].why
     idle = written(Promises(cpu_idle=True), node(V1))
     assert idle == {(1, "cpu.idle"): "1", (0, "memory.soft_limit_in_bytes"): str(256 * MI)}
@@ -176,11 +192,9 @@ def test_on_v1_memory_cannot_be_protected_and_idle_classes_give_way():
 
 def test_an_old_kernel_with_memory_low_alone_gets_that():
     facts = node(without=["memory.min"])
-    settings = written(CLASSES["LS"].promises, facts, {"memory": MI})
-    assert (0, "memory.low") in settings
-    assert (
-        unsupported(CLASSES["LS"].promises, facts, {"memory": MI})["memory_min_percent"].file == "memory.min"
-    )
+    promises = promises_of("LS", {"memory_min_percent": 100})
+    assert (0, "memory.low") in written(promises, facts, {"memory": MI})
+    assert unsupported(promises, facts, {"memory": MI})["memory_min_percent"].file == "memory.min"
 
 
 def test_a_memory_limit_below_the_floor_is_a_shortfall():

@@ -39,4 +39,5 @@ def test_the_table_has_a_row_for_each_class_and_file():
         assert f"| {name} | `" in text
     for name in all_files():
         assert f"| `{name}` | " in text
-    assert "| LS | `memory_min_percent` | 100 | `memory.min` | unsupported |" in text
+    assert "| LS | `memory_low_percent` | 100 | `memory.low` | unsupported |" in text
+    assert "| LS | `memory_min_percent`" not in text

@@ -42,7 +42,7 @@ def test_every_container_gets_its_part_or_is_said_to_get_less(node, recursive, c
     protected = protection(root, recursive=recursive, memory=node.memory)
     for uid, made in plans.items():
         decided = node.decided[uid]
-        percent = decided.expected.promises.memory_min_percent
+        percent = decided.expected.promises.memory_low_percent
         of_each = parts(decided.pod, decided.kept)
         for container in made:
             path, part = f"{node.path(uid)}/{container.name}", of_each[container.name]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.kernel_rules import cpu_time, protection
-from qos.classes import CLASSES
+from qos.classes import promises_of
 from qos.plan.controller import CPUS, DEVICE_LIMIT, DEVICE_LIMITS, all_controllers, all_files
 from qos.plan.cpu_list import cpu_count
 from qos.plan.kernel_table import kept_as, made
@@ -177,6 +177,15 @@ def as_the_kernel_demands(written, node):
             assert int(value) % node.page == 0
 
 
+def claiming(level, file):
+    """The level whose siblings claim by this file what they claim by the other."""
+    rivals = level.rivals
+    if file == "memory.low":
+        rivals = tuple(replace(one, memory_low=one.memory_min) for one in rivals)
+        level = replace(level, memory_low=level.memory_min)
+    return replace(level, rivals=rivals)
+
+
 @settings(deadline=None)
 @given(pods(), FLOORS, nodes(), st.data())
 def test_after_the_plan_the_floor_is_kept_or_said_to_be_short(tree_of, pod, floor, node, data):
@@ -184,11 +193,14 @@ def test_after_the_plan_the_floor_is_kept_or_said_to_be_short(tree_of, pod, floo
     node = replace(node, cgroup=V2, files=frozenset(all_files()), shared_cpus="", own_cpus="", page=4096)
     node = replace(node, levels=tuple(replace(level, idle=False) for level in node.levels))
     name = data.draw(st.sampled_from(pod.containers)).name
-    found = plan(pod, name, CLASSES["LS"].promises, floor, node)
+    file = data.draw(st.sampled_from(["memory.min", "memory.low"]))
+    percent = 100 if file == "memory.min" else 0
+    node = replace(node, levels=tuple(claiming(level, file) for level in node.levels))
+    found = plan(pod, name, promises_of("LS", {"memory_min_percent": percent}), floor, node)
     part = parts(pod, floor)[name]
     short = {one.resource: one.missing for one in found.shortfalls}
     weights = {one.level: int(one.value) for one in found.settings if one.file == "cpu.weight"}
-    protected = {one.level: int(one.value) for one in found.settings if one.file == "memory.min"}
+    protected = {one.level: int(one.value) for one in found.settings if one.file == file}
     usage = part.get("memory", 0) * 2 + 4096
     tree = tree_of(node.levels, weights=weights, protection=protected, usage=usage)
     assert cpu_time(tree, node.cpus)["level0"] >= part.get("cpu", 0) - short.get("cpu", 0)

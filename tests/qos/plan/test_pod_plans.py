@@ -118,14 +118,14 @@ def tree(case, plans, running):
     for index, level in enumerate(case.levels):
         number = len(case.levels) - index
         for place, rival in enumerate(level.rivals):
-            name, claim = f"{index}.{place}", -(-rival.memory_min // page) * page
+            name, claim = f"{index}.{place}", -(-rival.memory_low // page) * page
             parent.children.append(
                 group(name, cgroup, rival.weight, idle=rival.idle, memory_min=claim, memory_usage=claim * 2)
             )
-        weight, claims = level.weight, [level.memory_min]
+        weight, claims = level.weight, [level.memory_low]
         for one in case.pod.containers:
             weight = written(plans[one.name], number, WEIGHT[cgroup]) or weight
-            claims.append(written(plans[one.name], number, "memory.min") or 0)
+            claims.append(written(plans[one.name], number, "memory.low") or 0)
         one = group(f"/{index}", cgroup, weight, quota=level.cpu_quota)
         one.memory_min, one.memory_max = claims[-1] if level.owned else max(claims), level.memory_max
         parent.children.append(one)
@@ -133,7 +133,7 @@ def tree(case, plans, running):
     for container in running:
         found, node = plans[container.name], case.facts[container.name]
         weight = written(found, 0, WEIGHT[cgroup]) or node.levels[-1].weight
-        claim = written(found, 0, "memory.min") or 0
+        claim = written(found, 0, "memory.low") or 0
         parent.children.append(group(container.name, cgroup, weight, memory_min=claim, memory_usage=usage))
     return root
 
