@@ -12,14 +12,22 @@ CONTROLLERS = (
     "net_cls",
     "net_prio",
 )
-"""Controllers of cgroup v1 that a mount's options are searched for."""
+"""The controllers of cgroup v1 that matter to us."""
 
 UNIFIED = ""
 """Stands for the hierarchy of cgroup v2."""
 
+_FLAGS = ("rw", "ro", "xattr", "clone_children", "noprefix", "cpuset_v2_mode")
+
 
 def mounts(mountinfo: str) -> "dict[str, str]":
-    """Mountpoint of each v1 controller and, under UNIFIED, of cgroup v2.
+    """Mountpoint of each of CONTROLLERS and, under UNIFIED, of cgroup v2, as every_mount has them."""
+    known = (UNIFIED, *CONTROLLERS)
+    return {name: place for name, place in every_mount(mountinfo).items() if name in known}
+
+
+def every_mount(mountinfo: str) -> "dict[str, str]":
+    """Mountpoint of each hierarchy: v1's by controller or by name (name=systemd), UNIFIED of cgroup v2.
 
     Only mounts of a hierarchy's root count: a bind mount of a part of it would shift all paths. Of several
     mounts of one hierarchy the first is taken. Lines that are no cgroup mounts are skipped.
@@ -37,7 +45,7 @@ def mounts(mountinfo: str) -> "dict[str, str]":
             found.setdefault(UNIFIED, _plain(fields[4]))
         elif kind == "cgroup":
             for option in rest.rpartition(" ")[2].split(","):
-                if option in CONTROLLERS:
+                if option not in _FLAGS and not option.startswith("release_agent="):
                     found.setdefault(option, _plain(fields[4]))
     return found
 

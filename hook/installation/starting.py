@@ -16,6 +16,7 @@ from typing import Any
 
 from hook.installation import trial
 from hook.installation.runtimes import Runtime
+from kernel.hierarchies import every_mount
 
 Finished = subprocess.CompletedProcess[str]
 
@@ -82,8 +83,9 @@ def podman(program: Runtime, runtime: Runtime | None, wanted: Container) -> Fini
         )
     finally:
         _run([*argv, "rm", "--force", "--ignore", wanted.name], environment)
-        for mountpoint in _hierarchies():
-            _remove_cgroups(mountpoint / wanted.name)
+        # Also those without a controller (name=systemd): runc is there, too.
+        for mountpoint in set(every_mount(Path("/proc/self/mountinfo").read_text()).values()):
+            _remove_cgroups(Path(mountpoint, wanted.name))
 
 
 def _own_locks(program: Runtime, scratch: Path) -> dict[str, str]:
@@ -127,12 +129,6 @@ def _limits() -> Iterator[str]:
         hard = resource.getrlimit(number)[1]
         low = _LIMIT if hard == resource.RLIM_INFINITY else min(hard, _LIMIT)
         yield f"--ulimit={name}={low}:{low}"
-
-
-def _hierarchies() -> set[Path]:
-    """Every hierarchy's mountpoint, also of those without a controller (name=systemd), where runc is, too."""
-    lines = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    return {Path(words[4]) for words in lines if words[words.index("-") + 1] in ("cgroup", "cgroup2")}
 
 
 def _remove_cgroups(group: Path) -> None:

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernel.hierarchies import every_mount
 from lab.runtimes.programs import RuntimesError
 
-_OPTIONS = {"rw", "ro", "xattr", "clone_children", "noprefix"}
 _METERS = ("usage", "max_usage_in_bytes", "failcnt", "peak", "pressure", "procs", "tasks", "threads")
 """Ends of names of writable files that hold no setting: writing them resets them, or moves processes."""
 _PER_CPUSET = ("cpuset.cpus", "cpuset.mems")
@@ -26,19 +26,7 @@ _SECONDS_TO_EMPTY = 20.0
 
 def hierarchies(mountinfo: str) -> dict[str, Path]:
     """Mountpoints by what is there: a v1 controller, `name=systemd`, or "" for the unified hierarchy."""
-    found: dict[str, Path] = {}
-    for line in mountinfo.splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
-        if kind == "cgroup2":
-            found.setdefault("", Path(before.split()[4]))
-        elif kind == "cgroup":
-            names = [
-                one for one in options.split(",") if one not in _OPTIONS and not one.startswith("release")
-            ]
-            for name in names:
-                found.setdefault(name, Path(before.split()[4]))
-    return found
+    return {name: Path(place) for name, place in every_mount(mountinfo).items()}
 
 
 def is_v2(mounts: Mapping[str, Path]) -> bool:

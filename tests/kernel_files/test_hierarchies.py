@@ -31,6 +31,12 @@ def test_hybrid_with_two_controllers_on_one_mount() -> None:
     }
 
 
+def test_every_hierarchy() -> None:
+    line = "60 23 0:50 / /sys/fs/cgroup/other rw - cgroup cgroup rw,perf_event,release_agent=/x\n"
+    more = {"name=systemd": "/sys/fs/cgroup/systemd", "perf_event": "/sys/fs/cgroup/other"}
+    assert hierarchies.every_mount(HYBRID + line) == {**hierarchies.mounts(HYBRID + line), **more}
+
+
 def test_a_bind_mount_of_a_part_is_no_hierarchy() -> None:
     part = "50 23 0:26 /kubepods/pod1 /var/part rw - cgroup2 cgroup2 rw\n"
     outside = "51 23 0:26 /.. /var/outside rw - cgroup2 cgroup2 rw\n"
