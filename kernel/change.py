@@ -3,8 +3,8 @@
 from kernel import values
 from kernel.allowed import ALLOWED, IN_USE
 from kernel.files import Group
+from kernel.numbers import Form
 from kernel.refused import Refused
-from kernel.values import Form
 
 SET = "set"
 RAISE = "raise"

@@ -4,7 +4,7 @@ A CPU list is one number, a bit a CPU. device-limits (io.max) has four numbers, 
 (blkio.throttle.*) one, where the kernel's 0 is UNLIMITED. Reached through kernel/values.py.
 """
 
-from kernel.values import UNLIMITED, UNSAID, Form, integer, limit, limit_text, two, within
+from kernel.numbers import UNLIMITED, UNSAID, Form, integer, limit, limit_text, two, within
 
 _KEYS = ("rbps", "wbps", "riops", "wiops")
 _HIGHEST_CPU = 65535

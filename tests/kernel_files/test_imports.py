@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import kernel
@@ -38,6 +40,21 @@ def test_the_test_would_notice(python: str) -> None:
     """A module that imports json brings it along: the comparison above is not vacuous."""
     brought = _modules(python, "import json\n" + LISTING) - _modules(python, LISTING)
     assert not brought <= ALLOWED
+
+
+def _imported(module: str) -> set[str]:
+    """Of kernel/, within functions, too."""
+    found = ast.walk(ast.parse((FOLDER / f"{module.partition('.')[2]}.py").read_text()))
+    froms = [one for one in found if isinstance(one, ast.ImportFrom)]
+    return {one.module or "" for one in froms} | {
+        f"{one.module}.{name.name}" for one in froms for name in one.names
+    }
+
+
+def test_no_module_imports_what_imports_it() -> None:
+    imported = {name: _imported(name) & set(MODULES) for name in MODULES}
+    assert imported["kernel.values"] == {"kernel.allowed", "kernel.lists", "kernel.numbers"}
+    list(TopologicalSorter(imported).static_order())  # CycleError names the circle
 
 
 def test_what_the_hook_needs_runs(python: str, tmp_path: Path) -> None:
