@@ -7,7 +7,7 @@ adapters.kubernetes.decode's job.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -123,11 +123,17 @@ class ClusterAPI(Protocol):
         ...
 
     def watch(
-        self, resource: Resource, *, resource_version: str, field_selector: str = ""
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        field_selector: str = "",
+        opened: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[WatchEvent]:
         """Events after resource_version and bookmarks; ends when the server closes it; Gone when too old.
 
-        An object that comes into the selection is ADDED, one that leaves it DELETED.
+        An object that comes into the selection is ADDED, one that leaves it DELETED. `opened` is called when
+        the server has accepted the watch: of a resource that does not change, nothing else need ever come.
         """
         ...
 

@@ -191,13 +191,19 @@ class MemoryAPI:
         return Page(items[:limit], version, token, len(rest))
 
     async def watch(
-        self, resource: Resource, *, resource_version: str, field_selector: str = ""
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        field_selector: str = "",
+        opened: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[WatchEvent]:
         """Events after resource_version: the missed ones first, then as they happen."""
         await self._reach("watch", resource, "")
         since = int(resource_version)
         if since < self._oldest:
             raise _gone()
+        opened()
         watcher = _Watcher(resource, field_selector)
         for version, kind, event, before in self._history:
             if version > since and kind == resource:

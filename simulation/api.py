@@ -197,7 +197,12 @@ class Client:
         return page
 
     async def watch(
-        self, resource: Resource, *, resource_version: str, field_selector: str = ""
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        field_selector: str = "",
+        opened: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[WatchEvent]:
         """Every later change, in order, each some time after it happened."""
         assert not field_selector, "the simulation does not play selections"
@@ -206,6 +211,7 @@ class Client:
         await asyncio.sleep(self.latency / 4)
         if since < self._store.compacted.get(resource.plural, 0):
             raise _gone()
+        opened()
         index = next((i for i, entry in enumerate(log) if entry.version > since), len(log))
         while True:
             stream.news.clear()

@@ -11,7 +11,7 @@ import asyncio
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -152,7 +152,12 @@ class KubernetesAPI:
         return Page(items, meta.resource_version, meta.continue_, remaining)
 
     async def watch(
-        self, resource: Resource, *, resource_version: str, field_selector: str = ""
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        field_selector: str = "",
+        opened: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[WatchEvent]:
         """Events after resource_version, bookmarks included, until the server closes the stream."""
         # Jitter, so that streams opened together do not end together.
@@ -174,6 +179,7 @@ class KubernetesAPI:
                 if answer.status != 200:
                     self._forget_credentials(answer.status)
                     raise _failure("GET", path, answer.status, await _body(answer))
+                opened()
                 try:
                     async for event in events_of(answer.content):
                         yield event

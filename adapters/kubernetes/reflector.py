@@ -137,7 +137,8 @@ class Reflector:
     def stale(self, now: float) -> bool:
         """True when the server has said nothing for over `stale_after` seconds; `now` by the same clock.
 
-        A healthy watch is never silent that long: bookmarks come about once a minute.
+        A healthy watch is never silent that long: bookmarks come about once a minute; where the server has none
+        to send, because the resource has not changed since it started, the watch is opened again.
         """
         return now - self.last_contact > self._stale_after
 
@@ -215,7 +216,12 @@ class Reflector:
     async def _watch(self) -> None:
         """Follow one stream until the server closes it; raises when it is cut, too old, or closed at once."""
         opened, events = self._clock(), 0
-        stream = self._api.watch(self.resource, resource_version=self._version, field_selector=self._selector)
+        stream = self._api.watch(
+            self.resource,
+            resource_version=self._version,
+            field_selector=self._selector,
+            opened=self._note_contact,
+        )
         try:
             async for event in stream:
                 self.last_contact = self._turn.resumed()
@@ -230,6 +236,9 @@ class Reflector:
         self.last_contact = self._clock()
         if not events and self.last_contact - opened < _SHORTEST_WATCH_SECONDS:
             raise Unreachable("the server closed the watch at once")
+
+    def _note_contact(self) -> None:
+        self.last_contact = self._clock()
 
     def _apply(self, event: WatchEvent) -> None:
         if event.type == "DELETED":

@@ -670,6 +670,17 @@ async def test_a_watch_that_is_refused(connect, script):
         await watched(connect())
 
 
+async def test_a_watch_is_open_before_anything_is_said_and_not_when_it_is_refused(connect, script):
+    opened = []
+    for answer in (status(410, "Expired"), streaming()):
+        assert not opened
+        script.answers = [answer]
+        with contextlib.suppress(Gone):
+            stream = connect().watch(PODS, resource_version="5", opened=lambda: opened.append(True))
+            assert [event async for event in stream] == []
+    assert opened == [True]
+
+
 async def test_a_watch_that_falls_silent(connect, script):
     async def hang(request):
         await asyncio.Event().wait()

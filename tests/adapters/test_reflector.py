@@ -201,6 +201,20 @@ async def test_bookmarks_are_contact_and_move_the_place_to_resume_at(api, store,
         assert (reflector.relists, store.names) == (1, {})
 
 
+async def test_a_watch_that_is_opened_again_and_stays_silent_is_not_stale(api, store, fake_time, eventually):
+    """An API server sends no bookmarks of what has not changed since it started, unless etcd tells it to."""
+    async with reflecting(api, store, fake_time, stale_after=120.0) as reflector:
+        await eventually(reflector.synced.is_set)
+        for _ in range(3):
+            await eventually(lambda: api.watchers(PODS))
+            fake_time.now += 75
+            api.cut()
+            await eventually(lambda: not api.watchers(PODS))
+        await eventually(lambda: api.watchers(PODS))
+        assert reflector.relists == 1
+        assert not reflector.stale(fake_time() + 75)
+
+
 async def test_a_refused_list_is_tried_again_ever_more_slowly(api, store, fake_time, eventually):
     api.fail("list_page", APIError(403, "Forbidden", "no"), times=3)
     api.fail("list_page", Unreachable("refused"), times=2)
