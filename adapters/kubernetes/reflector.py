@@ -137,8 +137,8 @@ class Reflector:
     def stale(self, now: float) -> bool:
         """True when the server has said nothing for over `stale_after` seconds; `now` by the same clock.
 
-        A healthy watch is never silent that long: bookmarks come about once a minute; where the server has none
-        to send, because the resource has not changed since it started, the watch is opened again.
+        A healthy watch is never silent that long: bookmarks come about once a minute, or, where there are
+        none because the resource has not changed since the server started, the watch is opened again.
         """
         return now - self.last_contact > self._stale_after
 
