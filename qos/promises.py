@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Final, NamedTuple, TypedDict
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    NamedTuple,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    get_args,
+    get_type_hints,
+)
+
+T = TypeVar("T")
 
 
 class CpuQuota(Enum):
@@ -41,61 +54,133 @@ class IoLimit:
     write_operations: int = 0
 
 
+def _stated(default: T, meaning: str, low: int | None = None, high: int | None = None) -> T:
+    made: T = field(default=default, metadata={"stated": (meaning, low, high)})
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What a pod may expect of a node. Percentages are 0 to 100; None: the promise is not made.
+    """What a pod may expect of a node; None: the promise is not made. The one declaration of each promise.
 
-    cpu_idle: runs only when nobody else wants the CPU (cpu.idle).
-    cpu_weight: a fixed cgroup v2 weight, 1 to 10000; None: from request and floor.
-    cpu_burst_percent: of the CPU limit, saved up while idle and spent above it; the kernel caps it at 100.
-    memory_min_percent: of the floor: never reclaimed, as far as it is used (qos.plan.protection).
-    memory_low_percent: of the floor: reclaimed only when nothing unprotected is left.
-    memory_request_min_percent, memory_request_low_percent: the same of the request, whether there is a floor
-    or not; the larger amount counts. A pod without a floor, of a class that says nothing here, is not
-    protected: requests are not promises, and memory.min for all of them would leave the kernel nothing to
-    reclaim (Koordinator's defaults are 0 too). memory.low is never below memory.min.
-    memory_high_percent: p of request + (limit or node memory - request) * p / 100, above which the container
-    is throttled; never below memory.min; 0: never throttled.
-    memory_oom_group: all processes of the container are killed together; False: one at a time; None: as
-    kubelet or runtime chose (kubelet since 1.28: together).
-    oom_score_adj: -1000 to 1000. io_weight: 1 to 10000 (v1: scaled to 10 to 1000). pids_max: processes.
+    A pod without a floor, of a class that says nothing of its memory request, is not protected: requests are
+    no promises, and memory.min for all of them would leave the kernel nothing to reclaim (Koordinator's
+    defaults are 0 too). Neither memory.low nor memory.high is ever below memory.min; memory.high is
+    request + (limit or node memory - request) * percent / 100. On v1 io_weight is scaled to 10 to 1000.
     """
 
-    cpu_idle: bool = False
-    cpu_weight: int | None = None
-    cpu_quota: CpuQuota = CpuQuota.LIMIT
-    cpu_burst_percent: int = 0
-    cpus: CpuSet = CpuSet.SHARED
-    memory_min_percent: int = 0
-    memory_low_percent: int = 0
-    memory_request_min_percent: int = 0
-    memory_request_low_percent: int = 0
-    memory_high_percent: int = 0
-    memory_oom_group: bool | None = None
-    oom_score_adj: int | None = None
-    io_weight: int | None = None
-    io_limit: IoLimit | None = None
-    pids_max: int | None = None
+    cpu_idle: bool = _stated(
+        False,
+        "Run only when nobody else wants the CPU (cpu.idle). Only in a class without floor, and not "
+        "with CPUs of its own.",
+    )
+    cpu_weight: int | None = _stated(
+        None,
+        "A fixed share of contended CPUs (cpu.weight, 100 is the kernel's default). Unset: from "
+        "request and floor, which is how a floor is kept.",
+        1,
+        10_000,
+    )
+    cpu_quota: CpuQuota = _stated(
+        CpuQuota.LIMIT,
+        "Limit: a container's CPU limit throttles it. None: it does not; a pod of class LSE or LSR is "
+        "bounded by its own CPUs instead, once it has them.",
+    )
+    cpu_burst_percent: int = _stated(
+        0,
+        "How much of the CPU limit may be saved up while idle and spent above the limit "
+        "(cpu.max.burst). Not with cpuQuota None.",
+        0,
+        100,
+    )
+    cpus: CpuSet = _stated(
+        CpuSet.SHARED,
+        "Which CPUs: Shared (all that nobody has for itself), Reserved (some of its own, lent while "
+        "idle), Exclusive (some of its own, never lent), System (those of the node's own agents).",
+    )
+    memory_min_percent: int = _stated(
+        0,
+        "How much of the memory floor is never reclaimed (memory.min; on ancestors as far as used). "
+        "No class promises any: it is memory that no shortage gets back.",
+        0,
+        100,
+    )
+    memory_low_percent: int = _stated(
+        0,
+        "How much of the memory floor is reclaimed only when nothing unprotected is left (memory.low).",
+        0,
+        100,
+    )
+    memory_request_min_percent: int = _stated(
+        0,
+        "How much of the memory request is never reclaimed, with or without a floor; the larger "
+        "amount counts. Koordinator's minLimitPercent.",
+        0,
+        100,
+    )
+    memory_request_low_percent: int = _stated(
+        0,
+        "How much of the memory request is reclaimed only when nothing unprotected is left. "
+        "Koordinator's lowLimitPercent.",
+        0,
+        100,
+    )
+    memory_high_percent: int = _stated(
+        0,
+        "Where throttling begins (memory.high): this far on the way from the memory request to the "
+        "limit, or to the node's memory where there is no limit. 0: never. Koordinator's "
+        "throttlingPercent.",
+        0,
+        100,
+    )
+    memory_oom_group: bool | None = _stated(
+        None,
+        "When memory runs out, end all processes of the container at once (memory.oom.group). False: "
+        "one at a time. Not set: as the class has it, else as the kubelet or the runtime chose.",
+    )
+    oom_score_adj: int | None = _stated(
+        None,
+        "Whom the kernel kills first: 1000 first, -1000 never. Unset: as the kubelet chose.",
+        -1000,
+        1000,
+    )
+    io_weight: int | None = _stated(
+        None,
+        "The share of a contended disk (io.weight, 100 is the kernel's default). Needs a disk "
+        "scheduler that heeds it: BFQ or iocost.",
+        1,
+        10_000,
+    )
+    io_limit: IoLimit | None = _stated(None, "The most that each container may read and write (io.max).")
+    pids_max: int | None = _stated(
+        None, "The most processes and threads of a container (pids.max).", 1, 2**22
+    )
 
 
-class Overrides(TypedDict, total=False):
+class Promise(NamedTuple):
+    """A field of Promises: its type, without None; what it means to people; a number's range, inclusive."""
+
+    kind: type
+    meaning: str
+    low: int | None
+    high: int | None
+
+
+def _declared() -> Iterator[tuple[str, Promise]]:
+    hints = get_type_hints(Promises)
+    for one in fields(Promises):
+        kind = hints[one.name]
+        yield one.name, Promise(next(iter(get_args(kind)), kind), *one.metadata["stated"])
+
+
+PROMISES: Final = dict(_declared())
+"""Every promise by its name: what people may override, and how it is read, is made from this."""
+
+if TYPE_CHECKING:
+    Overrides: TypeAlias = dict[str, Any]
     """Some of the fields of Promises: what someone wants otherwise than the class has it."""
-
-    cpu_idle: bool
-    cpu_weight: int | None
-    cpu_quota: CpuQuota
-    cpu_burst_percent: int
-    cpus: CpuSet
-    memory_min_percent: int
-    memory_low_percent: int
-    memory_request_min_percent: int
-    memory_request_low_percent: int
-    memory_high_percent: int
-    memory_oom_group: bool | None
-    oom_score_adj: int | None
-    io_weight: int | None
-    io_limit: IoLimit | None
-    pids_max: int | None
+else:
+    Overrides = TypedDict("Overrides", get_type_hints(Promises), total=False)
 
 
 class Unsupported(NamedTuple):

@@ -8,7 +8,7 @@ version are passed over.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -25,11 +25,9 @@ from qos.cluster.objects import (
     Toleration,
 )
 from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge
-from qos.promises import CpuQuota, CpuSet, IoLimit, Overrides
+from qos.promises import PROMISES, IoLimit, Overrides, Promise
 from qos.quantity import QuantityError, parse
 
-_Percent: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=100)]
-_Weight: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 _Amount: TypeAlias = str | int
@@ -94,22 +92,19 @@ class _DiskLimit(msgspec.Struct, rename="camel"):
     write_operations_per_second: _Positive | None = None
 
 
-class _Promises(msgspec.Struct, rename="camel"):
-    cpu_idle: bool | None = None
-    cpu_weight: _Weight | None = None
-    cpu_quota: CpuQuota | None = None
-    cpu_burst_percent: _Percent | None = None
-    cpus: CpuSet | None = None
-    memory_min_percent: _Percent | None = None
-    memory_low_percent: _Percent | None = None
-    memory_request_min_percent: _Percent | None = None
-    memory_request_low_percent: _Percent | None = None
-    memory_high_percent: _Percent | None = None
-    memory_oom_group: bool | None = None
-    oom_score_adj: Annotated[int, msgspec.Meta(ge=-1000, le=1000)] | None = None
-    io_weight: _Weight | None = None
-    io_limit: _DiskLimit | None = None
-    pids_max: _Positive | None = None
+def _read_as(promise: Promise) -> Any:
+    kind, _, low, high = promise
+    if kind is IoLimit:
+        return _DiskLimit | None
+    return (kind if low is None else Annotated[kind, msgspec.Meta(ge=low, le=high)]) | None
+
+
+if TYPE_CHECKING:
+    _Promises: TypeAlias = msgspec.Struct
+else:
+    _Promises = msgspec.defstruct(
+        "_Promises", [(name, _read_as(one), None) for name, one in PROMISES.items()], rename="camel"
+    )
 
 
 class _ProfileSpec(msgspec.Struct, rename="camel"):
@@ -228,10 +223,10 @@ def _where(placement: _Placement) -> NodePredicate:
 
 def _overrides(meta: wire.Metadata, promises: _Promises) -> Overrides:
     given = {name: getattr(promises, name) for name in promises.__struct_fields__}
-    found: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if promises.io_limit is not None:
-        found["io_limit"] = _io_limit(meta, promises.io_limit)
-    return cast("Overrides", found)
+    found = {name: value for name, value in given.items() if value is not None}
+    if "io_limit" in found:
+        found["io_limit"] = _io_limit(meta, found["io_limit"])
+    return found
 
 
 def _io_limit(meta: wire.Metadata, limit: _DiskLimit) -> IoLimit:

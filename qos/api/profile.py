@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Final, Literal, cast
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, create_model, model_validator
 from pydantic.alias_generators import to_camel
 
 from qos.api.fields import DNS_SUBDOMAIN, LARGEST_QUANTITY, Model, Quantity, cel, validations
@@ -21,7 +22,7 @@ from qos.classes import (
     contradiction,
     promises_of,
 )
-from qos.promises import PINNED, CpuQuota, CpuSet, IoLimit, Overrides
+from qos.promises import PINNED, PROMISES, CpuQuota, IoLimit, Overrides, Promise
 from qos.quantity import parse
 
 _NO_LIMIT: Final = "ioLimit must limit something"
@@ -87,141 +88,37 @@ class DiskLimit(Model):
         )
 
 
-class PromisedOtherwise(Model):
-    """Promises that differ from the class's; a field that is unset keeps what the class promises."""
-
-    cpu_idle: bool | None = Field(
-        default=None,
-        description=(
-            "Run only when nobody else wants the CPU (cpu.idle). Only in a class without floor, and not with"
-            " CPUs of its own."
-        ),
-    )
-    cpu_weight: int | None = Field(
-        default=None,
-        ge=1,
-        le=10000,
-        description=(
-            "A fixed share of contended CPUs (cpu.weight, 100 is the kernel's default). Unset: from request "
-            "and floor, which is how a floor is kept."
-        ),
-    )
-    cpu_quota: Literal["Limit", "None"] | None = Field(
-        default=None,
-        description=(
-            "Limit: a container's CPU limit throttles it. None: it does not; a pod of class LSE or LSR is "
-            "bounded by its own CPUs instead, once it has them."
-        ),
-    )
-    cpu_burst_percent: int | None = Field(
-        default=None,
-        ge=0,
-        le=100,
-        description=(
-            "How much of the CPU limit may be saved up while idle and spent above the limit "
-            "(cpu.max.burst). Not with cpuQuota None."
-        ),
-    )
-    cpus: Literal["Shared", "Reserved", "Exclusive", "System"] | None = Field(
-        default=None,
-        description=(
-            "Which CPUs: Shared (all that nobody has for itself), Reserved (some of its own, lent while "
-            "idle), Exclusive (some of its own, never lent), System (those of the node's own agents)."
-        ),
-    )
-    memory_min_percent: int | None = Field(
-        default=None,
-        ge=0,
-        le=100,
-        description=(
-            "How much of the memory floor is never reclaimed (memory.min; on ancestors as far as used). "
-            "No class promises any: it is memory that no shortage gets back."
-        ),
-    )
-    memory_low_percent: int | None = Field(
-        default=None,
-        ge=0,
-        le=100,
-        description=(
-            "How much of the memory floor is reclaimed only when nothing unprotected is left (memory.low)."
-        ),
-    )
-    memory_request_min_percent: int | None = Field(
-        default=None,
-        ge=0,
-        le=100,
-        description=(
-            "How much of the memory request is never reclaimed, with or without a floor; the larger amount "
-            "counts. Koordinator's minLimitPercent."
-        ),
-    )
-    memory_request_low_percent: int | None = Field(
-        default=None,
-        ge=0,
-        le=100,
-        description=(
-            "How much of the memory request is reclaimed only when nothing unprotected is left. "
-            "Koordinator's lowLimitPercent."
-        ),
-    )
-    memory_high_percent: int | None = Field(
-        default=None,
-        ge=0,
-        le=100,
-        description=(
-            "Where throttling begins (memory.high): this far on the way from the memory request to the "
-            "limit, or to the node's memory where there is no limit. 0: never. Koordinator's "
-            "throttlingPercent."
-        ),
-    )
-    memory_oom_group: bool | None = Field(
-        default=None,
-        description=(
-            "When memory runs out, end all processes of the container at once (memory.oom.group). False: one "
-            "at a time. Not set: as the class has it, else as the kubelet or the runtime chose."
-        ),
-    )
-    oom_score_adj: int | None = Field(
-        default=None,
-        ge=-1000,
-        le=1000,
-        description="Whom the kernel kills first: 1000 first, -1000 never. Unset: as the kubelet chose.",
-    )
-    io_weight: int | None = Field(
-        default=None,
-        ge=1,
-        le=10000,
-        description=(
-            "The share of a contended disk (io.weight, 100 is the kernel's default). Needs a disk scheduler "
-            "that heeds it: BFQ or iocost."
-        ),
-    )
-    io_limit: DiskLimit | None = Field(
-        default=None, description="The most that each container may read and write (io.max)."
-    )
-    pids_max: int | None = Field(
-        default=None, ge=1, le=2**22, description="The most processes and threads of a container (pids.max)."
-    )
-
+class _Otherwise(Model):
     def overrides(self) -> Overrides:
         """The fields that are set, as the domain's overrides."""
         given = {name: getattr(self, name) for name in type(self).model_fields}
-        return cast(
-            "Overrides",
-            {name: _DOMAIN.get(name, _same)(value) for name, value in given.items() if value is not None},
-        )
+        return {name: _in_domain(name, value) for name, value in given.items() if value is not None}
 
 
-def _same(value: Any) -> Any:
-    return value
+def _in_domain(name: str, value: Any) -> Any:
+    kind = PROMISES[name].kind
+    if isinstance(value, DiskLimit):
+        return value.limit()
+    return kind(value) if issubclass(kind, Enum) else value
 
 
-_DOMAIN: Final[dict[str, Callable[[Any], Any]]] = {
-    "cpu_quota": CpuQuota,
-    "cpus": CpuSet,
-    "io_limit": DiskLimit.limit,
-}
-"""Fields that the domain has in types of its own."""
+def _field(promise: Promise) -> tuple[Any, Any]:
+    kind, meaning, low, high = promise
+    written: Any = DiskLimit if kind is IoLimit else kind
+    if issubclass(kind, Enum):
+        written = Literal[tuple(one.value for one in kind)]
+    return written | None, Field(default=None, ge=low, le=high, description=meaning)
+
+
+if TYPE_CHECKING:
+    PromisedOtherwise: TypeAlias = _Otherwise
+else:
+    PromisedOtherwise = create_model(
+        "PromisedOtherwise",
+        __base__=_Otherwise,
+        __doc__="Promises that differ from the class's; a field that is unset keeps what the class promises.",
+        **{name: _field(promise) for name, promise in PROMISES.items()},
+    )
 
 
 def _classes(where: Callable[[QosClass], bool]) -> list[str]:

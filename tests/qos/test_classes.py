@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import get_type_hints
 
 import pytest
 from hypothesis import given
@@ -28,10 +27,6 @@ OVERRIDES = st.fixed_dictionaries(
         "io_limit": st.none() | st.builds(IoLimit, st.integers(0, 2**40)),
     },
 )
-
-
-def test_overrides_have_the_fields_of_promises() -> None:
-    assert get_type_hints(Overrides) == get_type_hints(Promises)
 
 
 def test_the_table_has_koordinators_classes() -> None:
