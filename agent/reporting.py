@@ -49,9 +49,11 @@ def policy_states(
         before = found.get(policy.key) or PolicyState(policy.key, policy.uid)
         problem = _problem(one) or unfound.get(one.uid, "")
         states = [reports.get(key) for key in runs[one.uid]]
-        applied = not problem and all(state is not None and state.applied for state in states)
+        applied = not problem and all(state is not None and state.whole for state in states)
         verified = applied and all(state and state.verified_at >= verified_since for state in states)
-        refused = next((str(state.refusals[0]) for state in states if state and state.refusals), "")
+        refused = next(
+            (str(why) for state in states if state for why in (*state.refusals, *state.partly)), ""
+        )
         found[policy.key] = PolicyState(
             policy.key,
             policy.uid,

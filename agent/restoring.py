@@ -106,7 +106,7 @@ def _put_back(writing: Writing, path: str, known: Mapping[Place, Record]) -> tup
         return 0, lost
     outcome = writing.cgroup(path, wanted, NOBODY_SEEN)
     if outcome.applied or outcome.gone:
-        return len(outcome.written), lost
+        return len(outcome.written), [*lost, *map(str, outcome.partly)]
     done = 0
     for one, want in wanted.items():  # one that is refused must not cost the others theirs
         alone = writing.cgroup(path, {one: want}, NOBODY_SEEN)

@@ -43,17 +43,19 @@ class Outcome:
 
     `written`: (cgroup's path, file, value before, value) of each write that is in effect now, in order; after
     a refusal only what could not be put back. `kept`: how many settings needed no write. `refusals`: empty if
-    all settings are in effect; the first is the cause, failures to put something back come last. `gone`: the
+    all settings are in effect; the first is the cause, failures to put something back come last. `partly`: of
+    settings that not all of the container's processes have; apply() sets the first one's alone. `gone`: the
     process or its cgroup ended meanwhile, so that nothing is left to keep a floor for. `later`: what was put
     off, in the order in which it is to be written.
     """
 
-    __slots__ = ("gone", "kept", "later", "refusals", "written")
+    __slots__ = ("gone", "kept", "later", "partly", "refusals", "written")
 
     def __init__(self) -> None:
         self.written: list[tuple[str, str, str, str]] = []
         self.kept = 0
         self.refusals: list[Refusal] = []
+        self.partly: list[Refusal] = []
         self.gone = False
         self.later: list[Change] = []
 

@@ -90,19 +90,19 @@ def from_pid(
     """
     if pid <= 1:
         raise Refused("not a container's process", proc + "/" + str(pid))
-    process = _process(pid, proc)
+    opened = process(pid, proc)
     try:
-        paths = membership.paths(process.read("cgroup"))
+        paths = membership.paths(opened.read("cgroup"))
         if mounts is None:
             mounts = _mounts(proc, paths)
-        target = Target(mounts, _own(paths, mounts, container_id), process)
+        target = Target(mounts, _own(paths, mounts, container_id), opened)
     except Refused as refused:
         try:
-            if _is_zombie(process):
-                raise Gone("the process has ended", process.name) from None
+            if _is_zombie(opened):
+                raise Gone("the process has ended", opened.name) from None
             raise refused
         finally:
-            process.close()
+            opened.close()
     return target
 
 
@@ -114,7 +114,8 @@ def _is_zombie(process: Group) -> bool:
         return isinstance(refused, Gone)
 
 
-def _process(pid: int, proc: str) -> Group:
+def process(pid: int, proc: str = "/proc") -> Group:
+    """/proc/PID, open: a process, whichever has its pid later. Raises Gone, Refused."""
     name = proc + "/" + str(pid)
     try:
         fd = posix.open(name, _FOLDER)

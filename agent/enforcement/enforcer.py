@@ -36,7 +36,7 @@ class Report:
     `applied`: all of it was written; `verified_at`: when it last was seen to be in effect, on the enforcer's
     clock, -inf: it is known not to be, because somebody keeps changing it back;
     `refusals`: why not, the cause first; `written`: how many files were written; `gone`: the cgroup was
-    removed, there is nothing to keep.
+    removed, there is nothing to keep; `partly`: of what is written, what some of its processes do not have.
     """
 
     key: ContainerKey
@@ -45,6 +45,12 @@ class Report:
     refusals: tuple[Refusal, ...] = ()
     written: int = 0
     gone: bool = False
+    partly: tuple[Refusal, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """All of it is in effect, in all processes."""
+        return self.applied and not self.partly
 
 
 @dataclass(slots=True)
@@ -309,6 +315,8 @@ class Enforcer:
             self._refused.pop(running.container_id, None)
         assert held is not None
         self._held[running.container_id] = held
+        if report.partly and running.key not in self.applied:
+            log.warning("partly applied pod=%s container=%s why=%r", *running.key, str(report.partly[0]))
         if outcome.applied and (late := self.late(held)):
             report.applied, report.refusals = False, late
         self.applied[running.key] = report
@@ -316,7 +324,8 @@ class Enforcer:
 
     def _report(self, key: ContainerKey, outcome: Outcome) -> Report:
         refusals, written = tuple(outcome.refusals), len(outcome.written)
-        return Report(key, outcome.applied, self.clock(), refusals, written, outcome.gone)
+        partly = tuple(outcome.partly)
+        return Report(key, outcome.applied, self.clock(), refusals, written, outcome.gone, partly)
 
 
 def _with_old(running: Running, entries: tuple[Entry, ...], old: Iterable[Entry]) -> tuple[Entry, ...]:

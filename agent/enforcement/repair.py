@@ -186,6 +186,7 @@ class Repairer:
         report = self._enforcer.applied.get(held.running.key)
         if report is None:
             return
+        report.partly = tuple(outcome.partly)
         if outcome.refusals:
             held.done = report.applied = False
             report.refusals = tuple(outcome.refusals)

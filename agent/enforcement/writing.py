@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from agent.enforcement.foreign import Look
 from agent.enforcement.found import Found
 from agent.enforcement.index import FileIndex
+from agent.enforcement.inherited import due
 from agent.enforcement.lowering import Lowering
 from agent.enforcement.noting import Notes, Noting, Writers, place_of
 from agent.enforcement.originals import Originals
 from agent.enforcement.places import PROCESS_FILES, Place, Wanted
 from agent.state import ContainerKey, Running
-from kernel import files, lock, target
-from kernel.apply import Outcome, apply
+from kernel import files, lock, processes, target
+from kernel.apply import Outcome, Refusal, apply
 from kernel.change import RAISE, SET, Change
 from kernel.refused import Gone, Refused
 from kernel.target import Target
@@ -26,6 +27,8 @@ from qos.plan.settings import PROCESS, Entry
 UNIFIED: Final = ""
 PATIENCE: Final = 0.1
 """Seconds to wait for the lock: a hook has it for a millisecond or two."""
+MOST_PROCESSES: Final = 1000
+"""Of one container, that are looked at in one go: each takes some 10 us, and NRI waits meanwhile."""
 _BY_PROCESSES: Final = ("memory", "cpu", UNIFIED)
 _NOBODY: Final = ContainerKey("", "")
 
@@ -73,14 +76,14 @@ class Writing:
         """All entries of a container, or none; without those of its process where it has none yet."""
         entries = list(entries)
         shared = any(mode == RAISE for _, mode, _, _ in entries)
-        return self._under_lock(shared, running, entries, writers, deadline)
+        return self._written(shared, running, entries, writers, deadline)
 
     def cgroup(self, path: str, wanted: Mapping[Place, Wanted], writers: Writers) -> Outcome:
-        """Settings of one cgroup, whichever container it belongs to; also of the first process in it."""
-        return self._under_lock(True, _nobodys(path), _entries(wanted), writers, 0.0)
+        """Settings of one cgroup, whichever container it belongs to; also of the processes in it."""
+        return self._written(True, _nobodys(path), _entries(wanted), writers, 0.0)
 
     def look(self, running: Running, entries: Iterable[Entry]) -> Looked:
-        """Which of them are not in effect. Nothing is written."""
+        """Which of them are not in effect, in all of its processes. Nothing is written."""
         entries, differ, outcome = list(entries), [], Outcome()
         try:
             with self._opened(running, entries) as found:
@@ -89,12 +92,14 @@ class Writing:
                     change.look()
                     if change.direction != SAME:
                         differ.append(Differs(place_of(change, running.cgroup), change.before, change.value))
+                    elif level == PROCESS and running.key != _NOBODY:
+                        differ += self._late(running, file, value, outcome)
         except Refused as refused:
             outcome.refuse(refused)
         return Looked(tuple(differ), self._ended(outcome, running))
 
     def look_at(self, path: str, wanted: Mapping[Place, Wanted]) -> Looked:
-        """Which settings of one cgroup are not in effect."""
+        """Which settings of one cgroup are not in effect; of its processes the first stands for all."""
         return self.look(_nobodys(path), _entries(wanted))
 
     def note(self, differs: Differs, writers: Writers, *, own: bool, shared: bool) -> None:
@@ -129,6 +134,46 @@ class Writing:
     def has_process(self, running: Running) -> bool:
         """Whether settings of its process can be written."""
         return self._first_process(running) > 1
+
+    def _late(self, running: Running, file: str, want: str, outcome: Outcome) -> list[Differs]:
+        """Of the processes after the first one, one that has not got what is planned."""
+        there = Place(running.cgroup, file)
+        is_due = due(want, self.notes.originals.record(there))
+        reached = processes.look(self._mountpoint(), running.cgroup, self._proc, file, is_due, MOST_PROCESSES)
+        _note_missed(reached, there, want, outcome)
+        return [Differs(there, have, want) for have in reached.late[:1]]
+
+    def _written(
+        self, shared: bool, running: Running, entries: list[Entry], writers: Writers, deadline: float
+    ) -> Outcome:
+        """The processes after the first one come last, without the lock."""
+        known = {
+            file: self.notes.originals.record(Place(running.cgroup, file))
+            for level, _, file, _ in entries
+            if level == PROCESS
+        }
+        outcome = self._under_lock(shared, running, entries, writers, deadline)
+        for level, _, file, want in entries if outcome.applied else ():
+            if level == PROCESS:
+                before = [had for _, name, had, _ in outcome.written if name == file]
+                self._reach(running, file, want, due(want, known[file], before), outcome)
+        return outcome
+
+    def _reach(
+        self, running: Running, file: str, want: str, is_due: Callable[[str], bool], outcome: Outcome
+    ) -> None:
+        path = running.cgroup
+        try:
+            reached = processes.reach(
+                self._mountpoint(), path, self._proc, file, want, is_due, MOST_PROCESSES
+            )
+            _note_missed(reached, Place(path, file), want, outcome)
+        except Refused as refused:  # the cgroup is gone, or cannot be listed
+            outcome.partly.append(Refusal(path, file, want, refused.errno, refused.text))
+
+    def _mountpoint(self) -> str:
+        """Of the hierarchy by which processes are found."""
+        return next((self.mounts[name] for name in _BY_PROCESSES if name in self.mounts), "")
 
     def _under_lock(
         self, shared: bool, running: Running, entries: list[Entry], writers: Writers, deadline: float
@@ -174,9 +219,8 @@ class Writing:
         """The pid of its first process, or 0: none has started yet."""
         if running.pid > 1:
             return running.pid
-        mountpoint = next((self.mounts[name] for name in _BY_PROCESSES if name in self.mounts), "")
         try:
-            group = files.opened(mountpoint, running.cgroup)
+            group = files.opened(self._mountpoint(), running.cgroup)
             try:
                 return min(map(int, group.read("cgroup.procs").split()), default=0)
             finally:
@@ -209,6 +253,13 @@ class Writing:
                 self.lowering.drop(place)
         for place, change in later.items():
             self.lowering.put(place, change)
+
+
+def _note_missed(reached: processes.Reached, there: Place, want: str, outcome: Outcome) -> None:
+    """Without their number, which changes from look to look."""
+    if reached.missed:
+        why = f"some of its processes do not have it: {reached.why}"
+        outcome.partly.append(Refusal(there.path, there.slot, want, 0, why))
 
 
 def _nobodys(path: str) -> Running:

@@ -1,5 +1,5 @@
-"""The order of being killed when memory runs out: oom_score_adj of the container's first process, inherited
-by all.
+"""The order of being killed when memory runs out: oom_score_adj of the container's processes. Planned for the
+first one, whose children inherit it; the agent gives it to those that are there already.
 
 Source: proc(5); lowering it below what the process was started with needs CAP_SYS_RESOURCE.
 """
