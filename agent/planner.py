@@ -61,9 +61,10 @@ class PlannedPod:
 class Planner:
     """Keeps what was read of the cgroups, and the plans of the last pass.
 
-    size: of the machine, with the kernel files that there are. node_shares: which weight the cgroup of all
-    pods has at the root. problems: by uid, why a pod was not planned then. follows_use: whether those plans
-    depend on how much memory some pod uses. Methods raise kernel.refused.Refused.
+    size: of the machine, with the kernel files that there are; looked up anew for each pass. node_shares:
+    which weight the cgroup of all pods has at the root. problems: by uid, why a pod was not planned then.
+    follows_use: whether those plans depend on how much memory some pod uses. Methods raise
+    kernel.refused.Refused.
     """
 
     def __init__(
@@ -75,7 +76,9 @@ class Planner:
         node_shares: NodeShares = NodeShares.KUBELET,
     ) -> None:
         self._cgroups = CgroupTree(machine)
+        self._machine = machine
         self._size = size
+        self._usual_files = size.files
         self._clock = clock
         self._choices = choices
         self._node_shares = node_shares
@@ -98,6 +101,7 @@ class Planner:
         """
         pods = list(_to_plan(known))
         self.problems = {}
+        self._size = self._size_now()
         cgroups, policies = _by_pod(running), _by_namespace(known)
         if self._clock() - self._read_at >= REREAD_SECONDS:
             self._cgroups.changed_all()
@@ -126,6 +130,18 @@ class Planner:
         if not place.follows_use:
             return place
         return place.using(int(self._cgroups.now(place.level.path, MEMORY_USED) or 0))
+
+    @property
+    def size(self) -> Machine:
+        """The machine as the last pass saw it."""
+        return self._size
+
+    def is_outdated(self) -> bool:
+        """Whether CPUs, disks, memory or the files that cgroups have are others than at the last pass."""
+        return self._size_now() != self._size
+
+    def _size_now(self) -> Machine:
+        return self._machine.size(self._usual_files)
 
     def _with_node_weight(self, tree: NodeTree) -> NodeTree:
         """The tree in which the cgroup of all pods has what is planned for it, as far as that is written:

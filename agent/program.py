@@ -43,6 +43,7 @@ from agent.sync.missed import Missed
 from agent.sync.source import Kind, Source
 from agent.sync.store import Store
 from qos.cluster.node_report import NodeReport, PromiseState
+from qos.plan.assumed import Machine
 from qos.plan.node import V2
 from qos.pods.containers import BEST_EFFORT
 
@@ -52,6 +53,8 @@ TICK_SECONDS: Final = 1.0
 REPORT_SECONDS: Final = 5.0
 MISSED_SECONDS: Final = 1.0
 OBSERVED_SECONDS: Final = 10.0
+FACTS_SECONDS: Final = 10.0
+"""Until a disk, a CPU or a controller that came or went is planned with: a look takes about a millisecond."""
 PROBE_SECONDS: Final = 900.0
 """A controller may be turned on or off while we run."""
 LISTING_SECONDS: Final = 2.0
@@ -99,8 +102,7 @@ class Agent:
         self.drift: DriftWatch | Observer
         self.enforcer, self.drift = (self._observer, self._observer) if self._observer else self._enforcing()
         self.source = self._source(api)
-        self.size = machine.size(frozenset())
-        self.planner = Planner(machine, self.size, clock, config.choices, config.node_shares)
+        self.planner = Planner(machine, machine.size(frozenset()), clock, config.choices, config.node_shares)
         self.files = HookFiles(config.run, self._planned_all, registry=registry, clock=clock)
         self.reconciler = Reconciler(
             self.known,
@@ -133,6 +135,7 @@ class Agent:
         self._readiness = Readiness(self.reconciler, self.drift, config.check_seconds, clock)
         self._promises: tuple[PromiseState, ...] = ()
         self._watched = 0
+        self._defaults_for: Machine | None = None
         self._complete_since: int | None = None
         self._missed: frozenset[ContainerKey] = frozenset()
         self._lost: frozenset[ContainerKey] = frozenset()
@@ -248,8 +251,6 @@ class Agent:
         if self._known_at_start:
             self.reconciler.changed()  # from what was known, whether the API server answers or not
         asyncio.get_running_loop().call_later(SYNCHRONIZE_SECONDS + 1, self.reconciler.changed)
-        if not self.config.observe:
-            self.files.put_default(BEST_EFFORT, defaults.best_effort(self.size, self.config.choices))
         tasks = [asyncio.create_task(work, name=name) for name, work in self._tasks()]
         try:
             await stop.wait()
@@ -277,6 +278,7 @@ class Agent:
         else:
             yield loop("observed", OBSERVED_SECONDS, partial(self._write_observed, self._observer))
         yield loop("probe", PROBE_SECONDS, self._probe)
+        yield loop("facts", FACTS_SECONDS, self._see_facts)
         if self.plugin is not None:
             yield loop("nri", RESTART_SECONDS, self.plugin.run)
         if self.writer is not None:
@@ -315,9 +317,21 @@ class Agent:
             self.missed.settled(one)
             self.reconciler.changed()
 
+    async def _see_facts(self) -> None:
+        """CPUs, disks and controllers come and go; the hook's defaults are made of them, too."""
+        if self.planner.is_outdated():
+            log.info("the machine has changed: CPUs, disks, memory or controllers")
+            self.reconciler.changed()
+        if not self.config.observe and self._defaults_for != self.planner.size:
+            self._defaults_for = self.planner.size
+            self.files.put_default(BEST_EFFORT, defaults.best_effort(self.planner.size, self.config.choices))
+
     async def _probe(self) -> None:
         node = Node(
-            self.machine.mounts, unified=self._unified, devices=self.size.devices, proc=self.config.proc
+            self.machine.mounts,
+            unified=self._unified,
+            devices=self.planner.size.devices,
+            proc=self.config.proc,
         )
         self._promises = observed_promises(node, self._pods_top()) if self.config.observe else promises(node)
         for state in self._promises:

@@ -104,7 +104,17 @@ def disks(sys: str = "/sys") -> "tuple[str, ...]":
     except OSError:
         return ()
     kept = [name for name in names if name.rstrip("0123456789") not in _NO_DISKS]
-    return tuple([_text(sys + "/block/" + name + "/dev").strip() for name in kept])
+    return tuple([number for name in kept if (number := _number(sys + "/block/" + name + "/dev"))])
+
+
+def _number(dev: str) -> str:
+    """MAJOR:MINOR; "" of a disk that was detached meanwhile."""
+    try:
+        return _text(dev).strip()
+    except Refused as refused:
+        if refused.errno in GONE:
+            return ""
+        raise
 
 
 def _entries(fd: int) -> "tuple[frozenset[str], tuple[str, ...]]":

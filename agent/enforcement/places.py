@@ -27,6 +27,11 @@ class Place(NamedTuple):
         return self.slot.partition(" ")[0]
 
 
+def is_of_disk(file: str) -> bool:
+    """Whether it has a line for each disk."""
+    return ALLOWED.get(file, _UNKNOWN)[1] in _A_LINE_A_DISK
+
+
 class Wanted(NamedTuple):
     """What a place shall hold: SET exactly `value`, RAISE at least that."""
 
@@ -36,7 +41,7 @@ class Wanted(NamedTuple):
 
 def place(path: str, file: str, value: str) -> Place:
     """The place that the value is for. Whether the value is one of the file's, kernel/ says."""
-    if ALLOWED.get(file, _UNKNOWN)[1] in _A_LINE_A_DISK:
+    if is_of_disk(file):
         return Place(path, f"{file} {value.partition(' ')[0]}")
     return Place(path, file)
 

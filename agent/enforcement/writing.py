@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,7 +16,7 @@ from agent.enforcement.inherited import due
 from agent.enforcement.lowering import Lowering
 from agent.enforcement.noting import Notes, Noting, Writers, place_of
 from agent.enforcement.originals import Originals
-from agent.enforcement.places import PROCESS_FILES, Place, Wanted
+from agent.enforcement.places import PROCESS_FILES, Place, Wanted, is_of_disk
 from agent.state import ContainerKey, Running
 from kernel import files, lock, processes, target
 from kernel.apply import Outcome, Refusal, apply
@@ -31,6 +33,8 @@ MOST_PROCESSES: Final = 1000
 """Of one container, that are looked at in one go: each takes some 10 us, and NRI waits meanwhile."""
 _BY_PROCESSES: Final = ("memory", "cpu", UNIFIED)
 _NOBODY: Final = ContainerKey("", "")
+
+log = logging.getLogger(__name__)
 
 
 class Differs(NamedTuple):
@@ -153,6 +157,9 @@ class Writing:
             if level == PROCESS
         }
         outcome = self._under_lock(shared, running, entries, writers, deadline)
+        while (left := _without_lost_disk(entries, outcome)) is not None:
+            entries = left
+            outcome = self._under_lock(shared, running, entries, writers, deadline)
         for level, _, file, want in entries if outcome.applied else ():
             if level == PROCESS:
                 before = [had for _, name, had, _ in outcome.written if name == file]
@@ -260,6 +267,16 @@ def _note_missed(reached: processes.Reached, there: Place, want: str, outcome: O
     if reached.missed:
         why = f"some of its processes do not have it: {reached.why}"
         outcome.partly.append(Refusal(there.path, there.slot, want, 0, why))
+
+
+def _without_lost_disk(entries: list[Entry], outcome: Outcome) -> list[Entry] | None:
+    """The entries but for those of a disk that was detached, which needs no limit; None: nothing is lost."""
+    why = outcome.refusals[0] if outcome.refusals else None
+    if why is None or outcome.gone or why.errno != errno.ENODEV or not is_of_disk(why.file):
+        return None
+    disk = why.value.partition(" ")[0]
+    log.info("disk is gone cgroup=%s file=%s disk=%s: its settings are left out", why.group, why.file, disk)
+    return [one for one in entries if not is_of_disk(one[2]) or one[3].partition(" ")[0] != disk]
 
 
 def _nobodys(path: str) -> Running:

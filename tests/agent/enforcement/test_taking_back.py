@@ -91,3 +91,16 @@ def test_one_that_was_refused_and_is_gone_hinders_nobody(rig: Rig) -> None:
     rig.remove(one.cgroup)
     assert list(Repairer(rig.enforcer, lambda _: None, lambda _: None).check()) == [""]
     assert not rig.enforcer.refused()
+
+
+def test_a_disk_that_is_gone_costs_a_container_nothing_else(kernel_rig: Rig) -> None:
+    one = kernel_rig.container()
+    limit, nobodys = "blkio.throttle.read_bps_device", "4095:9"
+    report = kernel_rig.enforcer.apply(one, plan((0, "cpu.shares", 600), (0, limit, f"{nobodys} 1048576")))
+    assert (report.applied, report.refusals) == (True, ())
+    assert kernel_rig.read(one.cgroup, "cpu.shares") == "600"
+    assert kernel_rig.enforcer.apply(one, plan((0, "cpu.shares", 600))).applied, (
+        "and nothing is left to put back"
+    )
+    list(kernel_rig.enforcer.sweep())
+    assert [place.slot for place in kernel_rig.enforcer.originals.at(one.cgroup)] == ["cpu.shares"]
