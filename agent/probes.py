@@ -7,7 +7,7 @@ refuse or clamp. What only a load could show (whether a disk scheduler heeds a w
 from __future__ import annotations
 
 import posix
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kernel import facts, values
@@ -16,31 +16,6 @@ from kernel.scratch import Scratch, own_process
 from qos.cluster.node_report import PromiseState
 from qos.plan.controller import OF_PROCESS, Keeps, all_controllers, all_files
 
-_QUOTA: Final = (("cpu.max", "50000 100000"),)
-_LEGACY_QUOTA: Final = (("cpu.cfs_quota_us", "50000"),)
-_MIB: Final = str(2**20)
-_TRIALS: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
-    "cpu.idle": (("cpu.idle", "1"),),
-    "cpu.weight": (("cpu.weight", "200"),),
-    "cpu.shares": (("cpu.shares", "2000"),),
-    "cpu.max": _QUOTA,
-    "cpu.max.burst": (*_QUOTA, ("cpu.max.burst", "10000")),
-    "cpu.cfs_quota_us": _LEGACY_QUOTA,
-    "cpu.cfs_burst_us": (*_LEGACY_QUOTA, ("cpu.cfs_burst_us", "10000")),
-    "memory.min": (("memory.min", _MIB),),
-    "memory.low": (("memory.low", _MIB),),
-    "memory.high": (("memory.high", _MIB),),
-    "memory.soft_limit_in_bytes": (("memory.soft_limit_in_bytes", _MIB),),
-    "memory.oom.group": (("memory.oom.group", "1"),),
-    "io.weight": (("io.weight", "50"),),
-    "io.bfq.weight": (("io.bfq.weight", "50"),),
-    "blkio.weight": (("blkio.weight", "50"),),
-    "blkio.bfq.weight": (("blkio.bfq.weight", "50"),),
-    "pids.max": (("pids.max", "1000"),),
-}
-"""What is written to try a file, in order."""
-_WHOLE: Final = "io_limit"
-"""Kept by all of its files together; of others, one is enough."""
 _NOT_GIVEN: Final = "the agent does not give CPUs to single pods yet; they run in the share pool"
 
 
@@ -103,7 +78,7 @@ def _state(node: Node, keeps: Keeps) -> PromiseState:
         why = "cgroup v2 has nothing like it" if node.unified else f"cgroup v1 has no {keeps.v2[0]}"
         return PromiseState(keeps.promise, enforced=False, message=f"{why}; {keeps.otherwise}")
     refusals = [(file, _refusal(node, file)) for file in files]
-    if keeps.promise == _WHOLE:
+    if keeps.together:
         refused = next((pair for pair in refusals if pair[1]), None)
         works = None if refused else files[0]
     else:
@@ -118,23 +93,21 @@ def _state(node: Node, keeps: Keeps) -> PromiseState:
 
 def _refusal(node: Node, file: str) -> str:
     """Why a file cannot keep anything here, "" if it can."""
-    hierarchy = all_files()[file].hierarchy
-    if hierarchy == OF_PROCESS:
+    declared = all_files()[file]
+    if declared.hierarchy == OF_PROCESS:
         return _process_refusal(node, file)
-    mountpoint = node.mounts.get("" if node.unified else hierarchy)
+    mountpoint = node.mounts.get("" if node.unified else declared.hierarchy)
     if mountpoint is None:
         return f"no hierarchy with {file} is mounted"
-    steps = _steps(node, file)
-    if not steps:
+    if declared.per_device and not node.devices:
         return "no disk is to be seen"
     try:
         with Scratch(mountpoint, node.name) as group:
             if not group.has(file):
                 return f"this kernel has no {file}, or its controller is off"
-            for step, value in steps:
-                group.write(step, value)
+            for step, wanted in _steps(node, file):
+                group.write(step, wanted)
             have = group.read(file)
-            wanted = steps[-1][1]
             if not values.equal(file, have, wanted):
                 return f"{file} reads {have.strip()!r} after {wanted!r} was written"
     except Refused as refused:
@@ -142,13 +115,12 @@ def _refusal(node: Node, file: str) -> str:
     return ""
 
 
-def _steps(node: Node, file: str) -> tuple[tuple[str, str], ...]:
-    if file in _TRIALS:
-        return _TRIALS[file]
-    if not node.devices:
-        return ()
-    limit = f"rbps={_MIB}" if file == "io.max" else _MIB
-    return ((file, f"{node.devices[0]} {limit}"),)
+def _steps(node: Node, file: str) -> Iterator[tuple[str, str]]:
+    """What is written to try a file, in order."""
+    declared = all_files()[file]
+    for needed in declared.after:
+        yield from _steps(node, needed)
+    yield file, f"{node.devices[0]} {declared.trial}" if declared.per_device else declared.trial
 
 
 def _process_refusal(node: Node, file: str) -> str:

@@ -7,16 +7,9 @@ from typing import Final, NamedTuple
 from agent.enforcement.originals import Record
 from agent.enforcement.places import higher, same
 from agent.enforcement.writers import AGENT, ENDED, KUBELET, OTHER, SYSTEMD, UNTOLD, WRITERS
+from qos.plan.controller import all_files
 
-NEW: Final = {
-    "cpu.idle": "0",
-    "cpu.max.burst": "0",
-    "cpu.cfs_burst_us": "0",
-    "memory.min": "0",
-    "memory.low": "0",
-    "memory.high": "max",
-    "memory.soft_limit_in_bytes": "-1",
-}
+NEW: Final = {name: file.fresh for name, file in all_files().items() if file.fresh}
 """What a new cgroup has, in files that by default neither kubelet nor a runtime writes."""
 
 

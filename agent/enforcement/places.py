@@ -7,11 +7,10 @@ from typing import Final, NamedTuple
 
 from agent.state import Running
 from kernel import values
-from kernel.allowed import ALLOWED
-from qos.plan.controller import all_controllers
+from qos.plan.controller import OF_PROCESS, all_controllers, all_files
 from qos.plan.settings import PROCESS, Entry
 
-PROCESS_FILES: Final = frozenset(("oom_score_adj",))
+PROCESS_FILES: Final = frozenset(name for name, one in all_files().items() if one.hierarchy == OF_PROCESS)
 """Files of /proc/PID. They are kept under the container's cgroup: a pid says nothing after a restart."""
 
 
@@ -29,7 +28,7 @@ class Place(NamedTuple):
 
 def is_of_disk(file: str) -> bool:
     """Whether it has a line for each disk."""
-    return ALLOWED.get(file, _UNKNOWN)[1] in _A_LINE_A_DISK
+    return file in _PER_DEVICE
 
 
 class Wanted(NamedTuple):
@@ -88,5 +87,4 @@ def controller(file: str) -> str:
 
 
 _CONTROLLER_OF: Final = {file.name: one.NAME for one in all_controllers() for file in one.FILES}
-_A_LINE_A_DISK: Final = ("device-limit", "device-limits")
-_UNKNOWN: Final = ("", "", 0, 0, 0)
+_PER_DEVICE: Final = frozenset(name for name, one in all_files().items() if one.per_device)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from importlib import import_module
 from typing import Final, NamedTuple, Protocol, TypeAlias, cast
@@ -37,13 +37,21 @@ OF_PROCESS: Final = "process"
 BOTH: Final = (V1, V2)
 
 
-class File(NamedTuple):
-    """A kernel file: `versions` of cgroup that have it, `hierarchy` where it is on v1 (UNIFIED: nowhere).
+@dataclass(frozen=True, slots=True)
+class File:
+    """All there is to say of a kernel file, and the one place that says it.
+
+    `versions` of cgroup that have it, `hierarchy` where it is on v1 (UNIFIED: nowhere).
 
     `low`, `high`: the range of each integer in it, inclusive. `order`: its place among the files of a cgroup
     when all of them raise; lowering goes backwards. `since`: the mainline kernel, `unified_since`: where v2
     had it later than v1. `in_use`: the file with what is in use, for a limit that makes the kernel reclaim
     within the write that lowers it below that: whoever writes it waits, for seconds where disks are slow.
+
+    `trial`: what is written into a new cgroup, and read back, to see whether the kernel takes it; of a file
+    with a line a disk without the disk; "" for one of a process, whose own value is tried. `after`: the files
+    whose trials must be there before. `fresh`: what a new cgroup has, where by default neither kubelet nor a
+    runtime writes the file; "" where one of them does.
     """
 
     name: str
@@ -56,7 +64,16 @@ class File(NamedTuple):
     since: str
     note: str = ""
     unified_since: str = ""
+    _: KW_ONLY
     in_use: str = ""
+    trial: str
+    after: tuple[str, ...] = ()
+    fresh: str
+
+    @property
+    def per_device(self) -> bool:
+        """True where it has a line for each disk."""
+        return self.kind in (DEVICE_LIMIT, DEVICE_LIMITS)
 
     def kernel(self, version: str) -> str:
         """The kernel since which this version of cgroup has the file."""
@@ -67,13 +84,14 @@ class Keeps(NamedTuple):
     """Which files keep a promise (a field of Promises, or a floor) on v2 and on v1, the preferred one first.
 
     `otherwise`: what is done on a kernel that has none of them; it must not claim more than what is really
-    done.
+    done. `together`: all of them keep it, each a part; else one is enough.
     """
 
     promise: str
     v2: tuple[str, ...]
     v1: tuple[str, ...]
     otherwise: str
+    together: bool = False
 
     def files(self, unified: bool) -> tuple[str, ...]:
         """The files on this version of cgroup."""

@@ -28,15 +28,23 @@ IDLE: Final = "cpu.idle"
 _MICROSECONDS: Final = 2**44 - 1  # max_bw_runtime_us: more is refused
 _LEAST: Final = 1000  # a shorter quota or period is refused
 
+# fmt: off
 FILES: Final = (
-    File(IDLE, BOTH, NAME, INTEGER, 0, 1, 10, "5.15", "while it is 1 the kernel refuses weights"),
-    File("cpu.max", (V2,), UNIFIED, QUOTA, _LEAST, _MICROSECONDS, 20, "4.15"),
-    File("cpu.cfs_quota_us", (V1,), NAME, SIGNED, -1, _MICROSECONDS, 21, "3.2", "at least 1000, or -1"),
-    File("cpu.max.burst", (V2,), UNIFIED, INTEGER, 0, _MICROSECONDS, 22, "5.14", "at most the quota"),
-    File("cpu.cfs_burst_us", (V1,), NAME, INTEGER, 0, _MICROSECONDS, 23, "5.14", "at most the quota"),
-    File("cpu.weight", (V2,), UNIFIED, INTEGER, 1, 10_000, 24, "4.15"),
-    File("cpu.shares", (V1,), NAME, INTEGER, 2, 262_144, 25, "2.6.24", "clamped silently outside its range"),
+    File(IDLE, BOTH, NAME, INTEGER, 0, 1, 10, "5.15", "while it is 1 the kernel refuses weights",
+         trial="1", fresh="0"),
+    File("cpu.max", (V2,), UNIFIED, QUOTA, _LEAST, _MICROSECONDS, 20, "4.15",
+         trial="50000 100000", fresh=""),
+    File("cpu.cfs_quota_us", (V1,), NAME, SIGNED, -1, _MICROSECONDS, 21, "3.2", "at least 1000, or -1",
+         trial="50000", fresh=""),
+    File("cpu.max.burst", (V2,), UNIFIED, INTEGER, 0, _MICROSECONDS, 22, "5.14", "at most the quota",
+         trial="10000", after=("cpu.max",), fresh="0"),
+    File("cpu.cfs_burst_us", (V1,), NAME, INTEGER, 0, _MICROSECONDS, 23, "5.14", "at most the quota",
+         trial="10000", after=("cpu.cfs_quota_us",), fresh="0"),
+    File("cpu.weight", (V2,), UNIFIED, INTEGER, 1, 10_000, 24, "4.15", trial="200", fresh=""),
+    File("cpu.shares", (V1,), NAME, INTEGER, 2, 262_144, 25, "2.6.24", "clamped silently outside its range",
+         trial="2000", fresh=""),
 )
+# fmt: on
 _FLOOR: Final = Keeps("floor (cpu)", ("cpu.weight",), ("cpu.shares",), "the floor is not kept")
 _IDLE: Final = Keeps("cpu_idle", (IDLE,), (IDLE,), "the lowest weight is set, which is not nothing")
 _WEIGHT: Final = Keeps("cpu_weight", ("cpu.weight",), ("cpu.shares",), "all containers weigh the same")

@@ -29,6 +29,7 @@ NAME: Final = "io"
 _V1: Final = "blkio"
 _BYTES: Final = 2**63 - 1
 _OPERATIONS: Final = 2**32 - 1  # more is clamped to it, and is what unlimited means
+_MIB: Final = str(2**20)
 READ_BYTES: Final = "blkio.throttle.read_bps_device"
 WRITE_BYTES: Final = "blkio.throttle.write_bps_device"
 READ_OPERATIONS: Final = "blkio.throttle.read_iops_device"
@@ -36,17 +37,23 @@ WRITE_OPERATIONS: Final = "blkio.throttle.write_iops_device"
 _LIFTED: Final = "0 lifts the limit; only direct I/O and reads are charged to the container"
 _NEEDS_BFQ: Final = "acts on disks with the scheduler bfq"
 
+# fmt: off
 FILES: Final = (
-    File("io.weight", (V2,), UNIFIED, WEIGHT, 1, 10_000, 70, "5.4", "acts on disks with io.cost.qos enabled"),
-    File("io.bfq.weight", (V2,), UNIFIED, WEIGHT, 1, 1000, 71, "4.12", _NEEDS_BFQ),
-    File("blkio.weight", (V1,), _V1, INTEGER, 10, 1000, 72, "2.6.33", "CFQ; gone since 5.0"),
-    File("blkio.bfq.weight", (V1,), _V1, WEIGHT, 1, 1000, 73, "4.12", _NEEDS_BFQ),
-    File("io.max", (V2,), UNIFIED, DEVICE_LIMITS, 1, _BYTES, 74, "4.5"),
-    File(READ_BYTES, (V1,), _V1, DEVICE_LIMIT, 0, _BYTES, 75, "2.6.37", _LIFTED),
-    File(WRITE_BYTES, (V1,), _V1, DEVICE_LIMIT, 0, _BYTES, 76, "2.6.37", _LIFTED),
-    File(READ_OPERATIONS, (V1,), _V1, DEVICE_LIMIT, 0, _OPERATIONS, 77, "2.6.37", _LIFTED),
-    File(WRITE_OPERATIONS, (V1,), _V1, DEVICE_LIMIT, 0, _OPERATIONS, 78, "2.6.37", _LIFTED),
+    File("io.weight", (V2,), UNIFIED, WEIGHT, 1, 10_000, 70, "5.4", "acts on disks with io.cost.qos enabled",
+         trial="50", fresh=""),
+    File("io.bfq.weight", (V2,), UNIFIED, WEIGHT, 1, 1000, 71, "4.12", _NEEDS_BFQ, trial="50", fresh=""),
+    File("blkio.weight", (V1,), _V1, INTEGER, 10, 1000, 72, "2.6.33", "CFQ; gone since 5.0",
+         trial="50", fresh=""),
+    File("blkio.bfq.weight", (V1,), _V1, WEIGHT, 1, 1000, 73, "4.12", _NEEDS_BFQ, trial="50", fresh=""),
+    File("io.max", (V2,), UNIFIED, DEVICE_LIMITS, 1, _BYTES, 74, "4.5", trial=f"rbps={_MIB}", fresh=""),
+    File(READ_BYTES, (V1,), _V1, DEVICE_LIMIT, 0, _BYTES, 75, "2.6.37", _LIFTED, trial=_MIB, fresh=""),
+    File(WRITE_BYTES, (V1,), _V1, DEVICE_LIMIT, 0, _BYTES, 76, "2.6.37", _LIFTED, trial=_MIB, fresh=""),
+    File(READ_OPERATIONS, (V1,), _V1, DEVICE_LIMIT, 0, _OPERATIONS, 77, "2.6.37", _LIFTED,
+         trial=_MIB, fresh=""),
+    File(WRITE_OPERATIONS, (V1,), _V1, DEVICE_LIMIT, 0, _OPERATIONS, 78, "2.6.37", _LIFTED,
+         trial=_MIB, fresh=""),
 )
+# fmt: on
 _WEIGHT: Final = Keeps(
     "io_weight",
     ("io.weight", "io.bfq.weight"),
@@ -58,6 +65,7 @@ _LIMIT: Final = Keeps(
     ("io.max",),
     (READ_BYTES, WRITE_BYTES, READ_OPERATIONS, WRITE_OPERATIONS),
     "nothing limits it; a low io_weight is the nearest",
+    together=True,
 )
 KEEPS: Final = (_WEIGHT, _LIMIT)
 

@@ -22,23 +22,28 @@ HIGH: Final = "memory.high"
 GROUP_KILL: Final = "memory.oom.group"
 SOFT_LIMIT: Final = "memory.soft_limit_in_bytes"
 MOST: Final = 2**63 - 4096  # PAGE_COUNTER_MAX pages
+_MIB: Final = str(2**20)
 _REPAIR: Final = "kubelet's and the runtime's; here for the order in which drift is repaired"
 _CURRENT: Final = "memory.current"
 _USAGE: Final = "memory.usage_in_bytes"
 _SWAP_TOO: Final = "memory.memsw.usage_in_bytes"
 
+# fmt: off
 FILES: Final = (
-    File(
-        "memory.memsw.limit_in_bytes", (V1,), NAME, SIGNED, -1, MOST, 60, "2.6.34", _REPAIR, in_use=_SWAP_TOO
-    ),
-    File("memory.limit_in_bytes", (V1,), NAME, SIGNED, -1, MOST, 61, "2.6.25", _REPAIR, in_use=_USAGE),
-    File("memory.max", (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 62, "4.5", _REPAIR, in_use=_CURRENT),
-    File(HIGH, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 63, "4.5", in_use=_CURRENT),
-    File(SOFT_LIMIT, (V1,), NAME, SIGNED, -1, MOST, 64, "2.6.34", "not on PREEMPT_RT kernels"),
-    File(MIN, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 65, "4.18"),
-    File(LOW, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 66, "4.5"),
-    File(GROUP_KILL, (V2,), UNIFIED, INTEGER, 0, 1, 67, "4.19"),
+    File("memory.memsw.limit_in_bytes", (V1,), NAME, SIGNED, -1, MOST, 60, "2.6.34", _REPAIR,
+         in_use=_SWAP_TOO, trial=_MIB, after=("memory.limit_in_bytes",), fresh=""),
+    File("memory.limit_in_bytes", (V1,), NAME, SIGNED, -1, MOST, 61, "2.6.25", _REPAIR,
+         in_use=_USAGE, trial=_MIB, fresh=""),
+    File("memory.max", (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 62, "4.5", _REPAIR,
+         in_use=_CURRENT, trial=_MIB, fresh=""),
+    File(HIGH, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 63, "4.5", in_use=_CURRENT, trial=_MIB, fresh="max"),
+    File(SOFT_LIMIT, (V1,), NAME, SIGNED, -1, MOST, 64, "2.6.34", "not on PREEMPT_RT kernels",
+         trial=_MIB, fresh="-1"),
+    File(MIN, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 65, "4.18", trial=_MIB, fresh="0"),
+    File(LOW, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 66, "4.5", trial=_MIB, fresh="0"),
+    File(GROUP_KILL, (V2,), UNIFIED, INTEGER, 0, 1, 67, "4.19", trial="1", fresh=""),
 )
+# fmt: on
 _GIVES_WAY: Final = "pods of idle classes give their memory first, by their soft limit"
 _MIN: Final = Keeps("memory_min_percent", (MIN,), (), _GIVES_WAY)
 _LOW: Final = Keeps("memory_low_percent", (LOW,), (), _GIVES_WAY)

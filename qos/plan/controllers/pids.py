@@ -10,7 +10,11 @@ from qos.plan.controller import BOTH, INTEGER_OR_MAX, Case, File, Finding, Keeps
 NAME: Final = "pids"
 LIMIT: Final = "pids.max"
 MOST: Final = 4_194_304  # PID_MAX_LIMIT of 64-bit kernels
-FILES: Final = (File(LIMIT, BOTH, NAME, INTEGER_OR_MAX, 0, MOST, 80, "4.3", unified_since="4.5"),)
+# fmt: off
+FILES: Final = (
+    File(LIMIT, BOTH, NAME, INTEGER_OR_MAX, 0, MOST, 80, "4.3", unified_since="4.5", trial="1000", fresh=""),
+)
+# fmt: on
 KEEPS: Final = (Keeps("pids_max", (LIMIT,), (LIMIT,), "only the kubelet's limit and kernel.pid_max hold"),)
 
 
