@@ -20,7 +20,9 @@ class Containers:
     """By key, the present one of each. What the runtime reports counts before what a status says.
 
     there: whether a cgroup of this path exists. tops: looks for kubelet's cgroups, which takes
-    milliseconds: asked for only when a container is not found. `missing`: those that were not.
+    milliseconds: asked for only when a container is not found. `missing`: those that were not. `unseen`:
+    those that run where no cgroup of theirs can be, in a VM: their pod's cgroup is there and has none of its
+    containers. Its path stands for theirs, and one id for all of that name one after the other.
     """
 
     def __init__(
@@ -29,6 +31,9 @@ class Containers:
         self._there, self._search = there, tops
         self._tops: tuple[str, ...] = USUAL
         self.missing: frozenset[ContainerKey] = frozenset()
+        self.unseen: dict[ContainerKey, Running] = {}
+        self._gone: dict[ContainerKey, str] = {}
+        """Reported by the runtime, and without a cgroup when it was to be written."""
         self._said: set[str] = set()
         """Pods that the log has mentioned already."""
         self._told: dict[ContainerKey, Running] = {}
@@ -72,6 +77,10 @@ class Containers:
         self._found.pop(key, None)
         return self._told.pop(key)
 
+    def gone(self, running: Running) -> None:
+        """A container that the runtime has reported has no cgroup; it may be in a VM."""
+        self._gone[running.key] = running.container_id
+
     def found(self, pods: Mapping[str, KnownPod]) -> None:
         """Look for the containers that pods' statuses name and the runtime has not reported."""
         named = {
@@ -83,14 +92,32 @@ class Containers:
         named = {key: one for key, one in named.items() if not self._is_told(key, one)}
         looked = {key: self._look(key, pods[key.pod_uid], one) for key, one in named.items()}
         missing = frozenset(key for key, path in looked.items() if not path)
-        if missing - self.missing:
+        if missing - self.missing - self.unseen.keys():
             self._tops = tuple(self._search()) or USUAL
             looked |= {key: self._look(key, pods[key.pod_uid], named[key]) for key in missing}
             missing = frozenset(key for key in missing if not looked[key])
             self._tell(missing)
-        self.missing = missing
+        before = self.missing | self.unseen.keys()  # what has just died is missing, too, but once
+        self.unseen = self._in_vms(pods, looked, missing & before)
+        self.missing = missing - self.unseen.keys()
         self._found = {key: Running(key, named[key], path) for key, path in looked.items() if path}
         self._said.intersection_update(pods)
+        self._gone = {key: one for key, one in self._gone.items() if key in self._told}
+
+    def _in_vms(
+        self,
+        pods: Mapping[str, KnownPod],
+        looked: Mapping[ContainerKey, str],
+        missing: Collection[ContainerKey],
+    ) -> dict[ContainerKey, Running]:
+        seen = {key.pod_uid for key, path in looked.items() if path}
+        seen |= {key.pod_uid for key in self._told if key not in self._gone}
+        places = {uid: self._pod_place(pods[uid]) for uid in {key.pod_uid for key in missing} - seen}
+        return {
+            key: Running(key, f"{key.pod_uid}/{key.name}", path)
+            for key in missing
+            if (path := places.get(key.pod_uid, ""))
+        }
 
     def _is_told(self, key: ContainerKey, container_id: str) -> bool:
         """Not where a status names another container and the reported one is gone: the runtime reports
@@ -99,6 +126,9 @@ class Containers:
         told = self._told.get(key)
         if told is None:
             return False
+        if self._gone.get(key) == container_id == told.container_id and not self._there(told.cgroup):
+            return False
+        self._gone.pop(key, None)
         if told.container_id == container_id or self._there(told.cgroup):
             return True
         self._by_id.pop(told.container_id, None)
@@ -133,6 +163,14 @@ class Containers:
         for key, running in self.all().items():
             if key.pod_uid == uid:
                 yield running
+
+    def _pod_place(self, known: KnownPod) -> str:
+        """The cgroup of a pod; "" where there is none."""
+        for top in self._tops:
+            path = below_kubepods(top, known.pod.qos, known.pod.uid, "any", _RUNTIMES[0]).rpartition("/")[0]
+            if self._there(path):
+                return path
+        return ""
 
     def _place(self, known: KnownPod, container_id: str) -> str:
         """Its cgroup, by the names that kubelet and the runtimes give; "" where none of them is there."""

@@ -90,6 +90,10 @@ class Observer:
         if seen is not None:
             self.applied.pop(seen.running.key, None)
 
+    def release(self, container_id: str) -> None:
+        """It is not looked at any more."""
+        self.forget(container_id)
+
     def refused(self) -> bool:
         """Nothing is to be tried again."""
         return False

@@ -377,6 +377,7 @@ class Agent:
             since,
             self.measuring.deficit_seconds,
             self._lost,
+            self.containers.unseen,
         )
         return NodeReport(
             agent_version=self._identity.version,

@@ -81,6 +81,8 @@ class Reconciler:
         self._failures = self._refusals = 0
         self._failed = ""
         self._broken: dict[ContainerKey, str] = {}
+        self._unseen: set[str] = set()
+        """What is kept for containers in VMs, as the enforcer has it."""
         self._again: asyncio.TimerHandle | None = None
 
     def changed(self) -> None:
@@ -125,6 +127,7 @@ class Reconciler:
             for container in self.planned[uid].containers if uid in self.planned else ():
                 self._apply(ContainerKey(uid, container.name), container, take_back=complete)
                 await turn.breathe()
+        await self._apply_to_unseen(turn, take_back=complete)
         if complete:
             await self._release(turn)
         unsettled = self._unsettled()
@@ -153,6 +156,22 @@ class Reconciler:
             await turn.breathe()
         self.planned = planned
         self.changes += 1
+
+    async def _apply_to_unseen(self, turn: Turn, *, take_back: bool) -> None:
+        """Pods in VMs get what is planned for their own cgroup and those above it."""
+        unseen = self._containers.unseen
+        for key, running in unseen.items():
+            container = self._planned(key)
+            if container is not None:
+                self._enforce(running, _above_container(container.plan), take_back=take_back)
+            await turn.breathe()
+        gone = self._unseen - {one.container_id for one in unseen.values()}
+        for container_id in gone if take_back else ():
+            held = self._enforcer.held(container_id)
+            if held is None or self._enforcer.apply(held.running, _NOTHING).applied:
+                self._enforcer.release(container_id)
+                self._unseen.discard(container_id)
+        self._unseen |= {one.container_id for one in unseen.values()}
 
     def _node_wanted(self) -> dict[Place, Wanted]:
         found = self._planner.node_weight()
@@ -205,7 +224,9 @@ class Reconciler:
             key = ContainerKey(uid, one.name)
             if key in self._broken:
                 return False
-            if key in self._containers:
+            if key in self._containers.unseen:
+                settled = self._enforcer.held(self._containers.unseen[key].container_id) is not None
+            elif key in self._containers:
                 settled = self._enforcer.held(self._containers[key].container_id) is not None
             else:
                 settled = listed
@@ -272,12 +293,18 @@ class Reconciler:
         """An exception that is a bug of ours, no refusal, stops no other container's settings."""
         if key not in self._containers:
             return None
+        report = self._enforce(self._containers[key], container.plan, take_back=take_back)
+        if report is not None and report.gone:
+            self._containers.gone(self._containers[key])
+        return report
+
+    def _enforce(self, running: Running, plan: Plan, *, take_back: bool) -> Report | None:
         try:
-            report = self._enforcer.apply(self._containers[key], container.plan, take_back=take_back)
+            report = self._enforcer.apply(running, plan, take_back=take_back)
         except Exception as error:
-            self._stumbled(key, error)
+            self._stumbled(running.key, error)
             return None
-        self._broken.pop(key, None)
+        self._broken.pop(running.key, None)
         return report
 
     def _stumbled(self, key: ContainerKey, error: Exception) -> None:
@@ -285,6 +312,11 @@ class Reconciler:
         if self._broken.get(key) != repr(error):
             log.error("not kept pod=%s container=%s why=%r", *key, error, exc_info=error)
         self._broken[key] = repr(error)
+
+
+def _above_container(plan: Plan) -> Plan:
+    """For a container without a cgroup: what its pod's gets, which is level 0 then, and those above."""
+    return Plan(tuple(one._replace(level=one.level - 1) for one in plan.settings if one.level > 0))
 
 
 def _pause(times: int, first: float = LONGEST_REST) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agent.enforcement.enforcer import Report
 from agent.planner import PlannedPod
@@ -15,6 +15,10 @@ from qos.plan.node_share import NodeShare
 from qos.plan.settings import Shortfall
 from qos.plan.weights import misses
 from qos.quantity import render
+
+IN_VM: Final = (
+    "pods whose containers' cgroups cannot be seen (VMs) have the settings of their own cgroup alone"
+)
 
 
 class Identity(NamedTuple):
@@ -31,14 +35,16 @@ def policy_states(
     verified_since: float,
     deficit_seconds: Callable[[str], float],
     lost: Iterable[ContainerKey] = (),
+    unseen: Iterable[ContainerKey] = (),
 ) -> tuple[PolicyState, ...]:
     """Each policy with pods here that run, by key.
 
     verified_since: on the enforcer's clock; what was read back later is verified. lost: containers that run
-    by their pods' statuses and whose cgroups are not found.
+    by their pods' statuses and whose cgroups are not found. unseen: those of pods in VMs.
     """
     runs: defaultdict[str, list[ContainerKey]] = defaultdict(list)
-    for key in running:
+    in_vms = {key.pod_uid for key in unseen}
+    for key in {**dict.fromkeys(running), **dict.fromkeys(unseen)}:
         runs[key.pod_uid].append(key)
     unfound = {key.pod_uid: f"container {key.name}: its cgroup is not found" for key in lost}
     found: dict[str, PolicyState] = {}
@@ -60,10 +66,16 @@ def policy_states(
             pods=before.pods + 1,
             applied=before.applied + applied,
             verified=before.verified + verified,
-            message=before.message or _of_pod(one, problem or refused),
+            message=_message(before.message, _of_pod(one, problem or refused), one.uid in in_vms),
             deficit_seconds=deficit_seconds(policy.key),
         )
     return tuple(found[key] for key in sorted(found))
+
+
+def _message(before: str, of_pod: str, in_vm: bool) -> str:
+    """The first problem; where there is none, that some pods are in VMs."""
+    problem = (before if before != IN_VM else "") or of_pod
+    return problem or before or (IN_VM if in_vm else "")
 
 
 def allocatable_lack(share: NodeShare | None) -> str | None:

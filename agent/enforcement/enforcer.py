@@ -174,6 +174,14 @@ class Enforcer:
         if not any(other.running.key == held.running.key for other in self._held.values()):
             self.applied.pop(held.running.key, None)
 
+    def release(self, container_id: str) -> None:
+        """Nothing is kept for it any more, in a cgroup that is still there and others want something of."""
+        held = self._held.pop(container_id, None)
+        self._refused.pop(container_id, None)
+        self.claims.drop(container_id)
+        if held is not None and not any(one.running.key == held.running.key for one in self._held.values()):
+            self.applied.pop(held.running.key, None)
+
     def keep_node(self, wanted: Mapping[Place, Wanted]) -> None:
         """What shared cgroups are to have that no container asks for; shared() writes it, sweep() gives back
         what is wanted no more.
