@@ -8,20 +8,14 @@ cgroup v1 and v2 (docs/nri.md has the table).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from agent.nri.records import Adjustment
+from qos.plan.controller import IN_UNIFIED, all_files
+from qos.plan.node import V1, V2
 from qos.plan.settings import SET, Entry
-
-Say = Callable[[Adjustment, str], Adjustment | None]
-"""The adjustment with a value of the kernel's file in it; None: it cannot be expressed."""
-
-_UNIFIED: Final = frozenset(
-    ("cpu.weight", "cpu.max", "memory.min", "memory.low", "memory.high", "memory.oom.group")
-)
-"""Each is valid whatever the others are, because the runtime writes them in no order."""
 
 
 def adjustment_of(entries: Iterable[Entry], unified: bool) -> tuple[Adjustment, list[Entry]]:
@@ -41,35 +35,34 @@ def adjustment_of(entries: Iterable[Entry], unified: bool) -> tuple[Adjustment, 
 
 
 def _say(adjustment: Adjustment, file: str, value: str, unified: bool) -> Adjustment | None:
-    if file in _EVERYWHERE:
-        return _EVERYWHERE[file](adjustment, value)
-    if not unified:
-        return _LEGACY[file](adjustment, value) if file in _LEGACY else None
-    if file not in _UNIFIED:
+    """The adjustment with the value in it; None: it cannot be expressed."""
+    declared = all_files()[file]
+    if not declared.nri or (V2 if unified else V1) not in declared.versions:
         return None
-    return replace(adjustment, unified={**adjustment.unified, file: value})
+    if declared.nri == IN_UNIFIED:
+        return replace(adjustment, unified={**adjustment.unified, file: value})
+    said = SAID[declared.nri](value)
+    return None if said is None else replace(adjustment, **{declared.nri: said})
 
 
-def _shares(adjustment: Adjustment, value: str) -> Adjustment | None:
-    return replace(adjustment, cpu_shares=int(value))
-
-
-def _quota(adjustment: Adjustment, value: str) -> Adjustment | None:
+def _quota(value: str) -> int | None:
     """Lifting the quota is never refused; a quota above the parent's is, and then there is no container."""
-    return replace(adjustment, cpu_quota=-1) if value == "-1" else None
+    return -1 if value == "-1" else None
 
 
-def _cpus(adjustment: Adjustment, value: str) -> Adjustment | None:
-    return replace(adjustment, cpus=value) if value else None
+def _list(value: str) -> str | None:
+    return value or None
 
 
-def _mems(adjustment: Adjustment, value: str) -> Adjustment | None:
-    return replace(adjustment, mems=value) if value else None
+def _limit(value: str) -> int | None:
+    return int(value) if value.isdecimal() and int(value) else None
 
 
-def _pids(adjustment: Adjustment, value: str) -> Adjustment | None:
-    return replace(adjustment, pids_limit=int(value)) if value.isdecimal() and int(value) else None
-
-
-_EVERYWHERE: Final[dict[str, Say]] = {"cpuset.cpus": _cpus, "cpuset.mems": _mems, "pids.max": _pids}
-_LEGACY: Final[dict[str, Say]] = {"cpu.shares": _shares, "cpu.cfs_quota_us": _quota}
+SAID: Final[Mapping[str, Callable[[str], Any]]] = {
+    "cpu_shares": int,
+    "cpu_quota": _quota,
+    "cpus": _list,
+    "mems": _list,
+    "pids_limit": _limit,
+}
+"""How a field of Adjustment is made of a file's value; None: it is not."""

@@ -36,6 +36,9 @@ OF_PROCESS: Final = "process"
 
 BOTH: Final = (V1, V2)
 
+IN_UNIFIED: Final = "unified"
+"""Of NRI: the file stands in the map of files of cgroup v2."""
+
 
 @dataclass(frozen=True, slots=True)
 class File:
@@ -52,6 +55,10 @@ class File:
     with a line a disk without the disk; "" for one of a process, whose own value is tried. `after`: the files
     whose trials must be there before. `fresh`: what a new cgroup has, where by default neither kubelet nor a
     runtime writes the file; "" where one of them does.
+
+    `nri`: where NRI says its value in a container's resources: a field of agent.nri.records.Adjustment, or
+    IN_UNIFIED; "": nowhere, or a refusal there could keep the container from being created (the runtime
+    writes all of them in no order, so each must be valid whatever the others are).
     """
 
     name: str
@@ -69,6 +76,7 @@ class File:
     trial: str
     after: tuple[str, ...] = ()
     fresh: str
+    nri: str
 
     @property
     def per_device(self) -> bool:

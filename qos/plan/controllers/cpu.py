@@ -10,7 +10,19 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from qos.keys import CPU
-from qos.plan.controller import BOTH, INTEGER, QUOTA, SIGNED, UNIFIED, Case, File, Finding, Keeps, setting
+from qos.plan.controller import (
+    BOTH,
+    IN_UNIFIED,
+    INTEGER,
+    QUOTA,
+    SIGNED,
+    UNIFIED,
+    Case,
+    File,
+    Finding,
+    Keeps,
+    setting,
+)
 from qos.plan.cpu_list import cpu_count
 from qos.plan.hierarchy import CpuDemand, CpuFloor, keep_cpu, load_of
 from qos.plan.node import V1, V2, Level
@@ -31,18 +43,19 @@ _LEAST: Final = 1000  # a shorter quota or period is refused
 # fmt: off
 FILES: Final = (
     File(IDLE, BOTH, NAME, INTEGER, 0, 1, 10, "5.15", "while it is 1 the kernel refuses weights",
-         trial="1", fresh="0"),
+         trial="1", fresh="0", nri=""),
     File("cpu.max", (V2,), UNIFIED, QUOTA, _LEAST, _MICROSECONDS, 20, "4.15",
-         trial="50000 100000", fresh=""),
+         trial="50000 100000", fresh="", nri=IN_UNIFIED),
     File("cpu.cfs_quota_us", (V1,), NAME, SIGNED, -1, _MICROSECONDS, 21, "3.2", "at least 1000, or -1",
-         trial="50000", fresh=""),
+         trial="50000", fresh="", nri="cpu_quota"),
     File("cpu.max.burst", (V2,), UNIFIED, INTEGER, 0, _MICROSECONDS, 22, "5.14", "at most the quota",
-         trial="10000", after=("cpu.max",), fresh="0"),
+         trial="10000", after=("cpu.max",), fresh="0", nri=""),
     File("cpu.cfs_burst_us", (V1,), NAME, INTEGER, 0, _MICROSECONDS, 23, "5.14", "at most the quota",
-         trial="10000", after=("cpu.cfs_quota_us",), fresh="0"),
-    File("cpu.weight", (V2,), UNIFIED, INTEGER, 1, 10_000, 24, "4.15", trial="200", fresh=""),
+         trial="10000", after=("cpu.cfs_quota_us",), fresh="0", nri=""),
+    File("cpu.weight", (V2,), UNIFIED, INTEGER, 1, 10_000, 24, "4.15",
+         trial="200", fresh="", nri=IN_UNIFIED),
     File("cpu.shares", (V1,), NAME, INTEGER, 2, 262_144, 25, "2.6.24", "clamped silently outside its range",
-         trial="2000", fresh=""),
+         trial="2000", fresh="", nri="cpu_shares"),
 )
 # fmt: on
 _FLOOR: Final = Keeps("floor (cpu)", ("cpu.weight",), ("cpu.shares",), "the floor is not kept")

@@ -19,8 +19,9 @@ _MOST: Final = 8191  # CONFIG_NR_CPUS is at most 8192
 # fmt: off
 FILES: Final = (
     File("cpuset.mems", BOTH, NAME, CPUS, 0, 1023, 50, "2.6.24", "memory nodes, not planned", "5.0",
-         trial="0", fresh=""),
-    File(LIST, BOTH, NAME, CPUS, 0, _MOST, 51, "2.6.24", unified_since="5.0", trial="0", fresh=""),
+         trial="0", fresh="", nri="mems"),
+    File(LIST, BOTH, NAME, CPUS, 0, _MOST, 51, "2.6.24",
+         unified_since="5.0", trial="0", fresh="", nri="cpus"),
 )
 # fmt: on
 KEEPS: Final = (Keeps("cpus", (LIST,), (LIST,), "the container runs on every CPU"),)

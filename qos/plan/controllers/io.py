@@ -40,18 +40,23 @@ _NEEDS_BFQ: Final = "acts on disks with the scheduler bfq"
 # fmt: off
 FILES: Final = (
     File("io.weight", (V2,), UNIFIED, WEIGHT, 1, 10_000, 70, "5.4", "acts on disks with io.cost.qos enabled",
-         trial="50", fresh=""),
-    File("io.bfq.weight", (V2,), UNIFIED, WEIGHT, 1, 1000, 71, "4.12", _NEEDS_BFQ, trial="50", fresh=""),
+         trial="50", fresh="", nri=""),
+    File("io.bfq.weight", (V2,), UNIFIED, WEIGHT, 1, 1000, 71, "4.12", _NEEDS_BFQ,
+         trial="50", fresh="", nri=""),
     File("blkio.weight", (V1,), _V1, INTEGER, 10, 1000, 72, "2.6.33", "CFQ; gone since 5.0",
-         trial="50", fresh=""),
-    File("blkio.bfq.weight", (V1,), _V1, WEIGHT, 1, 1000, 73, "4.12", _NEEDS_BFQ, trial="50", fresh=""),
-    File("io.max", (V2,), UNIFIED, DEVICE_LIMITS, 1, _BYTES, 74, "4.5", trial=f"rbps={_MIB}", fresh=""),
-    File(READ_BYTES, (V1,), _V1, DEVICE_LIMIT, 0, _BYTES, 75, "2.6.37", _LIFTED, trial=_MIB, fresh=""),
-    File(WRITE_BYTES, (V1,), _V1, DEVICE_LIMIT, 0, _BYTES, 76, "2.6.37", _LIFTED, trial=_MIB, fresh=""),
+         trial="50", fresh="", nri=""),
+    File("blkio.bfq.weight", (V1,), _V1, WEIGHT, 1, 1000, 73, "4.12", _NEEDS_BFQ,
+         trial="50", fresh="", nri=""),
+    File("io.max", (V2,), UNIFIED, DEVICE_LIMITS, 1, _BYTES, 74, "4.5",
+         trial=f"rbps={_MIB}", fresh="", nri=""),
+    File(READ_BYTES, (V1,), _V1, DEVICE_LIMIT, 0, _BYTES, 75, "2.6.37", _LIFTED,
+         trial=_MIB, fresh="", nri=""),
+    File(WRITE_BYTES, (V1,), _V1, DEVICE_LIMIT, 0, _BYTES, 76, "2.6.37", _LIFTED,
+         trial=_MIB, fresh="", nri=""),
     File(READ_OPERATIONS, (V1,), _V1, DEVICE_LIMIT, 0, _OPERATIONS, 77, "2.6.37", _LIFTED,
-         trial=_MIB, fresh=""),
+         trial=_MIB, fresh="", nri=""),
     File(WRITE_OPERATIONS, (V1,), _V1, DEVICE_LIMIT, 0, _OPERATIONS, 78, "2.6.37", _LIFTED,
-         trial=_MIB, fresh=""),
+         trial=_MIB, fresh="", nri=""),
 )
 # fmt: on
 _WEIGHT: Final = Keeps(

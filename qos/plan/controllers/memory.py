@@ -9,7 +9,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from qos.keys import MEMORY
-from qos.plan.controller import INTEGER, INTEGER_OR_MAX, SIGNED, UNIFIED, Case, File, Finding, Keeps, setting
+from qos.plan.controller import (
+    IN_UNIFIED,
+    INTEGER,
+    INTEGER_OR_MAX,
+    SIGNED,
+    UNIFIED,
+    Case,
+    File,
+    Finding,
+    Keeps,
+    setting,
+)
 from qos.plan.node import V1, V2, Level
 from qos.plan.protection import LOW, MIN, MemoryDemand, MemoryFloor, keep_memory, whole_pages
 from qos.plan.settings import Shortfall
@@ -31,17 +42,21 @@ _SWAP_TOO: Final = "memory.memsw.usage_in_bytes"
 # fmt: off
 FILES: Final = (
     File("memory.memsw.limit_in_bytes", (V1,), NAME, SIGNED, -1, MOST, 60, "2.6.34", _REPAIR,
-         in_use=_SWAP_TOO, trial=_MIB, after=("memory.limit_in_bytes",), fresh=""),
+         in_use=_SWAP_TOO, trial=_MIB, after=("memory.limit_in_bytes",), fresh="", nri=""),
     File("memory.limit_in_bytes", (V1,), NAME, SIGNED, -1, MOST, 61, "2.6.25", _REPAIR,
-         in_use=_USAGE, trial=_MIB, fresh=""),
+         in_use=_USAGE, trial=_MIB, fresh="", nri=""),
     File("memory.max", (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 62, "4.5", _REPAIR,
-         in_use=_CURRENT, trial=_MIB, fresh=""),
-    File(HIGH, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 63, "4.5", in_use=_CURRENT, trial=_MIB, fresh="max"),
+         in_use=_CURRENT, trial=_MIB, fresh="", nri=""),
+    File(HIGH, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 63, "4.5",
+         in_use=_CURRENT, trial=_MIB, fresh="max", nri=IN_UNIFIED),
     File(SOFT_LIMIT, (V1,), NAME, SIGNED, -1, MOST, 64, "2.6.34", "not on PREEMPT_RT kernels",
-         trial=_MIB, fresh="-1"),
-    File(MIN, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 65, "4.18", trial=_MIB, fresh="0"),
-    File(LOW, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 66, "4.5", trial=_MIB, fresh="0"),
-    File(GROUP_KILL, (V2,), UNIFIED, INTEGER, 0, 1, 67, "4.19", trial="1", fresh=""),
+         trial=_MIB, fresh="-1", nri=""),
+    File(MIN, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 65, "4.18",
+         trial=_MIB, fresh="0", nri=IN_UNIFIED),
+    File(LOW, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 66, "4.5",
+         trial=_MIB, fresh="0", nri=IN_UNIFIED),
+    File(GROUP_KILL, (V2,), UNIFIED, INTEGER, 0, 1, 67, "4.19",
+         trial="1", fresh="", nri=IN_UNIFIED),
 )
 # fmt: on
 _GIVES_WAY: Final = "pods of idle classes give their memory first, by their soft limit"

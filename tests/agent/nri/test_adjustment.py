@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.nri.adjustment import adjustment_of
+from agent.nri.adjustment import SAID, adjustment_of
 from agent.nri.records import Adjustment, LinuxResources, harmless, still_missing
 from kernel.allowed import ALLOWED
+from qos.plan.controller import IN_UNIFIED, all_files
 from qos.plan.settings import Entry
 
 ENTRIES = st.lists(
@@ -55,6 +58,12 @@ def test_said(entry: Entry, unified: bool, adjustment: Adjustment) -> None:
 )
 def test_left_to_be_written(entry: Entry) -> None:
     assert adjustment_of([entry], unified=False) == (Adjustment(), [entry])
+
+
+def test_every_field_that_a_file_declares_can_be_said() -> None:
+    declared = {one.nri for one in all_files().values()} - {"", IN_UNIFIED}
+    assert declared == set(SAID)
+    assert declared <= {field.name for field in fields(Adjustment)}
 
 
 def test_several_join() -> None:

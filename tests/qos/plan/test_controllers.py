@@ -300,7 +300,7 @@ def test_a_new_controller_is_one_file(tmp_path, monkeypatch):
         "from qos.plan.node import V2\n"
         "NAME = 'zswap'\n"
         "FILES = (File('memory.zswap.max', (V2,), UNIFIED, INTEGER_OR_MAX, 0, 2**40, 99, '5.19',\n"
-        "              trial='0', fresh='max'),)\n"
+        "              trial='0', fresh='max', nri=''),)\n"
         "KEEPS = ()\n"
         "def settings(case):\n"
         "    yield setting(NAME, 0, case.node.levels[-1], FILES[0].name, 0, 'no memory in zswap')\n"
