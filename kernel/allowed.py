@@ -3,7 +3,7 @@
 From qos/controllers. name -> (hierarchy, kind, low, high, order). hierarchy: the v1 controller whose mount
 has it, "" when only cgroup v2 has it, "process" for /proc/PID. low, high: the range of each integer,
 inclusive. order: the write order when everything raises. IN_USE: limits that make the kernel reclaim within
-the write that lowers them below what this other file says.
+the write that lowers them below what this other file says. HINTS: what is usually behind an errno of a file.
 """
 
 ALLOWED: "dict[str, tuple[str, str, int, int, int]]" = {
@@ -42,4 +42,23 @@ IN_USE: "dict[str, str]" = {
     "memory.limit_in_bytes": "memory.usage_in_bytes",
     "memory.max": "memory.current",
     "memory.high": "memory.current",
+}
+
+HINTS: "dict[tuple[str, str], str]" = {
+    ("cpu.max", "EINVAL"): "the quota is less than cpu.max.burst",
+    ("cpu.cfs_quota_us", "EINVAL"): "more than the parent's, less than a child's or than cpu.cfs_burst_us",
+    ("cpu.max.burst", "EINVAL"): "more than the quota in cpu.max",
+    ("cpu.cfs_burst_us", "EINVAL"): "more than cpu.cfs_quota_us",
+    ("cpu.weight", "EINVAL"): "a cgroup with cpu.idle 1 takes no weight",
+    ("cpu.shares", "EINVAL"): "a cgroup with cpu.idle 1 takes no shares",
+    ("cpuset.cpus", "EACCES"): "not all of them are the parent's",
+    ("cpuset.cpus", "EINVAL"): "not all of them are there, or the parent's",
+    ("cpuset.cpus", "EBUSY"): "a cgroup below needs them",
+    ("cpuset.cpus", "ENOSPC"): "a cgroup with processes needs a CPU",
+    ("memory.memsw.limit_in_bytes", "EINVAL"): "less than memory.limit_in_bytes",
+    ("memory.memsw.limit_in_bytes", "EBUSY"): "the cgroup uses more, and it cannot be reclaimed now",
+    ("memory.limit_in_bytes", "EINVAL"): "more than memory.memsw.limit_in_bytes",
+    ("memory.limit_in_bytes", "EBUSY"): "the cgroup uses more, and it cannot be reclaimed now",
+    ("io.max", "ENODEV"): "there is no such disk",
+    ("oom_score_adj", "EACCES"): "to lower it needs CAP_SYS_RESOURCE",
 }

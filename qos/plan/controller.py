@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import Final, NamedTuple, Protocol, TypeAlias, cast
@@ -58,7 +58,8 @@ class File:
 
     `nri`: where NRI says its value in a container's resources: a field of agent.nri.records.Adjustment, or
     IN_UNIFIED; "": nowhere, or a refusal there could keep the container from being created (the runtime
-    writes all of them in no order, so each must be valid whatever the others are).
+    writes all of them in no order, so each must be valid whatever the others are). `hints`: what is usually
+    behind an errno of it, by its name: measured, or from the kernel's cgroup documents.
     """
 
     name: str
@@ -77,6 +78,7 @@ class File:
     after: tuple[str, ...] = ()
     fresh: str
     nri: str
+    hints: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def per_device(self) -> bool:

@@ -21,7 +21,11 @@ FILES: Final = (
     File("cpuset.mems", BOTH, NAME, CPUS, 0, 1023, 50, "2.6.24", "memory nodes, not planned", "5.0",
          trial="0", fresh="", nri="mems"),
     File(LIST, BOTH, NAME, CPUS, 0, _MOST, 51, "2.6.24",
-         unified_since="5.0", trial="0", fresh="", nri="cpus"),
+         unified_since="5.0", trial="0", fresh="", nri="cpus",
+         hints={"EACCES": "not all of them are the parent's",
+                "EINVAL": "not all of them are there, or the parent's",
+                "EBUSY": "a cgroup below needs them",
+                "ENOSPC": "a cgroup with processes needs a CPU"}),
 )
 # fmt: on
 KEEPS: Final = (Keeps("cpus", (LIST,), (LIST,), "the container runs on every CPU"),)

@@ -33,6 +33,7 @@ HIGH: Final = "memory.high"
 GROUP_KILL: Final = "memory.oom.group"
 SOFT_LIMIT: Final = "memory.soft_limit_in_bytes"
 MOST: Final = 2**63 - 4096  # PAGE_COUNTER_MAX pages
+_BUSY: Final = "the cgroup uses more, and it cannot be reclaimed now"
 _MIB: Final = str(2**20)
 _REPAIR: Final = "kubelet's and the runtime's; here for the order in which drift is repaired"
 _CURRENT: Final = "memory.current"
@@ -42,9 +43,11 @@ _SWAP_TOO: Final = "memory.memsw.usage_in_bytes"
 # fmt: off
 FILES: Final = (
     File("memory.memsw.limit_in_bytes", (V1,), NAME, SIGNED, -1, MOST, 60, "2.6.34", _REPAIR,
-         in_use=_SWAP_TOO, trial=_MIB, after=("memory.limit_in_bytes",), fresh="", nri=""),
+         in_use=_SWAP_TOO, trial=_MIB, after=("memory.limit_in_bytes",), fresh="", nri="",
+         hints={"EINVAL": "less than memory.limit_in_bytes", "EBUSY": _BUSY}),
     File("memory.limit_in_bytes", (V1,), NAME, SIGNED, -1, MOST, 61, "2.6.25", _REPAIR,
-         in_use=_USAGE, trial=_MIB, fresh="", nri=""),
+         in_use=_USAGE, trial=_MIB, fresh="", nri="",
+         hints={"EINVAL": "more than memory.memsw.limit_in_bytes", "EBUSY": _BUSY}),
     File("memory.max", (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 62, "4.5", _REPAIR,
          in_use=_CURRENT, trial=_MIB, fresh="", nri=""),
     File(HIGH, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 63, "4.5",

@@ -17,7 +17,8 @@ ADJUSTMENT: Final = "oom_score_adj"
 # fmt: off
 FILES: Final = (
     File(ADJUSTMENT, BOTH, OF_PROCESS, INTEGER, -1000, 1000, 90, "2.6.36", "in /proc/PID, not in a cgroup",
-         trial="", fresh="", nri=""),
+         trial="", fresh="", nri="",
+         hints={"EACCES": "to lower it needs CAP_SYS_RESOURCE"}),
 )
 # fmt: on
 KEEPS: Final = (Keeps(ADJUSTMENT, (ADJUSTMENT,), (ADJUSTMENT,), "the kernel chooses by memory use alone"),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -47,11 +48,12 @@ def test_the_table_has_a_row_for_each_class_and_file():
 
 
 @pytest.mark.parametrize("file", all_files().values(), ids=lambda file: file.name)
-def test_every_file_says_how_it_is_tried_and_what_a_new_cgroup_has(file: File) -> None:
+def test_every_file_declares_all_there_is_to_say_of_it(file: File) -> None:
     """Nothing is left for another table: what is missing here is a TypeError in the controller."""
     trial = f"8:0 {file.trial}" if file.per_device else file.trial
     assert bool(file.trial) == (file.hierarchy != OF_PROCESS)
     assert not file.trial or not valid(file.name, trial)
     assert not file.fresh or not valid(file.name, file.fresh)
+    assert set(file.hints) <= set(errno.errorcode.values())
     for earlier in file.after:
         assert set(file.versions) <= set(all_files()[earlier].versions)
