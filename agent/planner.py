@@ -151,7 +151,10 @@ class Planner:
         wanted = self.node_weight()
         lost = self._all_pods is None and self._node_shares is not NodeShares.KUBELET
         if lost and not self._lost:
-            log.warning("--node-shares %s: no kubepods at the root, none is weighed", self._node_shares.value)
+            log.warning(
+                "--node-shares %s: no kubepods with a process at the root, none is weighed yet",
+                self._node_shares.value,
+            )
         self._lost = lost
         if wanted is None:
             return tree

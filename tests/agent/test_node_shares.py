@@ -110,7 +110,7 @@ async def test_where_no_kubepods_is_at_the_root_that_is_said(
     async with node.agent(node_shares=NodeShares.ALLOCATABLE) as agent:
         assert agent.report().allocatable is None
     [said] = [one for one in caplog.messages if "node-shares" in one]
-    assert "no kubepods at the root" in said
+    assert "no kubepods with a process at the root" in said
 
 
 def test_on_v1_it_is_shares_beside_what_has_tasks(tmp_path: Path) -> None:

@@ -23,9 +23,6 @@ from lab.binaries import silent
 from lab.cluster import Cluster
 from lab.node.systemd import files
 from lab.node.systemd.node import SystemdNode, systemd_node
-from lab.runtimes.images import BUSYBOX
-from qos.plan.layout import Driver, kubelet_paths
-from qos.pods.containers import BEST_EFFORT, BURSTABLE, GUARANTEED
 from tests.cluster.floored import (
     ACCOUNT,
     SCOPE,
@@ -37,6 +34,17 @@ from tests.cluster.floored import (
     roll_out,
     status,
 )
+from tests.cluster.on_systemd import (
+    ALL_PODS,
+    MANAGERS,
+    SECONDS,
+    WEIGHT,
+    There,
+    removed,
+    sleeping,
+    start,
+    value,
+)
 from tests.waiting import until
 
 pytestmark = [
@@ -46,17 +54,8 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="the node's network device needs root"),
 ]
 
-SECONDS = 300.0
-"""The node's processor is emulated."""
-MANAGERS = {
-    "cpuManagerPolicy": "static",
-    "memoryManagerPolicy": "Static",
-    "systemReserved": {"cpu": "500m", "memory": "256Mi"},
-    "reservedMemory": [{"numaNode": 0, "limits": {"memory": "256Mi"}}],
-}
 FLOOR = "300m"
 """Less than kubepods.slice (weight 59) has on two CPUs, beside init.scope and system.slice (100 each)."""
-WEIGHT = "cpu.weight"
 NEARLY = 0.9
 """What the scheduler's moving of work between CPUs may cost on a busy machine."""
 OF_KUBELET = 12
@@ -91,65 +90,27 @@ def rules(kubectl: Kubectl) -> Iterator[None]:
     kubectl.run("delete", *gone)
 
 
-def sleeping(name: str, node: str, **resources: Any) -> dict[str, Any]:
-    container = {
-        "name": "main",
-        "image": BUSYBOX,
-        "imagePullPolicy": "Never",
-        "command": ["/bin/sh", "-c", "cat /proc/self/cgroup; exec sleep 100000"],
-        "resources": resources,
-    }
-    spec = {"nodeSelector": {"kubernetes.io/hostname": node}, "containers": [container]}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": spec,
-    }
-
-
-def started(kubectl: Kubectl, pod: dict[str, Any]) -> tuple[str, str]:
-    """Start a pod: uid, and the id of its container."""
-    name = pod["metadata"]["name"]
-    kubectl.run("create", "-f", "-", stdin=as_list([pod]))
-    kubectl.run("wait", "--for=condition=Ready", f"pod/{name}", "-n", "default", f"--timeout={SECONDS:.0f}s")
-    (found,) = kubectl.objects("get", "pod", name, "-n", "default")
-    return found["metadata"]["uid"], found["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
-
-
-def removed(kubectl: Kubectl, *names: str) -> None:
-    pods = [f"pod/{name}" for name in names]
-    kubectl.run("delete", *pods, "-n", "default", "--grace-period=0", "--force")
-
-
-def value(node: SystemdNode, folder: str, file: str) -> str:
-    return node.read(f"/sys/fs/cgroup{folder}/{file}").strip()
-
-
 def test_pods_are_slices_and_containers_are_scopes(node: SystemdNode, kubectl: Kubectl) -> None:
-    uid, container = started(
-        kubectl, sleeping("plain", node.name, requests={"cpu": "500m", "memory": "16Mi"})
-    )
-    *above, own = kubelet_paths(BURSTABLE, uid, container, Driver.SYSTEMD)
-    assert above[0] == "/kubepods.slice"
-    assert value(node, own, "cgroup.procs")
-    assert value(node, above[-1], WEIGHT) == "20"  # kubelet's for 500m
-    unit = own.rpartition("/")[2]
+    plain = sleeping("plain", node.name, requests={"cpu": "500m", "memory": "16Mi"})
+    there = start(kubectl, plain)["plain"]
+    assert there.path.startswith(f"{ALL_PODS}/")
+    assert value(node, there.container, "cgroup.procs")
+    assert value(node, there.path) == "20"  # kubelet's for 500m
+    unit = there.container.rpartition("/")[2]
     shown = node.run(["systemctl", "show", "--value", "--property=Delegate,Slice", unit]).succeeded().stdout
-    assert set(shown.split()) == {"yes", above[-1].rpartition("/")[2]}
+    assert set(shown.split()) == {"yes", there.path.rpartition("/")[2]}
     said = partial(kubectl.run, "logs", "plain", "-n", "default")
     until(said, "kubelet is within reach for logs", SECONDS)
     assert said() == "0::/\n"
-    removed(kubectl, "plain")
+    removed(kubectl, plain)
 
 
 def test_the_managers_pin_what_a_guaranteed_pod_asks_whole(node: SystemdNode, kubectl: Kubectl) -> None:
-    whole = {"cpu": "1", "memory": "64Mi"}
-    uid, container = started(kubectl, sleeping("whole", node.name, requests=whole, limits=whole))
-    own = kubelet_paths(GUARANTEED, uid, container, Driver.SYSTEMD)[-1]
+    whole = sleeping("whole", node.name, limits={"cpu": "1", "memory": "64Mi"})
+    own = start(kubectl, whole)["whole"].container
     assert value(node, own, "cpuset.cpus") == "1"
     assert value(node, own, "cpuset.mems") == "0"
-    removed(kubectl, "whole")
+    removed(kubectl, whole)
 
 
 def test_the_unit_keeps_a_floor(node: SystemdNode, cluster: Cluster, kubectl: Kubectl, rules: None) -> None:
@@ -192,12 +153,11 @@ def test_the_daemonsets_pod_keeps_a_floor(
 
 def keeps_the_floor(node: SystemdNode, kubectl: Kubectl) -> None:
     """From the container's first instruction; what it delivers beside others: the last test."""
-    uid, container = started(kubectl, floored(node.name, WEIGHT, FLOOR))
+    own = start(kubectl, floored(node.name, WEIGHT, FLOOR))["floored"].container
     until(partial(born, kubectl), "the container says what it was born with", SECONDS)
     reports = partial(kubectl.run, "get", "nodeqos", "-o", "yaml")
     until(lambda: applied(kubectl, node.name) == 1, "its settings are applied", SECONDS, reports)
-    own = kubelet_paths(BURSTABLE, uid, container, Driver.SYSTEMD)[-1]
-    assert int(value(node, own, WEIGHT)) == int(born(kubectl)) > OF_KUBELET
+    assert int(value(node, own)) == int(born(kubectl)) > OF_KUBELET
 
 
 def born(kubectl: Kubectl) -> str:
@@ -216,18 +176,16 @@ def busy(name: str, node: str, **resources: Any) -> dict[str, Any]:
     return made
 
 
-def used(
-    node: SystemdNode, pods: Mapping[str, tuple[str, str, str]], *, host: bool = False
-) -> dict[str, int]:
+def used(node: SystemdNode, pods: Mapping[str, There], *, host: bool = False) -> dict[str, int]:
     """Millicores of each pod while all of them want everything; their processes pinned to the CPUs evenly.
 
     host: something in system.slice does, too.
     """
     environ = {"PYTHONPATH": str(files.SOURCES)}
-    for path, uid, container in pods.values():
-        argv = ["python3", "-B", "-m", "lab.node.demo_pod", path, uid, container, "spread"]
+    for one in pods.values():
+        argv = ["python3", "-B", "-m", "lab.node.demo_pod", one.container, one.uid, "-", "spread"]
         node.run(argv, environ=environ).succeeded()
-    folders = [f"/sys/fs/cgroup{path}" for path, _, _ in pods.values()]
+    folders = [f"/sys/fs/cgroup{path}" for path in (one.container for one in pods.values())]
     if host:
         units = [f"lab-busy-{cpu}" for cpu in (0, 1)]
         for cpu, unit in enumerate(units):
@@ -254,20 +212,18 @@ def test_nobody_falls_below_its_request_or_what_kubelet_alone_gives(
 ) -> None:
     """On two CPUs, everything busy, a floor of 300m among it; the pods alone, then system.slice, too."""
     requests = {"floored": FLOOR, "half": "500m", "small": "100m", "none": ""}
-    pods = {}
+    wanted = []
     for name, cpu in requests.items():
-        pod = busy(name, node.name, **({"requests": {"cpu": cpu}} if cpu else {}))
-        pod["metadata"]["labels"] = {"app": name}
-        uid, container = started(kubectl, pod)
-        quality = BURSTABLE if cpu else BEST_EFFORT
-        pods[name] = kubelet_paths(quality, uid, container, Driver.SYSTEMD)[-1], uid, container
+        wanted.append(busy(name, node.name, **({"requests": {"cpu": cpu}} if cpu else {})))
+        wanted[-1]["metadata"]["labels"] = {"app": name}
+    pods = start(kubectl, *wanted)
     kubelets = [used(node, pods), used(node, pods, host=True)]
     node.run(["systemctl", "start", "j10ce-agent"]).succeeded()
     journal = partial(node.journal, "j10ce-agent")
     until(lambda: reported(kubectl, node.name), "it has planned the pod", SECONDS, journal)
     ours = [used(node, pods), used(node, pods, host=True)]
     node.run(["systemctl", "stop", "j10ce-agent"]).succeeded()
-    removed(kubectl, *requests)
+    removed(kubectl, *wanted)
     rows = [
         ("pod", "request", "kubelet alone", "with us", "kubelet, host busy", "with us, host busy"),
         ("---",) * 6,
