@@ -16,7 +16,7 @@ from qos import keys
 from qos.cluster.requests import RESTARTABLE
 from qos.pods.containers import Container, NodePod
 from qos.pods.expectation import ANNOTATIONS
-from qos.pods.stated import COMPUTE, Reported, Stated, granted, is_pending, qos_class
+from qos.pods.stated import COMPUTE, Reported, Stated, granted, is_in_progress, is_pending, qos_class
 
 _ENDED: Final = ("Succeeded", "Failed")
 _HEXADECIMAL: Final = frozenset("0123456789abcdef")
@@ -129,7 +129,8 @@ def _owned(meta: _Metadata, node: str) -> bool:
 
 
 def _node_pod(meta: _Metadata, spec: PodSpec, status: _Status, annotations: Mapping[str, str]) -> NodePod:
-    reader = _Reader(meta, is_pending(status.resize, [c.type for c in status.conditions or ()]))
+    conditions = [one.type for one in status.conditions or ()]
+    reader = _Reader(meta, is_pending(status.resize, conditions))
     containers, stated = reader.containers(spec, status)
     whole = reader.of_the_pod(spec)
     fields: dict[str, Any] = {}
@@ -148,6 +149,7 @@ def _node_pod(meta: _Metadata, spec: PodSpec, status: _Status, annotations: Mapp
         priority=spec.priority,
         cpu_overhead=overhead.get(keys.CPU, 0),
         memory_overhead=overhead.get(keys.MEMORY, 0),
+        resizing=is_in_progress(status.resize, conditions),
         **fields,
     )
 

@@ -11,7 +11,7 @@ from agent.enforcement.index import FileIndex
 from agent.enforcement.originals import Originals, Record
 from agent.enforcement.places import Place, place, same
 from agent.enforcement.writers import UNTOLD
-from kernel.change import RAISE, Change
+from kernel.change import GATE, RAISE, WEIGHTS, Change
 from kernel.refused import Refused
 from kernel.values import SAME
 from qos.plan.settings import PROCESS, Entry
@@ -61,10 +61,15 @@ class Noting:
 
     def looked(self, changes: list[Change]) -> None:
         """Note what others want, before ours is written."""
+        idle = {one.group.name for one in changes if one.file == GATE and one.before != "0"}
         for change in changes:
             self._notes.index.add(change)
             there = place_of(change, self._own)
-            self._before[there] = change.before, self._after(there, change)
+            if change.file in WEIGHTS and change.group.name in idle:
+                record = self._of_idle(there, change)
+            else:
+                record = self._after(there, change)
+            self._before[there] = change.before, record
             if change.closes and change.direction != SAME:
                 self._note_weight(change)
         self._notes.originals.note({there: record for there, (_, record) in self._before.items()})
@@ -86,6 +91,11 @@ class Noting:
         after = change.before if change.later else change.value
         look = Look(change.file, change.before, planned, after, own, shared, writer)
         return self._notes.after(there, look)
+
+    def _of_idle(self, there: Place, change: Change) -> Record:
+        """What an idle cgroup shows as its weight is the kernel's, and nobody wants it."""
+        before = self._notes.originals.record(there)
+        return Record(change.value, before.original if before else None)
 
     def _note_weight(self, gate: Change) -> None:
         """An idle cgroup loses its weight: it is noted as if it had been set."""

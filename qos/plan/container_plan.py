@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from qos.classes import CLASSES
 from qos.cluster.objects import Resources
@@ -88,10 +89,16 @@ def case_of(
     )
 
 
+_LOWEST: Final = 1
+"""cpu.weight of what is idle, while it cannot be."""
+
+
 def _promises(decided: Decided, container: Container, facts: NodeFacts) -> Promises:
     """What its class promises the container, without what its author alone cannot have."""
-    expected = decided.expected
-    promises, name = expected.of(container.name), container.name
+    expected, name = decided.expected, container.name
+    promises = expected.of(name)
+    if decided.pod.resizing and promises.cpu_idle:  # the kernel refuses kubelet's weights in an idle cgroup
+        promises = replace(promises, cpu_idle=False, cpu_weight=_LOWEST)
     by_author = name in expected.oom_score_adj or expected.sources.get(oom.ADJUSTMENT, "").startswith(
         "annotation "
     )

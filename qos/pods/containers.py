@@ -16,6 +16,7 @@ from qos.pods.stated import (
     Reported,
     Stated,
     granted,
+    is_in_progress,
     is_pending,
     qos_class,
 )
@@ -59,6 +60,7 @@ class NodePod:
     `containers`: in starting order, init containers first. `cpu_request` to `memory_limit`: what is stated
     for the pod as a whole (pod-level resources), as of a container; 0: nothing, the containers' own hold.
     `cpu_overhead`, `memory_overhead`: what its sandbox needs besides (spec.overhead, of its RuntimeClass).
+    `resizing`: the kubelet is carrying out a resize in place.
     `resources`: the names of what its containers request besides cpu and memory. Only manifests that people
     hand us fill it: no decision rests on it, so it does not make pods differ.
     """
@@ -78,6 +80,7 @@ class NodePod:
     cpu_overhead: int = 0
     memory_overhead: int = 0
     resources: frozenset[str] = field(default=frozenset(), compare=False)
+    resizing: bool = False
 
 
 def at_once(pod: NodePod) -> tuple[tuple[Container, ...], ...]:
@@ -148,6 +151,7 @@ def _pod(manifest: Mapping[str, Any], metadata: Mapping[str, Any], namespace: st
     overhead = _amounts(spec.get("overhead"), "spec.overhead")
     priority = spec.get("priority")
     _expect(priority is None or _is_integer(priority), "spec.priority", priority, "expected an integer")
+    resize, conditions = _resize(status)
     return NodePod(
         uid=str(metadata.get("uid") or ""),
         namespace=namespace,
@@ -160,6 +164,7 @@ def _pod(manifest: Mapping[str, Any], metadata: Mapping[str, Any], namespace: st
         cpu_overhead=overhead.get(keys.CPU, 0),
         memory_overhead=overhead.get(keys.MEMORY, 0),
         resources=frozenset(name for _, stated in containers for name in stated.requests).difference(COMPUTE),
+        resizing=is_in_progress(resize, conditions),
         **(granted(whole, _reported(status, "status"), _is_pending(status)).fields() if whole else {}),
     )
 
@@ -203,11 +208,16 @@ def _reported(entry: Mapping[str, Any], where: str) -> Reported:
 
 
 def _is_pending(status: Mapping[str, Any]) -> bool:
+    return is_pending(*_resize(status))
+
+
+def _resize(status: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """status.resize, and the types of the conditions."""
     conditions = [
         _mapping(entry, f"status.conditions[{index}]").get("type")
         for index, entry in enumerate(_list(status.get("conditions"), "status.conditions"))
     ]
-    return is_pending(str(status.get("resize") or ""), map(str, conditions))
+    return str(status.get("resize") or ""), [str(one) for one in conditions]
 
 
 def _of_the_pod(spec: Mapping[str, Any]) -> Stated | None:

@@ -22,7 +22,9 @@ BEST_EFFORT = "BestEffort"
 COMPUTE: Final[tuple[str, ...]] = (keys.CPU, keys.MEMORY)
 """The resources that decide Kubernetes' QoS class, and that can be resized in place."""
 _NOT_GRANTED: Final = ("Proposed", "Deferred", "Infeasible")
+_IN_PROGRESS: Final = "InProgress"
 """status.resize of kubelets before 1.33."""
+RESIZE_IN_PROGRESS: Final = "PodResizeInProgress"
 
 
 class Stated(NamedTuple):
@@ -66,6 +68,11 @@ def granted(stated: Stated, reported: Reported | None, pending: bool) -> Stated:
 def is_pending(resize: str, conditions: Iterable[str]) -> bool:
     """True while the kubelet has not granted a resize, or never will: status.resize, types of conditions."""
     return resize in _NOT_GRANTED or RESIZE_PENDING in conditions
+
+
+def is_in_progress(resize: str, conditions: Iterable[str]) -> bool:
+    """True while the kubelet is carrying out a resize that it has granted; tried again where it fails."""
+    return resize == _IN_PROGRESS or RESIZE_IN_PROGRESS in conditions
 
 
 def qos_class(stated: Sequence[Stated]) -> str:

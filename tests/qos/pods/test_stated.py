@@ -3,7 +3,7 @@
 import pytest
 
 from qos.pods.containers import from_manifest
-from qos.pods.stated import Reported, Stated, granted, is_pending
+from qos.pods.stated import Reported, Stated, granted, is_in_progress, is_pending
 
 BEFORE = {"cpu": 1000, "memory": 100}
 WANTED = {"cpu": 2000, "memory": 100}
@@ -55,6 +55,19 @@ def test_what_holds(reported: Reported | None, pending: bool, holds: Stated) -> 
 )
 def test_what_is_pending(resize: str, conditions: list[str], pending: bool) -> None:
     assert is_pending(resize, conditions) is pending
+
+
+@pytest.mark.parametrize(
+    ("resize", "conditions", "in_progress"),
+    [
+        ("", ["Ready"], False),
+        ("Deferred", ["PodResizePending"], False),
+        ("InProgress", [], True),
+        ("", ["Ready", "PodResizeInProgress"], True),
+    ],
+)
+def test_what_is_in_progress(resize: str, conditions: list[str], in_progress: bool) -> None:
+    assert is_in_progress(resize, conditions) is in_progress
 
 
 def test_a_manifest_has_what_is_granted() -> None:
