@@ -143,7 +143,7 @@ class Observer:
     def _look(self, seen: Observed) -> Report:
         looked = self.writing.look(seen.running, seen.entries)
         seen.differ = looked.differ
-        missing = [Refusal(one.place.path, one.place.slot, one.want, 0, _MISSING) for one in looked.differ]
+        missing = [Refusal(one.place.path, one.place.key, one.want, 0, _MISSING) for one in looked.differ]
         refusals = (*missing, *looked.outcome.refusals)
         report = Report(
             seen.running.key, not refusals, self._clock(), refusals, written=0, gone=looked.outcome.gone
@@ -160,4 +160,4 @@ _MISSING: Final = "it would be written; the agent only observes"
 
 def told(differ: tuple[Differs, ...]) -> str:
     """What would be written, for people."""
-    return ", ".join(f"{path}/{slot} {have} -> {want}" for (path, slot), have, want in differ)
+    return ", ".join(f"{path}/{key} {have} -> {want}" for (path, key), have, want in differ)

@@ -75,9 +75,7 @@ def _lowered(writing: Writing) -> tuple[int, dict[str, str]]:
     if not len(lowering):
         return 0, {}
     asyncio.run(lowering.finish(LOWER_SECONDS))
-    late = {
-        place.path: f"{place.path}/{place.slot}: {why}" for place, _, why in lowering.why(tuple(lowering))
-    }
+    late = {place.path: f"{place.path}/{place.key}: {why}" for place, _, why in lowering.why(tuple(lowering))}
     return lowering.outcomes[REACHED], late
 
 
@@ -97,7 +95,7 @@ def _put_back(writing: Writing, path: str, known: Mapping[Place, Record]) -> tup
     if not writing.there(path):
         return 0, []
     ours = _still_ours(writing, path, known)
-    lost = [f"{path}/{one.slot}: what was there before is not known" for one in ours if known[one][1] is None]
+    lost = [f"{path}/{one.key}: what was there before is not known" for one in ours if known[one][1] is None]
     wanted = {one: Wanted(SET, value) for one in ours if (value := known[one].original) is not None}
     gate = wanted.get(Place(path, GATE))
     if gate is not None and gate.value != "0":

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from agent.enforcement.claims import Claims
 from agent.enforcement.fights import Fights
 from agent.enforcement.noting import Writers
 from agent.enforcement.originals import Originals
 from agent.enforcement.places import PROCESS_FILES, Place, Wanted, higher, same, wanted_by
+from agent.enforcement.wants import Wants
 from agent.enforcement.writers import AGENT
 from agent.enforcement.writing import Writing
 from agent.state import ContainerKey, Running
@@ -82,7 +82,7 @@ class Enforcer:
         self.writing = Writing(mounts, originals, run, proc)
         self.lowering = self.writing.lowering
         self.lowering.ended = self._lowered
-        self.claims = Claims()
+        self.wants = Wants()
         self.fights = Fights()
         self.applied: dict[ContainerKey, Report] = {}
         self.clock = clock
@@ -128,7 +128,7 @@ class Enforcer:
         back = self._back(running, held, wanted) if take_back else []
         outcome = self._written(running, entries, back, deadline)
         if outcome.applied:
-            self.claims.put(running.container_id, wanted)
+            self.wants.put(running.container_id, wanted)
             self.originals.forget(place for place in back if place not in self.lowering)
             held = Held(running, entries, wanted, self._is_whole(running, wanted))
         return self._told(running, outcome, held)
@@ -141,7 +141,7 @@ class Enforcer:
     def _lowered(self, place: Place) -> None:
         """A limit was lowered, or not, or written over by a step of before: what holds now is written."""
         seen = {(place.path, place.file): AGENT}
-        for container_id in self.claims.holders(place):
+        for container_id in self.wants.wanting(place):
             held, report = self._held.get(container_id), None
             if held is not None and container_id not in self._refused:
                 report = self.applied.get(held.running.key)
@@ -166,7 +166,7 @@ class Enforcer:
         if held is None:
             return
         path = held.running.cgroup
-        self.claims.drop(container_id)
+        self.wants.drop(container_id)
         self.writing.notes.index.forget(path)
         self.originals.drop(path)
         self.lowering.forget(path)
@@ -178,7 +178,7 @@ class Enforcer:
         """Nothing is kept for it any more, in a cgroup that is still there and others want something of."""
         held = self._held.pop(container_id, None)
         self._refused.pop(container_id, None)
-        self.claims.drop(container_id)
+        self.wants.drop(container_id)
         if held is not None and not any(one.running.key == held.running.key for one in self._held.values()):
             self.applied.pop(held.running.key, None)
 
@@ -187,9 +187,9 @@ class Enforcer:
         what is wanted no more.
         """
         if wanted:
-            self.claims.put(_NODE, wanted)
+            self.wants.put(_NODE, wanted)
         else:
-            self.claims.drop(_NODE)
+            self.wants.drop(_NODE)
 
     def shared(self, *, take_back: bool = True) -> list[Report]:
         """Each shared cgroup gets what others want, or what all plans need where that is more.
@@ -197,7 +197,7 @@ class Enforcer:
         Without take_back, or while a container's newest plan is refused, nothing is lowered.
         """
         reports, lower = [], take_back and not self._refused
-        for path in list(self.claims.shared_paths()):
+        for path in list(self.wants.shared_paths()):
             wanted = {
                 place: want if lower else Wanted(RAISE, want.value)
                 for place, want in self.wanted_at(path).items()
@@ -211,9 +211,9 @@ class Enforcer:
     def wanted_at(self, path: str) -> dict[Place, Wanted]:
         """What the shared files of a cgroup shall hold, by what is known now."""
         found = {}
-        for place in self.claims.at(path):
-            want = self.claims.wanted(place, self.originals.get(place))
-            if want is not None and self.claims.is_shared(place):
+        for place in self.wants.at(path):
+            want = self.wants.wanted(place, self.originals.get(place))
+            if want is not None and self.wants.is_shared(place):
                 found[place] = want
         return found
 
@@ -225,7 +225,7 @@ class Enforcer:
         Yields the cgroups it was done for, or that are gone; a place to breathe.
         """
         for path in self.originals.paths():
-            left = {place for place in self.originals.at(path) if place not in self.claims}
+            left = {place for place in self.originals.at(path) if place not in self.wants}
             if not left:
                 continue
             if not self.writing.there(path):
@@ -237,7 +237,7 @@ class Enforcer:
                 continue
             yield path
         self._stuck.intersection_update(self.originals.paths())
-        for path in [path for path, _ in self.writing.notes.index.paths() if not self.claims.at(path)]:
+        for path in [path for path, _ in self.writing.notes.index.paths() if not self.wants.at(path)]:
             self.writing.notes.index.forget(path)
 
     def keep_notes(self, uids: Collection[str]) -> None:
@@ -267,12 +267,12 @@ class Enforcer:
         left = set(self.originals.at(running.cgroup))
         if held is not None:
             left |= {place for place, want in held.wanted.items() if want.mode == SET}
-        own = {place for place in left - wanted.keys() if self.claims.only(running.container_id, place)}
+        own = {place for place in left - wanted.keys() if self.wants.only(running.container_id, place)}
         return [place for place in own if not _is_idle(place, wanted)]
 
     def _free(self, path: str, places: Iterable[Place]) -> list[Place]:
         """Without the weight of a cgroup that is idle by some plan: it cannot be written."""
-        gate = self.claims.wanted(Place(path, GATE), None)
+        gate = self.wants.wanted(Place(path, GATE), None)
         idle = gate is not None and gate.value != "0"
         return [place for place in places if not (idle and place.file in WEIGHTS)]
 

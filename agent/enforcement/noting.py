@@ -53,7 +53,7 @@ class Noting:
         self._notes = notes
         self._own = own
         self._planned = {
-            (level, place("", file, value).slot): (shared or mode == RAISE, value)
+            (level, place("", file, value).key): (shared or mode == RAISE, value)
             for level, mode, file, value in entries
         }
         self._writers = writers
@@ -85,7 +85,7 @@ class Noting:
         )
 
     def _after(self, there: Place, change: Change) -> Record:
-        shared, planned = self._planned[change.level, there.slot]
+        shared, planned = self._planned[change.level, there.key]
         writer = self._writers.get((there.path, change.file), self._notes.untold)
         own = there.path == self._own and not shared
         after = change.before if change.later else change.value

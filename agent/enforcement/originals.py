@@ -43,7 +43,7 @@ class Record(NamedTuple):
 
 
 class Originals(Mapping[tuple[str, str], str]):
-    """(cgroup's path, slot) -> what others want there; what is not known is left out.
+    """(cgroup's path, FileKey) -> what others want there; what is not known is left out.
 
     Reads RUN/originals when made; a file that cannot be used is reported in the log and moved aside
     (originals.bad). One of a newer version stays as it is: then nothing is kept on the disk, and what is in
@@ -115,7 +115,7 @@ class Originals(Mapping[tuple[str, str], str]):
         gone = [place for place in dict.fromkeys(places) if place in self._records]
         for place in gone:
             self._remove(place)
-        self._append([f"{place.path}\t{place.slot}\n" for place in gone])
+        self._append([f"{place.path}\t{place.key}\n" for place in gone])
 
     def drop(self, path: str) -> None:
         """The cgroup is gone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from agent.state import Running
 from kernel import values
@@ -14,16 +14,20 @@ PROCESS_FILES: Final = frozenset(name for name, one in all_files().items() if on
 """Files of /proc/PID. They are kept under the container's cgroup: a pid says nothing after a restart."""
 
 
+FileKey: TypeAlias = str
+"""A file's name, and after a blank a disk's MAJOR:MINOR where it has a line for each."""
+
+
 class Place(NamedTuple):
-    """A kernel file of a cgroup. `slot`: the file, and a disk's MAJOR:MINOR where it has a line for each."""
+    """A kernel file of a cgroup."""
 
     path: str
-    slot: str
+    key: FileKey
 
     @property
     def file(self) -> str:
         """The file's name alone."""
-        return self.slot.partition(" ")[0]
+        return self.key.partition(" ")[0]
 
 
 def is_of_disk(file: str) -> bool:

@@ -53,9 +53,9 @@ class Repairer:
 
     def mend(self, path: str, writers: Writers = NOBODY_SEEN) -> None:
         """Look at the files of one cgroup, and repair."""
-        claims = self._enforcer.claims
-        places = [place for place in claims.at(path) if not claims.is_shared(place)]
-        for container_id in {holder: None for place in places for holder in claims.holders(place)}:
+        wants = self._enforcer.wants
+        places = [place for place in wants.at(path) if not wants.is_shared(place)]
+        for container_id in {one: None for place in places for one in wants.wanting(place)}:
             self._mend_container(container_id, writers)
         self._mend_shared(path, writers)
 
@@ -66,7 +66,7 @@ class Repairer:
         """
         for container_id in self._enforcer.ids():
             yield self._verified(container_id)
-        for path in list(self._enforcer.claims.shared_paths()):
+        for path in list(self._enforcer.wants.shared_paths()):
             yield path if self._shared_differ(path) else ""
         for fight in self._enforcer.fights.sweep(self._enforcer.clock()):
             log.info("fight is over cgroup=%s file=%s", *fight.place)
@@ -105,7 +105,7 @@ class Repairer:
             newest = None
             if mode == SET and level > 0:
                 (place,) = wanted_by(held.running, [(level, mode, file, value)])
-                newest = self._enforcer.claims.wanted(place, None)
+                newest = self._enforcer.wants.wanted(place, None)
             if mode == SET:
                 exact.append((level, mode, file, newest.value if newest else value))
         return exact
@@ -193,7 +193,7 @@ class Repairer:
         elif left:  # it was written, and reads otherwise
             report.verified_at = float("-inf")
             report.refusals = tuple(
-                Refusal(place.path, place.slot, held.wanted[place].value, 0, why)
+                Refusal(place.path, place.key, held.wanted[place].value, 0, why)
                 for place, why in left.items()
             )
         elif held.done:

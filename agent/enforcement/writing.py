@@ -266,7 +266,7 @@ def _note_missed(reached: processes.Reached, there: Place, want: str, outcome: O
     """Without their number, which changes from look to look."""
     if reached.missed:
         why = f"some of its processes do not have it: {reached.why}"
-        outcome.partly.append(Refusal(there.path, there.slot, want, 0, why))
+        outcome.partly.append(Refusal(there.path, there.key, want, 0, why))
 
 
 def _without_lost_disk(entries: list[Entry], outcome: Outcome) -> list[Entry] | None:

@@ -47,7 +47,7 @@ def test_none_is_in_effect_when_one_is_refused(rig: Rig) -> None:
     assert not report.applied
     assert [refusal.file for refusal in report.refusals] == ["cpuset.cpus"]
     assert rig.read(one.cgroup, SHARES) == "1024"
-    assert len(rig.enforcer.claims) == 0
+    assert len(rig.enforcer.wants) == 0
     assert rig.enforcer.apply(one, plan((0, SHARES, 600))).applied
     report = rig.enforcer.apply(one, refused)
     assert rig.read(one.cgroup, SHARES) == "600"
@@ -296,7 +296,7 @@ def test_a_pid_that_is_anothers_by_now(kernel_rig: Rig, child: subprocess.Popen[
 def test_many_starts_and_stops_leave_nothing(rig: Rig) -> None:
     def sizes() -> tuple[int, ...]:
         enforcer, notes = rig.enforcer, rig.enforcer.writing.notes
-        known = len(enforcer), len(enforcer.applied), len(enforcer.claims), len(notes.index)
+        known = len(enforcer), len(enforcer.applied), len(enforcer.wants), len(notes.index)
         return *known, len(notes.originals.paths()), len(list(Path("/proc/self/fd").iterdir()))
 
     before = sizes()

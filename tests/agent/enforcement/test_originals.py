@@ -41,11 +41,11 @@ def test_what_is_forgotten_stays_forgotten(tmp_path: Path) -> None:
 
 def test_what_the_runtime_tells_of_others_counts_at_the_first_look_and_after(tmp_path: Path) -> None:
     one = Originals(tmp_path)
-    one.seed(FILE.path, {FILE.slot: "204"})
+    one.seed(FILE.path, {FILE.key: "204"})
     assert one.record(FILE) == Record("", "204")
     assert len(one) == 0
     one.note({FILE: Record("600", "204")})
-    one.seed(FILE.path, {FILE.slot: "409"})
+    one.seed(FILE.path, {FILE.key: "409"})
     assert Originals(tmp_path).record(FILE) == Record("600", "409")
 
 

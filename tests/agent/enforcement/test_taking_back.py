@@ -103,4 +103,4 @@ def test_a_disk_that_is_gone_costs_a_container_nothing_else(kernel_rig: Rig) -> 
         "and nothing is left to put back"
     )
     list(kernel_rig.enforcer.sweep())
-    assert [place.slot for place in kernel_rig.enforcer.originals.at(one.cgroup)] == ["cpu.shares"]
+    assert [place.key for place in kernel_rig.enforcer.originals.at(one.cgroup)] == ["cpu.shares"]

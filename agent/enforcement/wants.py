@@ -8,7 +8,7 @@ from agent.enforcement.places import Place, Wanted, joined
 from kernel.change import RAISE, SET
 
 
-class Claims:
+class Wants:
     """By place and by container id. A place of its own has one value; a shared one what suffices for all."""
 
     def __init__(self) -> None:
@@ -27,9 +27,9 @@ class Claims:
         for place in self._by.get(container_id, {}).keys() - wanted.keys():
             self._drop(place, container_id)
         for place, want in wanted.items():
-            claims = self._of.setdefault(place, {})
-            claims.pop(container_id, None)  # the newest comes last
-            claims[container_id] = want
+            wants = self._of.setdefault(place, {})
+            wants.pop(container_id, None)  # the newest comes last
+            wants[container_id] = want
             self._at.setdefault(place.path, set()).add(place)
         self._by[container_id] = wanted
 
@@ -46,14 +46,14 @@ class Claims:
         """The places in one cgroup."""
         return frozenset(self._at.get(path, ()))
 
-    def holders(self, place: Place) -> tuple[str, ...]:
+    def wanting(self, place: Place) -> tuple[str, ...]:
         """Ids of the containers that want something here, the newest last."""
         return tuple(self._of.get(place, ()))
 
     def is_shared(self, place: Place) -> bool:
         """Whether others besides our containers need the place too: it is then raised, never simply set."""
-        claims = self._of.get(place)
-        return bool(claims) and next(reversed(claims.values())).mode == RAISE if claims else False
+        wants = self._of.get(place)
+        return bool(wants) and next(reversed(wants.values())).mode == RAISE if wants else False
 
     def shared_paths(self) -> Iterator[str]:
         """Cgroups with a shared place, those above before those below."""
@@ -68,23 +68,23 @@ class Claims:
         ours; where it is not known, the place is only raised. Of several values for one place of its own
         (they are planned alike) the newest counts.
         """
-        claims = self._of.get(place)
-        if not claims:
+        wants = self._of.get(place)
+        if not wants:
             return None
-        newest = next(reversed(claims.values()))
+        newest = next(reversed(wants.values()))
         if newest.mode == SET:
             return newest
         value = newest.value
-        for other in {claim.value for claim in claims.values()}:
+        for other in {want.value for want in wants.values()}:
             value = joined(place.file, value, other)
         if original is None:
             return Wanted(RAISE, value)
         return Wanted(SET, joined(place.file, original, value))
 
     def _drop(self, place: Place, container_id: str) -> None:
-        claims = self._of.get(place, {})
-        claims.pop(container_id, None)
-        if not claims:
+        wants = self._of.get(place, {})
+        wants.pop(container_id, None)
+        if not wants:
             self._of.pop(place, None)
             there = self._at.get(place.path, set())
             there.discard(place)
