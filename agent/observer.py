@@ -49,7 +49,7 @@ class Observer:
         self._clock = clock
         self._seen: dict[str, Observed] = {}
         self._node: tuple[Differs, ...] = ()
-        self.applied: dict[ContainerKey, Report] = {}
+        self.reports: dict[ContainerKey, Report] = {}
         self.checked_at = clock()
 
     def observed(self) -> tuple[Observed, ...]:
@@ -67,7 +67,7 @@ class Observer:
         """The containers that are looked at."""
         return tuple(self._seen)
 
-    def held(self, container_id: str) -> Observed | None:
+    def kept(self, container_id: str) -> Observed | None:
         """What is known of one."""
         return self._seen.get(container_id)
 
@@ -75,9 +75,9 @@ class Observer:
         """Look, if another plan was looked at last."""
         entries = tuple(setting.entry for setting in plan.settings)
         seen = self._seen.get(running.container_id)
-        if seen is not None and seen.entries == entries and running.key in self.applied:
+        if seen is not None and seen.entries == entries and running.key in self.reports:
             seen.running = running
-            return self.applied[running.key]
+            return self.reports[running.key]
         seen = self._seen[running.container_id] = Observed(running, entries)
         report = self._look(seen)
         if seen.differ:
@@ -88,7 +88,7 @@ class Observer:
         """The container is gone."""
         seen = self._seen.pop(container_id, None)
         if seen is not None:
-            self.applied.pop(seen.running.key, None)
+            self.reports.pop(seen.running.key, None)
 
     def release(self, container_id: str) -> None:
         """It is not looked at any more."""
@@ -151,7 +151,7 @@ class Observer:
         if report.gone:
             self.forget(seen.running.container_id)
         else:
-            self.applied[seen.running.key] = report
+            self.reports[seen.running.key] = report
         return report
 
 

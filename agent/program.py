@@ -373,7 +373,7 @@ class Agent:
         states = policy_states(
             self.reconciler.planned.values(),
             self.containers.all(),
-            self.enforcer.applied,
+            self.enforcer.reports,
             since,
             self.measuring.deficit_seconds,
             self._lost,

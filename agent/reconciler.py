@@ -167,8 +167,8 @@ class Reconciler:
             await turn.breathe()
         gone = self._unseen - {one.container_id for one in unseen.values()}
         for container_id in gone if take_back else ():
-            held = self._enforcer.held(container_id)
-            if held is None or self._enforcer.apply(held.running, _NOTHING).applied:
+            kept = self._enforcer.kept(container_id)
+            if kept is None or self._enforcer.apply(kept.running, _NOTHING).applied:
                 self._enforcer.release(container_id)
                 self._unseen.discard(container_id)
         self._unseen |= {one.container_id for one in unseen.values()}
@@ -200,11 +200,11 @@ class Reconciler:
         Plans of the others take them for that, too.
         """
         for container_id in self._enforcer.ids():
-            held = self._enforcer.held(container_id)
-            known = self._known.pods.get(held.running.key.pod_uid) if held else None
-            if held is None or (known is not None and not known.finished):
+            kept = self._enforcer.kept(container_id)
+            known = self._known.pods.get(kept.running.key.pod_uid) if kept else None
+            if kept is None or (known is not None and not known.finished):
                 continue
-            if self._enforcer.apply(held.running, _NOTHING).applied:
+            if self._enforcer.apply(kept.running, _NOTHING).applied:
                 self._enforcer.forget(container_id)
             await turn.breathe()
 
@@ -225,9 +225,9 @@ class Reconciler:
             if key in self._broken:
                 return False
             if key in self._containers.unseen:
-                settled = self._enforcer.held(self._containers.unseen[key].container_id) is not None
+                settled = self._enforcer.kept(self._containers.unseen[key].container_id) is not None
             elif key in self._containers:
-                settled = self._enforcer.held(self._containers[key].container_id) is not None
+                settled = self._enforcer.kept(self._containers[key].container_id) is not None
             else:
                 settled = listed
             if one.plan.settings and not settled:

@@ -54,7 +54,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class Held:
+class Applied:
     """A container that settings are kept for. `done`: nothing is left to do for these entries."""
 
     running: Running
@@ -84,24 +84,24 @@ class Enforcer:
         self.lowering.ended = self._lowered
         self.wants = Wants()
         self.fights = Fights()
-        self.applied: dict[ContainerKey, Report] = {}
+        self.reports: dict[ContainerKey, Report] = {}
         self.clock = clock
-        self._held: dict[str, Held] = {}
+        self._kept: dict[str, Applied] = {}
         self._stuck: set[str] = set()
         self._refused: dict[str, str] = {}
         """Container id -> its pod's uid, where the newest plan is not in effect."""
 
     def __len__(self) -> int:
-        """How many containers are held."""
-        return len(self._held)
+        """How many containers settings are kept for."""
+        return len(self._kept)
 
-    def held(self, container_id: str) -> Held | None:
+    def kept(self, container_id: str) -> Applied | None:
         """What is kept for a container."""
-        return self._held.get(container_id)
+        return self._kept.get(container_id)
 
     def ids(self) -> tuple[str, ...]:
         """The containers that settings are kept for."""
-        return tuple(self._held)
+        return tuple(self._kept)
 
     def refused(self) -> bool:
         """Whether some container's newest plan is not in effect."""
@@ -115,23 +115,23 @@ class Enforcer:
         the same plan is in effect already: what others change meanwhile is drift's to see.
         """
         entries = tuple(setting.entry for setting in plan.settings)
-        held = self._held.get(running.container_id)
+        kept = self._kept.get(running.container_id)
         try:
-            if held is not None and not take_back:
-                entries = _with_old(running, entries, held.entries)
-            if held is not None and held.done and held.entries == entries:
-                held.running = running
-                return self.applied[running.key]
+            if kept is not None and not take_back:
+                entries = _with_old(running, entries, kept.entries)
+            if kept is not None and kept.done and kept.entries == entries:
+                kept.running = running
+                return self.reports[running.key]
             wanted = wanted_by(running, entries)
         except ValueError as error:
-            return self._told(running, _refused(running, str(error)), held)
-        back = self._back(running, held, wanted) if take_back else []
+            return self._told(running, _refused(running, str(error)), kept)
+        back = self._back(running, kept, wanted) if take_back else []
         outcome = self._written(running, entries, back, deadline)
         if outcome.applied:
             self.wants.put(running.container_id, wanted)
             self.originals.forget(place for place in back if place not in self.lowering)
-            held = Held(running, entries, wanted, self._is_whole(running, wanted))
-        return self._told(running, outcome, held)
+            kept = Applied(running, entries, wanted, self._is_whole(running, wanted))
+        return self._told(running, outcome, kept)
 
     def _is_whole(self, running: Running, wanted: Mapping[Place, Wanted]) -> bool:
         """Whether nothing is left to do for it."""
@@ -142,45 +142,45 @@ class Enforcer:
         """A limit was lowered, or not, or written over by a step of before: what holds now is written."""
         seen = {(place.path, place.file): AGENT}
         for container_id in self.wants.wanting(place):
-            held, report = self._held.get(container_id), None
-            if held is not None and container_id not in self._refused:
-                report = self.applied.get(held.running.key)
-            if held is None or report is None:
+            kept, report = self._kept.get(container_id), None
+            if kept is not None and container_id not in self._refused:
+                report = self.reports.get(kept.running.key)
+            if kept is None or report is None:
                 continue
-            entries = [entry for entry in held.entries if place in wanted_by(held.running, [entry])]
-            outcome = self.writing.container(held.running, entries, seen)
-            late = self.late(held)
-            held.done = outcome.applied and self._is_whole(held.running, held.wanted)
+            entries = [entry for entry in kept.entries if place in wanted_by(kept.running, [entry])]
+            outcome = self.writing.container(kept.running, entries, seen)
+            late = self.late(kept)
+            kept.done = outcome.applied and self._is_whole(kept.running, kept.wanted)
             report.applied, report.refusals = outcome.applied and not late, (*outcome.refusals, *late)
             report.verified_at = self.clock()
 
-    def late(self, held: Held) -> tuple[Refusal, ...]:
+    def late(self, kept: Applied) -> tuple[Refusal, ...]:
         """What of a container's plan is not in effect yet, because the kernel has to reclaim for it."""
-        why = self.lowering.why(held.wanted)
+        why = self.lowering.why(kept.wanted)
         return tuple(Refusal(place.path, place.file, value, 0, text) for place, value, text in why)
 
     def forget(self, container_id: str) -> None:
         """The container is gone, and its cgroup."""
-        held = self._held.pop(container_id, None)
+        kept = self._kept.pop(container_id, None)
         self._refused.pop(container_id, None)
-        if held is None:
+        if kept is None:
             return
-        path = held.running.cgroup
+        path = kept.running.cgroup
         self.wants.drop(container_id)
         self.writing.notes.index.forget(path)
         self.originals.drop(path)
         self.lowering.forget(path)
         self.fights.forget(path)
-        if not any(other.running.key == held.running.key for other in self._held.values()):
-            self.applied.pop(held.running.key, None)
+        if not any(other.running.key == kept.running.key for other in self._kept.values()):
+            self.reports.pop(kept.running.key, None)
 
     def release(self, container_id: str) -> None:
         """Nothing is kept for it any more, in a cgroup that is still there and others want something of."""
-        held = self._held.pop(container_id, None)
+        kept = self._kept.pop(container_id, None)
         self._refused.pop(container_id, None)
         self.wants.drop(container_id)
-        if held is not None and not any(one.running.key == held.running.key for one in self._held.values()):
-            self.applied.pop(held.running.key, None)
+        if kept is not None and not any(one.running.key == kept.running.key for one in self._kept.values()):
+            self.reports.pop(kept.running.key, None)
 
     def keep_node(self, wanted: Mapping[Place, Wanted]) -> None:
         """What shared cgroups are to have that no container asks for; shared() writes it, sweep() gives back
@@ -259,14 +259,14 @@ class Enforcer:
             return record is None or not same(place.file, record.written, want.value)
         return higher(place.file, want.value, record.written)
 
-    def _back(self, running: Running, held: Held | None, wanted: Mapping[Place, Wanted]) -> list[Place]:
+    def _back(self, running: Running, kept: Applied | None, wanted: Mapping[Place, Wanted]) -> list[Place]:
         """Places of its own that this container's plan does not have any more.
 
         Of its own cgroup all of which something is known; of its pod's those it had, if no other has them.
         """
         left = set(self.originals.at(running.cgroup))
-        if held is not None:
-            left |= {place for place, want in held.wanted.items() if want.mode == SET}
+        if kept is not None:
+            left |= {place for place, want in kept.wanted.items() if want.mode == SET}
         own = {place for place in left - wanted.keys() if self.wants.only(running.container_id, place)}
         return [place for place in own if not _is_idle(place, wanted)]
 
@@ -310,24 +310,24 @@ class Enforcer:
             self._stuck.add(path)
             log.warning("not put back cgroup=%s why=%r: tried again", path, str(outcome.refusals[0]))
 
-    def _told(self, running: Running, outcome: Outcome, held: Held | None) -> Report:
+    def _told(self, running: Running, outcome: Outcome, kept: Applied | None) -> Report:
         """The report, remembered; a container that is refused is kept as it was, and tried again."""
         report = self._report(running.key, outcome)
         if outcome.gone:
             self.forget(running.container_id)
             return report
         if not outcome.applied:
-            held = Held(running, (), {}, done=False) if held is None else replace(held, done=False)
+            kept = Applied(running, (), {}, done=False) if kept is None else replace(kept, done=False)
             self._refused[running.container_id] = running.key.pod_uid
         else:
             self._refused.pop(running.container_id, None)
-        assert held is not None
-        self._held[running.container_id] = held
-        if report.partly and running.key not in self.applied:
+        assert kept is not None
+        self._kept[running.container_id] = kept
+        if report.partly and running.key not in self.reports:
             log.warning("partly applied pod=%s container=%s why=%r", *running.key, str(report.partly[0]))
-        if outcome.applied and (late := self.late(held)):
+        if outcome.applied and (late := self.late(kept)):
             report.applied, report.refusals = False, late
-        self.applied[running.key] = report
+        self.reports[running.key] = report
         return report
 
     def _report(self, key: ContainerKey, outcome: Outcome) -> Report:

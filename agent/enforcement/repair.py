@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from agent.enforcement.enforcer import NOBODY_SEEN, Enforcer, Held
+from agent.enforcement.enforcer import NOBODY_SEEN, Applied, Enforcer
 from agent.enforcement.fights import Verdict
 from agent.enforcement.noting import Writers
 from agent.enforcement.places import Place, Wanted, controller, higher, wanted_by
@@ -72,39 +72,39 @@ class Repairer:
             log.info("fight is over cgroup=%s file=%s", *fight.place)
 
     def _verified(self, container_id: str) -> str:
-        held = self._enforcer.held(container_id)
-        looked = self._looked(held) if held is not None else None
-        if held is None or looked is None:
+        kept = self._enforcer.kept(container_id)
+        looked = self._looked(kept) if kept is not None else None
+        if kept is None or looked is None:
             return ""
         if not looked.differ:
-            self._report(held, looked.outcome, {})
+            self._report(kept, looked.outcome, {})
             return ""
-        return held.running.cgroup
+        return kept.running.cgroup
 
-    def _looked(self, held: Held) -> Looked | None:
+    def _looked(self, kept: Applied) -> Looked | None:
         """Its own cgroup, its pod's and its process; None where nothing is kept, or it is gone."""
-        if not held.wanted and held.done:
+        if not kept.wanted and kept.done:
             return None
-        looked = self._enforcer.writing.look(held.running, self._exact(held))
+        looked = self._enforcer.writing.look(kept.running, self._exact(kept))
         lowering = self._enforcer.lowering
         strange = tuple(one for one in looked.differ if not lowering.explains(one.place, one.have))
         looked = looked._replace(differ=strange)
-        if looked.outcome.gone or not (held.wanted or self._enforcer.writing.there(held.running.cgroup)):
-            log.info("cgroup is gone container=%s cgroup=%s", held.running.container_id, held.running.cgroup)
-            self._enforcer.forget(held.running.container_id)
+        if looked.outcome.gone or not (kept.wanted or self._enforcer.writing.there(kept.running.cgroup)):
+            log.info("cgroup is gone container=%s cgroup=%s", kept.running.container_id, kept.running.cgroup)
+            self._enforcer.forget(kept.running.container_id)
             return None
-        return looked if held.wanted else None
+        return looked if kept.wanted else None
 
-    def _exact(self, held: Held) -> list[Entry]:
+    def _exact(self, kept: Applied) -> list[Entry]:
         """The settings that are not shared; those of the pod's cgroup as the newest plan has them.
 
         Containers of a pod may have plans of different passes, where the newer one was refused.
         """
         exact = []
-        for level, mode, file, value in held.entries:
+        for level, mode, file, value in kept.entries:
             newest = None
             if mode == SET and level > 0:
-                (place,) = wanted_by(held.running, [(level, mode, file, value)])
+                (place,) = wanted_by(kept.running, [(level, mode, file, value)])
                 newest = self._enforcer.wants.wanted(place, None)
             if mode == SET:
                 exact.append((level, mode, file, newest.value if newest else value))
@@ -112,25 +112,25 @@ class Repairer:
 
     def _mend_container(self, container_id: str, writers: Writers) -> None:
         """All that is not right in one go."""
-        held = self._enforcer.held(container_id)
-        looked = self._looked(held) if held is not None else None
-        if held is None or looked is None:
+        kept = self._enforcer.kept(container_id)
+        looked = self._looked(kept) if kept is not None else None
+        if kept is None or looked is None:
             return
         left = self._left(looked.differ, writers)
         for one in looked.differ:
             if one.place in left:
-                own = one.place.path == held.running.cgroup
+                own = one.place.path == kept.running.cgroup
                 self._enforcer.writing.note(one, writers, own=own, shared=False)
         outcome = looked.outcome
         if len(left) < len(looked.differ):
-            kept = [
+            entries = [
                 entry
-                for entry in self._exact(held)
-                if left.keys().isdisjoint(wanted_by(held.running, [entry]))
+                for entry in self._exact(kept)
+                if left.keys().isdisjoint(wanted_by(kept.running, [entry]))
             ]
-            outcome = self._enforcer.writing.container(held.running, kept, writers)
+            outcome = self._enforcer.writing.container(kept.running, entries, writers)
             self._tell(looked.differ, left, writers, outcome)
-        self._report(held, outcome, left)
+        self._report(kept, outcome, left)
 
     def _shared_differ(self, path: str) -> tuple[Differs, ...]:
         wanted = self._enforcer.wanted_at(path)
@@ -182,25 +182,25 @@ class Repairer:
                 )
                 self._told(Drift(place, have, want, writer, outcome.applied))
 
-    def _report(self, held: Held, outcome: Outcome, left: dict[Place, str]) -> None:
-        report = self._enforcer.applied.get(held.running.key)
+    def _report(self, kept: Applied, outcome: Outcome, left: dict[Place, str]) -> None:
+        report = self._enforcer.reports.get(kept.running.key)
         if report is None:
             return
         report.partly = tuple(outcome.partly)
         if outcome.refusals:
-            held.done = report.applied = False
+            kept.done = report.applied = False
             report.refusals = tuple(outcome.refusals)
         elif left:  # it was written, and reads otherwise
             report.verified_at = float("-inf")
             report.refusals = tuple(
-                Refusal(place.path, place.key, held.wanted[place].value, 0, why)
+                Refusal(place.path, place.key, kept.wanted[place].value, 0, why)
                 for place, why in left.items()
             )
-        elif held.done:
+        elif kept.done:
             report.applied, report.refusals = True, ()
             report.verified_at = self._enforcer.clock()
-        if not outcome.refusals and (late := self._enforcer.late(held)):
-            held.done = report.applied = False
+        if not outcome.refusals and (late := self._enforcer.late(kept)):
+            kept.done = report.applied = False
             report.refusals = late
 
 

@@ -203,15 +203,15 @@ async def test_an_error_costs_one_repair_and_no_more(
 ) -> None:
     one = rig.container()
     rig.enforcer.apply(one, plan((0, SHARES, 600)))
-    real = rig.enforcer.held
+    real = rig.enforcer.kept
     broken = [ZeroDivisionError]
 
-    def held(container_id: str) -> object:
+    def kept(container_id: str) -> object:
         if broken:
             raise broken.pop()
         return real(container_id)
 
-    monkeypatch.setattr(rig.enforcer, "held", held)
+    monkeypatch.setattr(rig.enforcer, "kept", kept)
     async with running(watching(rig, told).run()), shell() as person:
         person(f"echo 77 > {rig.file(one.cgroup, SHARES)}")
         await eventually(lambda: not broken)

@@ -27,7 +27,7 @@ def test_all_of_a_plan_is_in_effect(rig: Rig) -> None:
     assert (report.applied, report.written, report.refusals, report.gone) == (True, 4, (), False)
     assert [rig.read(above(one.cgroup, up), SHARES) for up in range(4)] == ["600", "700", "5000", "1024"]
     assert rig.read(one.cgroup, "pids.max") == "99"
-    assert rig.enforcer.applied == {one.key: report}
+    assert rig.enforcer.reports == {one.key: report}
 
 
 def test_the_same_plan_again_touches_nothing(rig: Rig) -> None:
@@ -173,7 +173,7 @@ def test_a_cgroup_removed_in_the_middle(rig: Rig) -> None:
     report = rig.enforcer.apply(one, plan((0, SHARES, 601)))
     assert report.gone
     assert len(rig.enforcer) == 0
-    assert rig.enforcer.applied == {}
+    assert rig.enforcer.reports == {}
     rig.remove(above(one.cgroup, 1))
     list(rig.enforcer.sweep())
     assert dict(rig.agent().originals) == {}
@@ -194,7 +194,7 @@ def test_a_container_started_anew_under_its_name(rig: Rig) -> None:
     new = rig.container("app", OTHER_ID)
     report = rig.enforcer.apply(new, plan((1, SHARES, 700), (0, SHARES, 600)))
     rig.enforcer.forget(ID)  # the runtime tells late
-    assert rig.enforcer.applied == {new.key: report}
+    assert rig.enforcer.reports == {new.key: report}
     list(rig.enforcer.sweep())
     assert rig.read(above(new.cgroup, 1), SHARES) == "700"
     assert rig.read(new.cgroup, SHARES) == "600"
@@ -296,7 +296,7 @@ def test_a_pid_that_is_anothers_by_now(kernel_rig: Rig, child: subprocess.Popen[
 def test_many_starts_and_stops_leave_nothing(rig: Rig) -> None:
     def sizes() -> tuple[int, ...]:
         enforcer, notes = rig.enforcer, rig.enforcer.writing.notes
-        known = len(enforcer), len(enforcer.applied), len(enforcer.wants), len(notes.index)
+        known = len(enforcer), len(enforcer.reports), len(enforcer.wants), len(notes.index)
         return *known, len(notes.originals.paths()), len(list(Path("/proc/self/fd").iterdir()))
 
     before = sizes()

@@ -126,9 +126,9 @@ async def test_the_loop_and_the_hooks_lock_are_free_while_the_kernel_reclaims(me
             lock.release(lock.take(str(memory.folder / "run"), 0.0))
             assert not first.applied
             assert "lowered in steps" in str(first.refusals[0])
-        await eventually(lambda: memory.enforcer.applied[ONE.key].applied, "it is reached")
+        await eventually(lambda: memory.enforcer.reports[ONE.key].applied, "it is reached")
     assert memory.read(HIGH) == str(512 * MIB)
-    assert memory.enforcer.applied[ONE.key].refusals == ()
+    assert memory.enforcer.reports[ONE.key].refusals == ()
     assert threading.get_ident() not in memory.threads
 
 
@@ -173,7 +173,7 @@ async def test_a_plan_without_it_takes_it_back_meanwhile(memory: Memory) -> None
 async def test_high_before_max_and_max_never_below_what_is_in_use(memory: Memory) -> None:
     async with at_work(memory):
         memory.enforcer.apply(ONE, plan((0, MAX, 600 * MIB), (0, HIGH, 512 * MIB)))
-        await eventually(lambda: memory.enforcer.applied[ONE.key].applied, "both are reached")
+        await eventually(lambda: memory.enforcer.reports[ONE.key].applied, "both are reached")
     files = [file for file, _ in memory.written]
     assert files == [HIGH] * (len(files) - 1) + [MAX]
 
@@ -187,7 +187,7 @@ async def test_what_cannot_be_reclaimed_is_given_up_and_throttled_no_further(
     memory.put("memory.current", str(memory.stuck))
     async with at_work(memory):
         memory.enforcer.apply(ONE, plan((0, "cpu.weight", 200), (0, HIGH, 512 * MIB)))
-        report = memory.enforcer.applied[ONE.key]
+        report = memory.enforcer.reports[ONE.key]
         await eventually(lambda: "could not be reclaimed" in str(report.refusals[0]), "it is given up")
         assert memory.read(HIGH) == str(900 * MIB + STEP)
         assert not report.applied
@@ -196,7 +196,7 @@ async def test_what_cannot_be_reclaimed_is_given_up_and_throttled_no_further(
         memory.stuck = 0
         monkeypatch.setattr(lowering, "TRY_SECONDS", 30.0)
         memory.enforcer.apply(ONE, plan((0, HIGH, 500 * MIB)))  # a newer plan is tried at once
-        await eventually(lambda: memory.enforcer.applied[ONE.key].applied, "a later try reaches it")
+        await eventually(lambda: memory.enforcer.reports[ONE.key].applied, "a later try reaches it")
     assert memory.read(HIGH) == str(500 * MIB)
 
 
@@ -211,7 +211,7 @@ async def test_drift_of_the_same_file_is_noted_and_lowered_again(memory: Memory)
             memory.put(HIGH, str(3 * GIB))
             repairer.mend(ONE.cgroup, {(ONE.cgroup, HIGH): "kubelet"})
             assert dict(memory.enforcer.originals)[ONE.cgroup, HIGH] == str(3 * GIB)
-        await eventually(lambda: memory.enforcer.applied[ONE.key].applied, "it is reached")
+        await eventually(lambda: memory.enforcer.reports[ONE.key].applied, "it is reached")
     assert memory.read(HIGH) == str(512 * MIB)
 
 
@@ -223,7 +223,7 @@ async def test_a_cgroup_that_goes_meanwhile_is_forgotten(memory: Memory) -> None
             memory.enforcer.forget(ONE.container_id)
         await eventually(lambda: not memory.enforcer.lowering._flying, "it has come back")
     assert not len(memory.enforcer.lowering)
-    assert memory.enforcer.applied == {}
+    assert memory.enforcer.reports == {}
 
 
 async def test_the_end_waits_for_no_write_and_the_next_agent_goes_on(memory: Memory) -> None:
@@ -238,7 +238,7 @@ async def test_the_end_waits_for_no_write_and_the_next_agent_goes_on(memory: Mem
     memory.agent().apply(ONE, plan((0, HIGH, 512 * MIB)))
     assert dict(memory.enforcer.originals)[ONE.cgroup, HIGH] == "max"
     async with at_work(memory):
-        await eventually(lambda: memory.enforcer.applied[ONE.key].applied, "it is reached")
+        await eventually(lambda: memory.enforcer.reports[ONE.key].applied, "it is reached")
 
 
 def test_restore_lowers_in_steps_and_names_what_it_could_not(
@@ -298,7 +298,7 @@ def test_a_real_limit_gives_up_page_cache(rig, tmp_path: Path) -> None:
             report = rig.enforcer.apply(one, plan((0, "memory.limit_in_bytes", 48 * MIB)))
             assert not report.applied
             assert int(rig.read(one.cgroup, "memory.usage_in_bytes")) == in_use
-            await eventually(lambda: rig.enforcer.applied[one.key].applied, "it is reached")
+            await eventually(lambda: rig.enforcer.reports[one.key].applied, "it is reached")
 
     asyncio.run(lowered())
     assert int(rig.read(one.cgroup, "memory.usage_in_bytes")) <= 48 * MIB

@@ -160,7 +160,7 @@ def test_what_is_not_reached_is_said(
         repairer.mend(path)
     assert here.scores(*pids) == [800] * 4
     assert list(repairer.check()) == [""]
-    assert kernel_rig.enforcer.applied[here.one.key].whole
+    assert kernel_rig.enforcer.reports[here.one.key].whole
 
 
 def test_a_process_that_has_left_the_cgroup_is_left_alone(here: Processes, kernel_rig: Rig) -> None:

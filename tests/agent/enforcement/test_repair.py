@@ -91,7 +91,7 @@ def test_several_files_of_a_container_in_their_order(kernel_rig: Rig) -> None:
 
 
 def test_the_full_check_finds_everything(kept: Kept, rig: Rig) -> None:
-    report = rig.enforcer.applied[kept.one.key]
+    report = rig.enforcer.reports[kept.one.key]
     before = report.verified_at
     rig.clock.now += 60
     kept.checked()
@@ -159,7 +159,7 @@ def test_a_fight_is_given_up_for_a_while_and_said(kept: Kept, rig: Rig) -> None:
     assert kept.escalated == [Place(path, SHARES)]
     (fight,) = rig.enforcer.fights.going_on()
     assert (fight.place, fight.writer) == (Place(path, SHARES), "systemd")
-    report = rig.enforcer.applied[kept.one.key]
+    report = rig.enforcer.reports[kept.one.key]
     assert (report.applied, report.verified_at) == (True, float("-inf"))  # written, and it reads otherwise
     assert "systemd keeps changing it back to 300" in str(report.refusals[0])
     rig.write(path, "pids.max", 7)
@@ -186,7 +186,7 @@ def test_what_the_kernel_refuses_is_said_and_tried_again(kernel_rig: Rig) -> Non
     kernel_rig.write(path, "cpu.cfs_quota_us", 20_000)
     kernel_rig.write(above(path, 1), "cpu.cfs_quota_us", 30_000)
     kept.repairer.mend(path, {})
-    report = kernel_rig.enforcer.applied[kept.one.key]
+    report = kernel_rig.enforcer.reports[kept.one.key]
     assert not report.applied
     assert [(refusal.file, refusal.errno) for refusal in report.refusals] == [("cpu.cfs_quota_us", 22)]
     assert [drift.repaired for drift in kept.drifts] == [False]
