@@ -281,26 +281,26 @@ def test_a_step_reclaims_no_more_than_one_and_ends_at_the_target(
     raise AssertionError("it never ends")
 
 
-def test_a_real_limit_gives_up_page_cache(rig, tmp_path: Path) -> None:
+def test_a_real_limit_gives_up_page_cache(kernel_rig, tmp_path: Path) -> None:
     """cgroup v1, whose write goes on until enough is reclaimed, or says EBUSY."""
-    one = rig.container()
-    procs = rig.file(one.cgroup, "memory.limit_in_bytes").with_name("cgroup.procs")
+    one = kernel_rig.container()
+    procs = kernel_rig.file(one.cgroup, "memory.limit_in_bytes").with_name("cgroup.procs")
     script = (
         f"echo $$ > {procs} && dd if=/dev/zero of={tmp_path}/pages bs=1M count=160 conv=fsync status=none"
     )
     assert os.waitstatus_to_exitcode(os.system(script)) == 0
-    in_use = int(rig.read(one.cgroup, "memory.usage_in_bytes"))
+    in_use = int(kernel_rig.read(one.cgroup, "memory.usage_in_bytes"))
     if in_use < 128 * MIB:
         pytest.skip(f"the file system keeps no page cache: {in_use} bytes in use")
 
     async def lowered() -> None:
-        async with running(rig.enforcer.lowering.run()):
-            report = rig.enforcer.apply(one, plan((0, "memory.limit_in_bytes", 48 * MIB)))
+        async with running(kernel_rig.enforcer.lowering.run()):
+            report = kernel_rig.enforcer.apply(one, plan((0, "memory.limit_in_bytes", 48 * MIB)))
             assert not report.applied
-            assert int(rig.read(one.cgroup, "memory.usage_in_bytes")) == in_use
-            await eventually(lambda: rig.enforcer.reports[one.key].applied, "it is reached")
+            assert int(kernel_rig.read(one.cgroup, "memory.usage_in_bytes")) == in_use
+            await eventually(lambda: kernel_rig.enforcer.reports[one.key].applied, "it is reached")
 
     asyncio.run(lowered())
-    assert int(rig.read(one.cgroup, "memory.usage_in_bytes")) <= 48 * MIB
-    assert rig.read(one.cgroup, "memory.limit_in_bytes") == str(48 * MIB)
-    assert rig.enforcer.lowering.outcomes == {lowering.REACHED: 1}
+    assert int(kernel_rig.read(one.cgroup, "memory.usage_in_bytes")) <= 48 * MIB
+    assert kernel_rig.read(one.cgroup, "memory.limit_in_bytes") == str(48 * MIB)
+    assert kernel_rig.enforcer.lowering.outcomes == {lowering.REACHED: 1}
