@@ -280,7 +280,8 @@ def _without_lost_disk(entries: list[Entry], outcome: Outcome) -> list[Entry] | 
 
 
 def _nobodys(path: str) -> Running:
-    return Running(_NOBODY, path.rpartition("/")[2], path)
+    """With systemd the name is a scope's, and no id has that ending."""
+    return Running(_NOBODY, path.rpartition("/")[2].removesuffix(".scope"), path)
 
 
 def _entries(wanted: Mapping[Place, Wanted]) -> list[Entry]:

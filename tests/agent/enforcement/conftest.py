@@ -82,8 +82,11 @@ class Rig:
         self.enforcer = Enforcer(self.mounts, Originals(self.run), self.run, clock=self.clock)
         return self.enforcer
 
-    def container(self, name: str = "app", container_id: str = ID, uid: str = UID) -> Running:
-        pod = (*POD[:2], f"pod{uid}", container_id)
+    def container(
+        self, name: str = "app", container_id: str = ID, uid: str = UID, group: str = ""
+    ) -> Running:
+        """group: what its cgroup is called, its id where that is ""."""
+        pod = (*POD[:2], f"pod{uid}", group or container_id)
         return Running(ContainerKey(uid, name), container_id, self.scratch.make(*pod).name)
 
     def remove(self, path: str, *controllers: str) -> None:

@@ -15,10 +15,11 @@ from agent.enforcement import writing
 from agent.enforcement.inherited import due
 from agent.enforcement.originals import Record
 from agent.enforcement.repair import Drift, Repairer
+from agent.restoring import restore
 from agent.state import Running
 from kernel import processes
 from qos.plan.settings import Plan
-from tests.agent.enforcement.conftest import Rig, of_process
+from tests.agent.enforcement.conftest import ID, Rig, of_process
 
 _WAIT = "import sys; print(flush=True); sys.stdin.read()"
 _FORK = """
@@ -97,6 +98,19 @@ def test_every_process_has_it_also_in_cgroups_below(here: Processes, kernel_rig:
     assert (report.applied, report.whole) == (True, True)
     assert here.scores(*pids) == [800] * 4
     kernel_rig.enforcer.apply(here.one, Plan(()))
+    assert here.scores(*pids) == before
+
+
+@pytest.mark.parametrize("group", [ID, f"cri-containerd-{ID}.scope", f"crio-{ID}.scope"])
+def test_it_is_given_back_whoever_named_the_cgroup(
+    here: Processes, kernel_rig: Rig, tmp_path: Path, group: str
+) -> None:
+    """With systemd the container is a scope."""
+    here.one = kernel_rig.container(group=group)
+    pids = [here.start(), here.start()]
+    before = here.scores(*pids)
+    assert kernel_rig.enforcer.apply(here.one, of_process(800)).applied
+    assert restore(kernel_rig.mounts, kernel_rig.run, tmp_path / "state").left == ()
     assert here.scores(*pids) == before
 
 
