@@ -8,16 +8,23 @@ Threads beside cgroups are counted once, until everything is read again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from adapters.machine import ThisMachine
 from kernel import facts as kernel_facts
-from kernel.membership import PLAIN, pod_uid, qos_class
+from kernel import membership
+from kernel.membership import PLAIN, qos_class
 from qos.plan import observed
 from qos.plan.observed import Seen
 from qos.plan.placed_pod import NodeTree
 
+_REMEMBERED: Final = 8192
+"""Paths whose meaning is kept: all of them are asked for in each pass, and regular expressions are slow."""
 _ANY_UID: Final = "00000000-0000-0000-0000-000000000000"
+
+
+pod_uid = lru_cache(_REMEMBERED)(membership.pod_uid)
 
 
 class CgroupTree:
@@ -27,6 +34,8 @@ class CgroupTree:
         self._machine = machine
         self._pods: dict[str, str] = {}
         self._of_pods: dict[str, dict[str, Seen]] = {}
+        self._pod_of: dict[str, str] = {}
+        """The cgroup of a pod, or one in it -> the pod's."""
         self._shared: dict[str, Seen] = {}
         self._parents: dict[str, str] = {}
         self._cpus: dict[str, str] = {}
@@ -61,7 +70,8 @@ class CgroupTree:
 
     def forget(self, path: str) -> None:
         """A pod's cgroup is gone."""
-        self._of_pods.pop(path, None)
+        for below in self._of_pods.pop(path, ()):
+            self._pod_of.pop(below, None)
         self._stale.discard(path)
         if self._pods.get(pod_uid(path)) == path:
             del self._pods[pod_uid(path)]
@@ -85,7 +95,7 @@ class CgroupTree:
         It is kept so: what is forgotten of them later was put back by then.
         """
         for (path, file), text in originals.items():
-            seen = self._of_pods.get(pod_path(path), self._shared)
+            seen = self._of_pods.get(self._pod_of.get(path, ""), self._shared)
             before = seen.get(path)
             if before is not None and before.values.get(file, text) != text:
                 seen[path] = before._replace(values={**before.values, file: text})
@@ -148,6 +158,9 @@ class CgroupTree:
         for name in children:
             child = f"{path}/{name}"
             found[child] = Seen(self._values(child, observed.WANTED))
+        for below in self._of_pods.get(path, ()):
+            self._pod_of.pop(below, None)
+        self._pod_of |= dict.fromkeys(found, path)
         self._of_pods[path] = found
         self._pods[pod_uid(path)] = path
 
@@ -168,6 +181,7 @@ class CgroupTree:
         return look.values if look else {}
 
 
+@lru_cache(_REMEMBERED)
 def pod_path(path: str) -> str:
     """The pod's cgroup on this path, "" where there is none."""
     return next((above for above in _prefixes(path) if pod_uid(above)), "")
@@ -181,10 +195,10 @@ def _prefixes(path: str) -> Iterator[str]:
 
 def _above_pod(path: str) -> Iterator[str]:
     """The cgroups above the pod's on this path."""
-    pod = pod_path(path)
-    yield from (above for above in _prefixes(path) if pod and len(above) < len(pod))
+    return _prefixes(pod_path(path).rpartition("/")[0])
 
 
+@lru_cache(_REMEMBERED)
 def _class_below(path: str) -> str:
     """The QoS class of pods whose cgroups are in this one, "" where it holds none."""
     stem = path.rpartition("/")[2].removesuffix(".slice")

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from adapters.cgroup_tree import CgroupTree
 from adapters.machine import ThisMachine
+from agent.placing import Placing
 from agent.state import ContainerKey, Known, KnownPod, Running
 from qos.cluster.policy import Policy
 from qos.cluster.precedence import PriorityClasses
@@ -25,7 +26,7 @@ from qos.plan.node_share import (
     scale_of,
     with_weight,
 )
-from qos.plan.placed_pod import NodeTree, PlacedPod, placed
+from qos.plan.placed_pod import NodeTree, PlacedPod
 from qos.pods.decision import NOTHING_CHOSEN, Choices, Decided, decide, is_opted_out, opted_out
 from qos.pods.expectation import states_class
 
@@ -81,6 +82,7 @@ class Planner:
         self._usual_files = size.files
         self._clock = clock
         self._choices = choices
+        self._placing = Placing(lambda one, known, policies: _decided(one, known, policies, choices))
         self._node_shares = node_shares
         self._all_pods: Level | None = None
         """Their cgroup, with kubelet's weight."""
@@ -102,7 +104,8 @@ class Planner:
         pods = list(_to_plan(known))
         self.problems = {}
         self._size = self._size_now()
-        cgroups, policies = _by_pod(running), _by_namespace(known)
+        cgroups = _by_pod(running)
+        self._placing.begin(known)
         if self._clock() - self._read_at >= REREAD_SECONDS:
             self._cgroups.changed_all()
             self._read_at = self._clock()
@@ -112,7 +115,7 @@ class Planner:
         for one in pods:
             uid = one.pod.uid
             try:
-                decided = _decided(one, known, policies.get(one.pod.namespace, {}), self._choices)
+                decided = self._placing.decided(one, known)
                 places[uid] = self._placed(tree, decided, cgroups.get(uid, {}))
             except Exception as error:  # one pod that nobody thought of must not cost all others their floors
                 self._tell(uid, error)
@@ -120,13 +123,14 @@ class Planner:
                     places[uid] = before
             yield
         node = PlannedNode(tree, self._size, places)
+        yield
         yield from node.solve()
         self._tree, self._node = tree, node
         self.follows_use = any(place.follows_use for place in places.values())
 
     def _placed(self, tree: NodeTree, decided: Decided, running: Mapping[str, str]) -> PlacedPod:
         """A pod where it is, with what it uses of its memory where plans depend on that."""
-        place = placed(tree, self._size, decided, running)
+        place = self._placing.placed(tree, self._size, decided, running)
         if not place.follows_use:
             return place
         return place.using(int(self._cgroups.now(place.level.path, MEMORY_USED) or 0))
@@ -256,14 +260,6 @@ def _to_plan(known: Known) -> Iterator[KnownPod]:
 def _written(one: KnownPod) -> str:
     """What a folder's pod without a uid is called."""
     return f"{one.pod.namespace}/{one.pod.name}"
-
-
-def _by_namespace(known: Known) -> dict[str, dict[str, Policy]]:
-    """A cluster may have thousands of policies, and no pod needs those of other namespaces."""
-    policies: dict[str, dict[str, Policy]] = {}
-    for key, one in known.policies.items():
-        policies.setdefault(one.namespace or "default", {})[key] = one
-    return policies
 
 
 def _by_pod(running: Mapping[ContainerKey, Running]) -> dict[str, dict[str, str]]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from adapters.kubernetes.reflector import Turn
@@ -29,14 +30,17 @@ GATHER_SECONDS: Final = 0.2
 """Changes seldom come alone: a rollout, a list, the containers of a pod."""
 LONGEST_SECONDS: Final = 300.0
 """Between two passes: cgroups that are no pods' come and go without a word."""
-SHARE: Final = 5
-"""After a pass we rest for four times what it took of a CPU: passes take a fifth of one at most."""
-LONGEST_REST: Final = 2.0
+SHARE: Final = 20
+"""From a pass to the next nineteen times what it took of a CPU go by: passes take a twentieth of one at most.
+"""
+LONGEST_REST: Final = 6.0
 FOLLOW_SECONDS: Final = 30.0
 """After a pass in which plans depended on what pods use of their memory."""
+FIRST_PAUSE: Final = 2.0
 LONGEST_PAUSE: Final = 60.0
 """Before what failed, or was refused, is tried once more."""
 _NOTHING: Final = Plan(())
+_uid_of = lru_cache(maxsize=8192)(pod_uid)
 
 
 class Reconciler:
@@ -77,7 +81,7 @@ class Reconciler:
         self.passes = 0
         self.changes = 0
         self.seconds = self.first_seconds = 0.0
-        self._work = 0.0
+        self._work, self._ended = 0.0, -LONGEST_REST
         self._failures = self._refusals = 0
         self._failed = ""
         self._broken: dict[ContainerKey, str] = {}
@@ -92,7 +96,8 @@ class Reconciler:
     async def run_once(self) -> None:
         """Wait until a pass is due, or for long enough that what is not ours may have changed; make it."""
         await self._due.wait()
-        rest = max(GATHER_SECONDS, min((SHARE - 1) * self._work, LONGEST_REST))
+        rested = self._clock() - self._ended
+        rest = max(GATHER_SECONDS, min((SHARE - 1) * self._work, LONGEST_REST) - rested)
         await self._sleep(max(rest, _pause(self._failures)))
         self._due.clear()
         try:
@@ -112,7 +117,7 @@ class Reconciler:
                 self._failed = f"the last pass over the pods failed: {error!r}"
                 raise
             finally:
-                self._work = time.process_time() - before
+                self._work, self._ended = time.process_time() - before, self._clock()
             self._failures, self._failed = 0, ""
 
     def problem(self) -> str:
@@ -130,12 +135,14 @@ class Reconciler:
         await self._apply_to_unseen(turn, take_back=complete)
         if complete:
             await self._release(turn)
+        await turn.yielded()
         unsettled = self._unsettled()
         wanted = self._node_wanted()
         self._enforcer.keep_node(wanted)
         shared = self._enforcer.shared(take_back=complete and not unsettled)
         if any(one.written and one.key.name == place.path for place in wanted for one in shared):
             self.changed()  # floors that were short may grow now
+        await turn.yielded()
         if self._files is not None:
             self._files.keep_opt_outs(self._known.opt_outs)
             await self._files.keep(list(self.planned.values()))
@@ -210,7 +217,7 @@ class Reconciler:
 
     def _unsettled(self) -> set[str]:
         """Uids of pods that may have containers whose plans were not tried; what was refused is not here."""
-        there = {pod_uid(path) for path in self._originals.paths()}
+        there = {_uid_of(path) for path in self._originals.paths()}
         there.update(key.pod_uid for key in self._containers.all())
         listed, pods = self._listed(), self._known.pods
         alive = [uid for uid in there if uid in pods and not pods[uid].finished]
@@ -319,6 +326,6 @@ def _above_container(plan: Plan) -> Plan:
     return Plan(tuple(one._replace(level=one.level - 1) for one in plan.settings if one.level > 0))
 
 
-def _pause(times: int, first: float = LONGEST_REST) -> float:
+def _pause(times: int, first: float = FIRST_PAUSE) -> float:
     """Seconds before one more try, after this many that went wrong; 0: none did."""
     return min(first * 2 ** min(times - 1, 10), LONGEST_PAUSE) if times else 0.0

@@ -51,6 +51,11 @@ class Turn:
             self._began = now
         return now
 
+    async def yielded(self) -> None:
+        """Let others run, before or after something that takes a while in one go."""
+        await asyncio.sleep(0)
+        self.begin()
+
     async def breathe(self) -> None:
         """Let others run when it is their turn."""
         self._left = self._clock()

@@ -126,12 +126,27 @@ class Enforcer:
         except ValueError as error:
             return self._told(running, _refused(running, str(error)), kept)
         back = self._back(running, kept, wanted) if take_back else []
+        if kept is not None and not back and self._is_in_effect(kept, entries, wanted):
+            self.wants.put(running.container_id, wanted)
+            self._kept[running.container_id] = Applied(running, entries, wanted, done=True)
+            return self.reports[running.key]
         outcome = self._written(running, entries, back, deadline)
         if outcome.applied:
             self.wants.put(running.container_id, wanted)
             self.originals.forget(place for place in back if place not in self.lowering)
             kept = Applied(running, entries, wanted, self._is_whole(running, wanted))
         return self._told(running, outcome, kept)
+
+    def _is_in_effect(
+        self, kept: Applied, entries: tuple[Entry, ...], wanted: Mapping[Place, Wanted]
+    ) -> bool:
+        """Whether a new plan is in effect already: only what is shared differs, and is high enough.
+
+        With each container that starts shared sums change in the plans of all others.
+        """
+        own, before = ([one for one in each if one[1] == SET] for each in (entries, kept.entries))
+        changed = [(place, want) for place, want in wanted.items() if kept.wanted.get(place) != want]
+        return kept.done and own == before and not any(self._is_new(*one, lower=False) for one in changed)
 
     def _is_whole(self, running: Running, wanted: Mapping[Place, Wanted]) -> bool:
         """Whether nothing is left to do for it."""

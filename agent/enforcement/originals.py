@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -75,6 +75,13 @@ class Originals(Mapping[tuple[str, str], str]):
 
     def __len__(self) -> int:
         return sum(1 for record in self._records.values() if record.original is not None)
+
+    def items(self) -> ItemsView[tuple[str, str], str]:
+        """All of them at once: thousands are asked for in each pass."""
+        known: dict[tuple[str, str], str] = {
+            place: record.original for place, record in self._records.items() if record.original is not None
+        }
+        return known.items()
 
     def record(self, place: Place) -> Record | None:
         """What is known of a place; `written` is "" for what was seeded and never written since."""

@@ -57,9 +57,8 @@ class Wants:
 
     def shared_paths(self) -> Iterator[str]:
         """Cgroups with a shared place, those above before those below."""
-        for path in sorted(self._at, key=lambda path: (path.count("/"), path)):
-            if any(self.is_shared(place) for place in self._at[path]):
-                yield path
+        shared = [path for path, places in self._at.items() if any(map(self.is_shared, places))]
+        yield from sorted(shared, key=lambda path: (path.count("/"), path))
 
     def wanted(self, place: Place, original: str | None) -> Wanted | None:
         """What the place shall hold; None: nothing is wanted here.

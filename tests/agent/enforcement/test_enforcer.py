@@ -315,3 +315,22 @@ def test_many_starts_and_stops_leave_nothing(rig: Rig) -> None:
     assert sizes() == before
     assert (rig.run / "originals").stat().st_size < 100_000
     assert rig.read(above(one.cgroup, 2), SHARES) == "1024"
+
+
+def test_a_shared_sum_that_another_container_raised_costs_no_look(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With each start it changes in the plans of all others."""
+    one, two = rig.container(), rig.container("app", OTHER_ID, NEXT_UID)
+    tier = above(one.cgroup, 2)
+    rig.enforcer.apply(one, plan((2, SHARES, 3000), (0, SHARES, 600)))
+    rig.enforcer.apply(two, plan((2, SHARES, 5000), (0, SHARES, 600)))
+    monkeypatch.setattr(rig.enforcer.writing, "container", None)
+    report = rig.enforcer.apply(one, plan((2, SHARES, 5000), (0, SHARES, 600)))
+    assert report.applied
+    monkeypatch.undo()
+    rig.enforcer.forget(OTHER_ID)
+    assert rig.enforcer.shared() == []
+    assert rig.read(tier, SHARES) == "5000", "what was only claimed counts as what was written"
+    assert rig.enforcer.apply(one, plan((2, SHARES, 7000), (0, SHARES, 600))).written == 1
+    assert rig.read(tier, SHARES) == "7000"

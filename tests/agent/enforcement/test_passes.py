@@ -11,7 +11,7 @@ import pytest
 from adapters.machine import ThisMachine
 from agent.containers import Containers
 from agent.planner import Planner
-from agent.reconciler import LONGEST_REST, Reconciler
+from agent.reconciler import FIRST_PAUSE, Reconciler
 from agent.state import ContainerKey, Known, KnownPod, Running
 from agent.sync.hook_files import HookFiles
 from kernel.apply import Outcome
@@ -191,7 +191,7 @@ async def test_a_pass_that_fails_is_said_and_followed_by_longer_and_longer_rests
             with pytest.raises(KeyError):
                 await node.reconciler.run_once()
     assert "odd" in node.reconciler.problem()
-    assert node.rests[1:] == [LONGEST_REST, 2 * LONGEST_REST]
+    assert node.rests[1:] == [FIRST_PAUSE, 2 * FIRST_PAUSE]
     await node.reconciler.run_once()
     assert node.reconciler.problem() == ""
 
