@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from agent.nri.records import Adjustment
-from qos.plan.controller import IN_UNIFIED, all_files
+from qos.plan.controller import all_files
 from qos.plan.node import V1, V2
 from qos.plan.settings import SET, Entry
 
@@ -39,7 +39,7 @@ def _say(adjustment: Adjustment, file: str, value: str, unified: bool) -> Adjust
     declared = all_files()[file]
     if not declared.nri or (V2 if unified else V1) not in declared.versions:
         return None
-    if declared.nri == IN_UNIFIED:
+    if declared.nri == "unified":
         return replace(adjustment, unified={**adjustment.unified, file: value})
     said = SAID[declared.nri](value)
     return None if said is None else replace(adjustment, **{declared.nri: said})

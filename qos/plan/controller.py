@@ -36,9 +36,6 @@ OF_PROCESS: Final = "process"
 
 BOTH: Final = (V1, V2)
 
-IN_UNIFIED: Final = "unified"
-"""Of NRI: the file stands in the map of files of cgroup v2."""
-
 
 @dataclass(frozen=True, slots=True)
 class File:
@@ -56,10 +53,10 @@ class File:
     whose trials must be there before. `fresh`: what a new cgroup has, where by default neither kubelet nor a
     runtime writes the file; "" where one of them does.
 
-    `nri`: where NRI says its value in a container's resources: a field of agent.nri.records.Adjustment, or
-    IN_UNIFIED; "": nowhere, or a refusal there could keep the container from being created (the runtime
-    writes all of them in no order, so each must be valid whatever the others are). `hints`: what is usually
-    behind an errno of it, by its name: measured, or from the kernel's cgroup documents.
+    `nri`: the field of agent.nri.records.Adjustment in which NRI says its value; "": none, or a refusal there
+    could keep the container from being created (the runtime writes them in no order, so each must be valid
+    whatever the others are). `hints`: what is usually behind an errno of it, by the errno's name: measured,
+    or from the kernel's cgroup documents.
     """
 
     name: str

@@ -10,19 +10,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from qos.keys import CPU
-from qos.plan.controller import (
-    BOTH,
-    IN_UNIFIED,
-    INTEGER,
-    QUOTA,
-    SIGNED,
-    UNIFIED,
-    Case,
-    File,
-    Finding,
-    Keeps,
-    setting,
-)
+from qos.plan.controller import BOTH, INTEGER, QUOTA, SIGNED, UNIFIED, Case, File, Finding, Keeps, setting
 from qos.plan.cpu_list import cpu_count
 from qos.plan.hierarchy import CpuDemand, CpuFloor, keep_cpu, load_of
 from qos.plan.node import V1, V2, Level
@@ -45,7 +33,7 @@ FILES: Final = (
     File(IDLE, BOTH, NAME, INTEGER, 0, 1, 10, "5.15", "while it is 1 the kernel refuses weights",
          trial="1", fresh="0", nri=""),
     File("cpu.max", (V2,), UNIFIED, QUOTA, _LEAST, _MICROSECONDS, 20, "4.15",
-         trial="50000 100000", fresh="", nri=IN_UNIFIED,
+         trial="50000 100000", fresh="", nri="unified",
          hints={"EINVAL": "the quota is less than cpu.max.burst"}),
     File("cpu.cfs_quota_us", (V1,), NAME, SIGNED, -1, _MICROSECONDS, 21, "3.2", "at least 1000, or -1",
          trial="50000", fresh="", nri="cpu_quota",
@@ -57,7 +45,7 @@ FILES: Final = (
          trial="10000", after=("cpu.cfs_quota_us",), fresh="0", nri="",
          hints={"EINVAL": "more than cpu.cfs_quota_us"}),
     File("cpu.weight", (V2,), UNIFIED, INTEGER, 1, 10_000, 24, "4.15",
-         trial="200", fresh="", nri=IN_UNIFIED,
+         trial="200", fresh="", nri="unified",
          hints={"EINVAL": "a cgroup with cpu.idle 1 takes no weight"}),
     File("cpu.shares", (V1,), NAME, INTEGER, 2, 262_144, 25, "2.6.24", "clamped silently outside its range",
          trial="2000", fresh="", nri="cpu_shares",

@@ -9,18 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from qos.keys import MEMORY
-from qos.plan.controller import (
-    IN_UNIFIED,
-    INTEGER,
-    INTEGER_OR_MAX,
-    SIGNED,
-    UNIFIED,
-    Case,
-    File,
-    Finding,
-    Keeps,
-    setting,
-)
+from qos.plan.controller import INTEGER, INTEGER_OR_MAX, SIGNED, UNIFIED, Case, File, Finding, Keeps, setting
 from qos.plan.node import V1, V2, Level
 from qos.plan.protection import LOW, MIN, MemoryDemand, MemoryFloor, keep_memory, whole_pages
 from qos.plan.settings import Shortfall
@@ -51,15 +40,15 @@ FILES: Final = (
     File("memory.max", (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 62, "4.5", _REPAIR,
          in_use=_CURRENT, trial=_MIB, fresh="", nri=""),
     File(HIGH, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 63, "4.5",
-         in_use=_CURRENT, trial=_MIB, fresh="max", nri=IN_UNIFIED),
+         in_use=_CURRENT, trial=_MIB, fresh="max", nri="unified"),
     File(SOFT_LIMIT, (V1,), NAME, SIGNED, -1, MOST, 64, "2.6.34", "not on PREEMPT_RT kernels",
          trial=_MIB, fresh="-1", nri=""),
     File(MIN, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 65, "4.18",
-         trial=_MIB, fresh="0", nri=IN_UNIFIED),
+         trial=_MIB, fresh="0", nri="unified"),
     File(LOW, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 66, "4.5",
-         trial=_MIB, fresh="0", nri=IN_UNIFIED),
+         trial=_MIB, fresh="0", nri="unified"),
     File(GROUP_KILL, (V2,), UNIFIED, INTEGER, 0, 1, 67, "4.19",
-         trial="1", fresh="", nri=IN_UNIFIED),
+         trial="1", fresh="", nri="unified"),
 )
 # fmt: on
 _GIVES_WAY: Final = "pods of idle classes give their memory first, by their soft limit"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from agent.nri.adjustment import SAID, adjustment_of
 from agent.nri.records import Adjustment, LinuxResources, harmless, still_missing
 from kernel.allowed import ALLOWED
-from qos.plan.controller import IN_UNIFIED, all_files
+from qos.plan.controller import all_files
+from qos.plan.node import V2
 from qos.plan.settings import Entry
 
 ENTRIES = st.lists(
@@ -61,9 +62,10 @@ def test_left_to_be_written(entry: Entry) -> None:
 
 
 def test_every_field_that_a_file_declares_can_be_said() -> None:
-    declared = {one.nri for one in all_files().values()} - {"", IN_UNIFIED}
+    declared = {one.nri for one in all_files().values()} - {"", "unified"}
     assert declared == set(SAID)
     assert declared <= {field.name for field in fields(Adjustment)}
+    assert all(one.versions == (V2,) for one in all_files().values() if one.nri == "unified")
 
 
 def test_several_join() -> None:
