@@ -11,7 +11,7 @@ from lab.runtimes.images import BUSYBOX
 from qos.plan.layout import Driver, kubelet_paths
 from tests.waiting import until
 
-SECONDS: Final = 100.0
+SECONDS: Final = 300.0
 """The node's processor is emulated."""
 MANAGERS: Final = {
     "cpuManagerPolicy": "static",
@@ -58,7 +58,8 @@ def start(kubectl: Kubectl, *pods: dict[str, Any]) -> dict[str, There]:
     found = {}
     for pod in pods:
         name, scope = pod["metadata"]["name"], ("-n", pod["metadata"]["namespace"])
-        kubectl.run("wait", "--for=condition=Ready", f"pod/{name}", *scope, f"--timeout={SECONDS:.0f}s")
+        ready = ("wait", "--for=condition=Ready", f"--timeout={SECONDS:.0f}s")
+        kubectl.run(*ready, f"pod/{name}", *scope, seconds=int(SECONDS) + 10)
         (seen,) = kubectl.objects("get", "pod", name, *scope)
         uid, (container,) = seen["metadata"]["uid"], seen["status"]["containerStatuses"]
         own = container["containerID"].rpartition("/")[2]
