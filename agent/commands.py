@@ -21,7 +21,7 @@ from adapters.atomic_file import Untrusted
 from adapters.kubernetes import credentials, kubeconfig
 from adapters.kubernetes.client import KubernetesAPI
 from adapters.kubernetes.credentials import CredentialsError
-from agent import host_cgroups
+from agent import host_cgroups, rights
 from agent.config import NRI_SOCKET, RUN, STATE, AgentConfig, ConfigError, address, checked
 from agent.process import keep, restore_and_stay
 from agent.reporting import Identity
@@ -129,6 +129,7 @@ def serve(
         raise_open_files()
         if node_cgroups and host_cgroups.enter():
             log.info("entered the node's cgroup namespace")
+        rights.give_up(rights.SYS_PTRACE)  # nothing else needs it
         uvloop.run(restoring(config) if restore else work(config))
     except (ConfigError, CredentialsError, Refused, Untrusted, OSError, ValueError) as error:
         typer.echo(f"j10ce-agent: {error}", err=True)
