@@ -26,7 +26,7 @@ def pod_of(sandbox: NriPod) -> KnownPod:
         labels=dict(sandbox.labels),
         annotations=dict(sandbox.annotations),
     )
-    annotated = sandbox.annotations.get(keys.POLICY_ANNOTATION, "")
+    annotated = sandbox.annotations.get(keys.POLICY_ANNOTATION)
     return KnownPod(pod, policy=annotated, provisional=True)
 
 

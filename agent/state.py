@@ -16,14 +16,15 @@ class KnownPod:
     """A pod of this node, as the API server, a folder or the runtime tells it.
 
     `ids`: container name -> id of its present container, where a status says it. `policy`: namespace/name of
-    the policy whose slot it fills (annotation j10ce.io/policy), "" none. `finished`: it has ended or is a
-    mere record; nothing is kept for it. `provisional`: made from what the runtime tells, because the API
-    server has not told of it yet: requests are inferred, containers still to come are missing.
+    the policy whose slot it fills (annotation j10ce.io/policy); "": it fills none; None: nobody has counted.
+    `finished`: it has ended or is a mere record; nothing is kept for it. `provisional`: made from what the
+    runtime tells, because the API server has not told of it yet: requests are inferred, containers still to
+    come are missing.
     """
 
     pod: NodePod
     ids: Mapping[str, str] = field(default_factory=dict)
-    policy: str = ""
+    policy: str | None = None
     finished: bool = False
     provisional: bool = False
 

@@ -19,6 +19,7 @@ from extender.pace import Turns
 from extender.wire import BindingArgs
 from ledger.decisions import BindDecision
 from ledger.ledger import Ledger
+from ledger.seats import NO_SLOT
 from qos import keys
 from qos.cluster.objects import Pod
 
@@ -151,7 +152,7 @@ class Binder:
     async def _make_binding(self, pod: Pod, node: str, decision: BindDecision, *, in_doubt: bool) -> str:
         annotations = {keys.BOUND_BY_ANNOTATION: self._identity}
         if decision.policy:
-            annotations[keys.POLICY_ANNOTATION] = decision.policy
+            annotations[keys.POLICY_ANNOTATION] = decision.policy if decision.slot else NO_SLOT
         try:
             await self._api.bind(pod.namespace, pod.name, pod.uid, node, annotations)
         except Conflict as error:

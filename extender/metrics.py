@@ -71,6 +71,11 @@ class Metrics:
         self._events = self._counter(
             "events", "Events by outcome: written, dropped by the rate limit, failed.", "outcome"
         )
+        self._slot_marks = self._counter(
+            "slot_marks",
+            "Pods that were told anew whether they fill a slot, by outcome: taken, freed, gone, failed.",
+            "outcome",
+        )
         self._wakes = self._counter(
             "wakes", "Waiting pods made to try again, by outcome: woken, gone, failed.", "outcome"
         )
@@ -137,6 +142,10 @@ class Metrics:
     def wake(self, outcome: str) -> None:
         """woken, gone or failed."""
         self._wakes.labels(outcome).inc()
+
+    def slot_mark(self, outcome: str) -> None:
+        """taken, freed, gone or failed."""
+        self._slot_marks.labels(outcome).inc()
 
     def loop_error(self, loop: str) -> None:
         """A background loop met an error."""

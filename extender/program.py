@@ -27,6 +27,7 @@ from extender.node_reports import NodeReports
 from extender.owners import Owners
 from extender.readiness import Readiness
 from extender.scale_down import ScaleDownGuard
+from extender.slot_marks import SlotMarks
 from extender.snapshots import Snapshots
 from extender.status_writer import StatusWriter
 from extender.view import View
@@ -45,6 +46,7 @@ HOLDS_SECONDS: Final = 0.1
 GARBAGE_SECONDS: Final = 2.0
 EVENT_SECONDS: Final = 0.5
 NODE_SECONDS: Final = 2.0
+MARK_SECONDS: Final = 1.0
 EXPIRY_SECONDS: Final = 10.0
 INSTALLATION_SECONDS: Final = 0.5
 REPORTS_SECONDS: Final = 10.0
@@ -228,6 +230,8 @@ class Program:
         yield "reports", self._loop("reports", EXPIRY_SECONDS, self._expire)
         yield "installation", self._loop("installation", INSTALLATION_SECONDS, self._learn_installation)
         yield "status", self._loop("status", STATUS_SECONDS, self._leading(self._status))
+        marks = SlotMarks(self._api, self.ledger, self.metrics, clock=self._clock)
+        yield "slots", self._loop("slots", MARK_SECONDS, self._leading(marks.run_once))
         if self.config.annotate_held_nodes:
             guard = ScaleDownGuard(self._api, self.ledger, self.view, clock=self._clock)
             yield "nodes", self._loop("nodes", NODE_SECONDS, self._leading(guard.run_once))

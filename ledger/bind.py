@@ -13,6 +13,7 @@ from ledger.placement import settle
 from ledger.preempt import left_out, victims_left
 from ledger.refusals import IN_DOUBT, SHORT, UNKNOWN, WAITS_FOR_VICTIMS, in_the_way, policies_at, unable
 from ledger.requests import Request, request_of
+from ledger.seats import fills_slot
 from ledger.state import State, exempt
 from ledger.waiting import Waiting
 from qos.cluster.objects import Pod
@@ -27,7 +28,8 @@ def bind_pod(
     state.now = max(state.now, now)
     if _already(state, pod, node):
         state.settle_flight(pod.uid)
-        return BindDecision(policy=_key(state, state.claims.by_uid[pod.uid].owner))
+        owner = state.claims.by_uid[pod.uid].owner
+        return BindDecision(policy=_key(state, owner), slot=_fills(state, owner))
     if elsewhere := _bound_elsewhere(state, pod, node):
         return BindDecision(refusal=f"the pod is bound to node {elsewhere}")
     if state.mode is Mode.STRICT and state.claims.node_in_doubt(pod.uid):
@@ -94,6 +96,10 @@ def _key(state: State, owner: int) -> str:
     return state.demands[owner].key if state.demands.there(owner) else ""
 
 
+def _fills(state: State, owner: int) -> bool:
+    return state.demands.there(owner) and fills_slot(state, owner)
+
+
 def _refusal(state: State, request: Request, row: int) -> str:
     if row < 0:
         return UNKNOWN
@@ -111,6 +117,7 @@ def _claim(state: State, request: Request, node: str, verdict: Verdict | None, n
     settle(state)
     return BindDecision(
         policy=_key(state, request.owner),
+        slot=_fills(state, request.owner),
         moved=state.counters["moves"] - moves,
         unplaced=max(0, state.holds.unplaced - unplaced),
     )

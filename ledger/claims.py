@@ -41,7 +41,11 @@ class Claim:
 
 
 class Claims:
-    """Claims by pod UID, kept in step with the table's free capacity and the holds' filled slots."""
+    """Claims by pod UID, kept in step with the table's free capacity and the holds' filled slots.
+
+    `of`: those of each demand's owners, as they came. `recounted`: demands whose owners, or what is said of
+    them, may have changed since somebody looked and took them out.
+    """
 
     def __init__(self, table: Table, demands: Demands, holds: Holds, lost: LostNodes) -> None:
         self._table = table
@@ -49,6 +53,8 @@ class Claims:
         self._holds = holds
         self._lost = lost
         self._owners: dict[int, dict[str, Claim]] = {}
+        self.of: dict[int, dict[str, Claim]] = {}
+        self.recounted: set[int] = set()
         self.by_uid: dict[str, Claim] = {}
         self.unseen: dict[str, Claim] = {}
 
@@ -57,6 +63,8 @@ class Claims:
         claim = self.by_uid.get(pod.uid)
         owner = self._demands.owned_by(pod)
         if claim is not None and self._same(claim, pod, node, owner):
+            if (claim.pod.slot, claim.pod.deleting) != (pod.slot, pod.deleting):
+                self._recounts(owner)
             claim.pod = pod
             self._enter(claim, state)
             return self._recount(claim)
@@ -132,13 +140,27 @@ class Claims:
             del there[claim.pod.uid]
             if not there:
                 del self._owners[claim.row]
+            self._leave(claim)
             if not claim.away:
                 self._fill(claim, -1)
         claim.owner, claim.away = owner, self._is_away(claim)
         if owner != NO_DEMAND:
             self._owners.setdefault(claim.row, {})[claim.pod.uid] = claim
+            self.of.setdefault(owner, {})[claim.pod.uid] = claim
+            self._recounts(owner)
             if not claim.away:
                 self._fill(claim, 1)
+
+    def _leave(self, claim: Claim) -> None:
+        there = self.of[claim.owner]
+        del there[claim.pod.uid]
+        if not there:
+            del self.of[claim.owner]
+        self._recounts(claim.owner)
+
+    def _recounts(self, owner: int) -> None:
+        if owner != NO_DEMAND:
+            self.recounted.add(owner)
 
     def _fill(self, claim: Claim, count: int) -> None:
         """A removed demand's slots are counted no more."""
@@ -154,6 +176,7 @@ class Claims:
         if claim.owner == NO_DEMAND or claim.away == self._is_away(claim):
             return False
         claim.away = not claim.away
+        self._recounts(claim.owner)
         self._fill(claim, -1 if claim.away else 1)
         return True
 

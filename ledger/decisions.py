@@ -42,9 +42,9 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class BindDecision:
-    """Bind's decision: `refusal` is empty when the capacity is claimed; `policy` is the key whose slot it
-    fills.
+    """Bind's decision: `refusal` is empty when the capacity is claimed; `policy` is the key of the pod's.
 
+    `slot`: it fills one of that policy's slots; False: they are filled, and it has no floor on the node.
     `moved`: how many holds moved to make room; `unplaced`: how many lost their place (Guard only).
     `awaited`: refused only for these victims of the pod, which are not known to be gone: who reads that they
     are may ask again.
@@ -52,6 +52,7 @@ class BindDecision:
 
     refusal: str = ""
     policy: str = ""
+    slot: bool = False
     moved: int = 0
     unplaced: int = 0
     awaited: tuple[Pod, ...] = ()

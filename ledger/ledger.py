@@ -14,6 +14,7 @@ from ledger.lost_nodes import NOT_READY_SECONDS
 from ledger.pinned import restore
 from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
+from ledger.seats import Untrue, gather_untrue
 from ledger.state import State
 from ledger.waiting import SAMPLE, Waiting
 from qos.cluster.needs import Enforcement
@@ -192,6 +193,12 @@ class Ledger:
     def gather_report(self) -> Iterator[dict[str, DemandReport]]:
         """The account as it is, in steps of some milliseconds; the last is all of it."""
         return self._reports.gather(self._state)
+
+    def gather_untrue(self) -> Iterator[Untrue | None]:
+        """Pods whose annotations do not say whether they fill a slot, a policy that changed at a time; None
+        between two steps of a millisecond.
+        """
+        return gather_untrue(self._state)
 
     def exposed(self, nodes: Collection[str]) -> frozenset[str]:
         """Keys of the demands that may hold slots on one of these nodes."""

@@ -394,6 +394,7 @@ class State:
         self.regraded |= before is not None and (before.where, before.needs) != (demand.where, demand.needs)
         self.failed.pop(number, None)
         self.holds.wanting.add(number)
+        self.claims.recounted.add(number)
         self.holds.fuller.setdefault(number, set()).update(row for row, _ in self.holds.of(number))
         self.changed(grown=before is None or replace(before, desired=demand.desired) != demand)
 

@@ -11,7 +11,10 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 # Annotations on pods.
 POLICY_ANNOTATION: Final = f"{GROUP}/policy"
-"""namespace/name of the policy whose slot the pod fills; merged by the Binding: as durable as nodeName."""
+"""namespace/name of the policy whose slot the pod fills; "" on a pod of a policy that fills none.
+
+Merged by the Binding, and kept true by the extender, which alone counts slots. Without it nobody has counted.
+"""
 BOUND_BY_ANNOTATION: Final = f"{GROUP}/bound-by"
 """Identity of the extender that bound the pod; a pod without it came by another way."""
 WAKE_ANNOTATION: Final = f"{GROUP}/wake"

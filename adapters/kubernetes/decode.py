@@ -93,6 +93,7 @@ def pod_from(obj: PodObject) -> Pod:
         controller=controller,
         mirror=annotations.mirror is not None,
         bound_by=intern(annotations.bound_by),
+        slot=None if annotations.policy is None else intern(annotations.policy),
         created=_seconds(meta, "metadata.creationTimestamp", meta.creation_timestamp),
         scheduled=scheduled,
         unschedulable_since=unschedulable,

@@ -76,15 +76,16 @@ class PodHere:
 
     `pod.uid` is the one that its cgroups are named by; `pod.annotations`: those that mean something here.
     `api_uid`: the API server's, which differs for a mirror of a static pod. `ids`: container name -> id of
-    the one that runs. `policy`: annotation j10ce.io/policy. `finished`: all containers have ended for good.
-    `forged`: it says that it is a static pod's mirror, and its node does not own it as kubelet has it.
+    the one that runs. `policy`: annotation j10ce.io/policy, None where there is none. `finished`: all
+    containers have ended for good. `forged`: it says that it is a static pod's mirror, and its node does not
+    own it as kubelet has it.
     """
 
     pod: NodePod
     api_uid: str
     node: str
     ids: Mapping[str, str]
-    policy: str
+    policy: str | None
     finished: bool
     forged: bool = False
 
@@ -102,10 +103,14 @@ def node_pod(raw: bytes) -> PodHere:
         api_uid=meta.uid,
         node=intern(spec.node_name),
         ids=_ids(status),
-        policy=intern(annotations.get(keys.POLICY_ANNOTATION, "")),
+        policy=_interned(annotations.get(keys.POLICY_ANNOTATION)),
         finished=status.phase in _ENDED,
         forged=cgroup_uid(meta.uid, annotations) != meta.uid and not _owned(meta, spec.node_name),
     )
+
+
+def _interned(text: str | None) -> str | None:
+    return None if text is None else intern(text)
 
 
 def cgroup_uid(uid: str, annotations: Mapping[str, str]) -> str:

@@ -56,6 +56,7 @@ class Annotations(_Wire):
 
     bound_by: str = msgspec.field(default="", name=keys.BOUND_BY_ANNOTATION)
     mirror: str | None = msgspec.field(default=None, name=keys.MIRROR_ANNOTATION)
+    policy: str | None = msgspec.field(default=None, name=keys.POLICY_ANNOTATION)
 
 
 class Identity(_Wire):

@@ -153,7 +153,7 @@ def _known_pod(entry: PodEntry) -> KnownPod:
     """A pod without a uid is called namespace/name until the runtime has it."""
     pod = entry.pod
     uid = cgroup_uid(pod.uid, pod.annotations) or f"{pod.namespace}/{pod.name}"
-    return KnownPod(replace(pod, uid=uid), policy=pod.annotations.get(keys.POLICY_ANNOTATION, ""))
+    return KnownPod(replace(pod, uid=uid), policy=pod.annotations.get(keys.POLICY_ANNOTATION))
 
 
 def _line(origin: Origin) -> int:

@@ -23,7 +23,7 @@ from agent.state import Known
 
 log = logging.getLogger(__name__)
 
-VERSION: Final = 2
+VERSION: Final = 3
 NAME: Final = "known.json"
 _KIND: Final = "j10ce-agent-known"
 _LARGEST: Final = 256 * 1024 * 1024
@@ -38,7 +38,13 @@ def _with_classes(body: dict[str, Any]) -> dict[str, Any]:
     return body | {"priority_classes": {name: (value, False) for name, value in values}}
 
 
-UPGRADES: Final[Mapping[int, Upgrade]] = {1: _with_classes}
+def _uncounted(body: dict[str, Any]) -> dict[str, Any]:
+    """A pod without the annotation had "" for its policy, which now says that it fills no slot."""
+    pods = body.get("pods", {}).items()
+    return body | {"pods": {uid: pod | {"policy": pod.get("policy") or None} for uid, pod in pods}}
+
+
+UPGRADES: Final[Mapping[int, Upgrade]] = {1: _with_classes, 2: _uncounted}
 """By version: makes a body of it one of the next version."""
 
 

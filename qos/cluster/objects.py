@@ -97,7 +97,7 @@ class Pod:
     """A pod: what the ledger and the status need.
 
     Never changed once made, but not frozen: that makes it twice as slow to make, and there is one an event.
-    `requests` is effective (qos.cluster.requests), with pods: 1.
+    `requests` is effective (qos.cluster.requests), with pods: 1. `slot`: qos.keys.POLICY_ANNOTATION.
     """
 
     uid: str
@@ -114,6 +114,7 @@ class Pod:
     controller: OwnerReference | None = None
     mirror: bool = False
     bound_by: str = ""
+    slot: str | None = None
     created: float = 0.0
     scheduled: float = 0.0
     unschedulable_since: float = 0.0
@@ -148,7 +149,8 @@ class Demand:
     """A policy resolved against its workload, profile and PriorityClass: what the ledger shall hold.
 
     `vector` is one slot: max(floor, the template's effective request), pods: 1 included.
-    `desired` counts filled and held slots together; 0 when suspended.
+    `desired` counts filled and held slots together; 0 when suspended. `slots`: the same, suspended or not:
+    nothing is held then, and floors stay; None: as desired.
     `needs`: the promises that its nodes must enforce (NodeEnforcement.STRICT); None: any node does.
     Demands are ordered by `qos.cluster.precedence`.
     """
@@ -164,6 +166,12 @@ class Demand:
     where: NodePredicate = NodePredicate()
     max_slots_per_node: int | None = None
     needs: frozenset[str] | None = None
+    slots: int | None = None
+
+    @property
+    def seats(self) -> int:
+        """How many of its pods have their floor on the node."""
+        return self.desired if self.slots is None else self.slots
 
 
 @dataclass(frozen=True, slots=True)

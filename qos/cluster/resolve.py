@@ -52,6 +52,7 @@ def resolve(
         where=inherited.where if inherited else policy.where,
         max_slots_per_node=_max_per_node(policy.max_slots_per_node, inherited),
         needs=_needs(policy, profiles.get(policy.profile_name)),
+        slots=_desired(policy, workload),
     )
 
 

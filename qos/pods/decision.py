@@ -43,7 +43,8 @@ class Decided:
 
     `bound`: what of the floor counts at most, by resource: what the pod requests, because nobody but it has
     been charged for it; a resource that is not named has no bound. `exempt`: it gets nothing, because
-    nobody asks for anything (asks_nothing), or `opted_out`. `problem`: what is wrong with its policy, ""
+    nobody asks for anything (asks_nothing), or `opted_out`. `slotless`: it fills no slot of its policy, so it
+    has no floor. `problem`: what is wrong with its policy, ""
     nothing. `choices`: the administrator's.
     """
 
@@ -58,6 +59,7 @@ class Decided:
     bound: Resources = field(default_factory=dict)
     choices: Choices = NOTHING_CHOSEN
     opted_out: bool = False
+    slotless: bool = False
 
     @property
     def kept(self) -> Resources:
@@ -70,7 +72,7 @@ class Decided:
 
 def decide(
     pod: NodePod,
-    annotated: str,
+    annotated: str | None,
     policies: Mapping[str, Policy],
     profiles: Mapping[str, Profile],
     classes: PriorityClasses,
@@ -81,11 +83,19 @@ def decide(
     """What the pod gets of these rules.
 
     requests_known: False for one of which a part only is known: its floor is not bounded by that.
-    annotated: the policy whose slot it fills (namespace/name), which wins where it still selects the pod.
+    annotated: the policy whose slot it fills (namespace/name), which wins where it still selects the pod;
+    "": it fills none, and has no floor; None: nobody has counted, and a policy that selects it is enough.
     """
     found = selecting(pod, policies.values(), profiles, classes)
     found.sort(key=lambda policy: policy.key != annotated)
-    return decided(pod, found, profiles, requests_known=requests_known, choices=choices)
+    return decided(
+        pod,
+        found,
+        profiles,
+        requests_known=requests_known,
+        choices=choices,
+        slotless=annotated == "" and bool(found),
+    )
 
 
 def selecting(
@@ -113,6 +123,7 @@ def decided(
     *,
     requests_known: bool = True,
     choices: Choices = NOTHING_CHOSEN,
+    slotless: bool = False,
 ) -> Decided:
     """What the pod gets. found: the policies that select it, the winner first. requests_known: see decide().
 
@@ -122,7 +133,7 @@ def decided(
     named = policy.profile_name if policy else ""
     problem = f"there is no QoSProfile {named}" if named and named not in profiles else ""
     profile = profiles.get(named) if named else given
-    floor = policy.floor if policy else None
+    floor = policy.floor if policy and not slotless else None
     return Decided(
         pod,
         expectation(pod, profile, floor=bool(floor)),
@@ -131,9 +142,10 @@ def decided(
         profile,
         floor,
         problem,
-        policy is None and profile is None and asks_nothing(pod, choices),
+        (policy is None or slotless) and profile is None and asks_nothing(pod, choices),
         dict(zip((keys.CPU, keys.MEMORY), request(pod), strict=True)) if requests_known else {},
         choices,
+        slotless=slotless,
     )
 
 

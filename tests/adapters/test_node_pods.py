@@ -140,7 +140,10 @@ def test_only_annotations_that_mean_something_are_kept() -> None:
 
 def test_the_policy_whose_slot_it_fills() -> None:
     assert node_pod(raw(annotations={keys.POLICY_ANNOTATION: "shop/web"})).policy == "shop/web"
-    assert node_pod(raw()).policy == ""
+    assert node_pod(raw(annotations={keys.POLICY_ANNOTATION: ""})).policy == "", (
+        "it was counted and fills none"
+    )
+    assert node_pod(raw()).policy is None
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,19 @@ def test_all_pods_are_planned_together(fake: Fake) -> None:
         assert planned[uid].problem == ""
 
 
+def test_a_floor_comes_and_goes_with_the_slot(fake: Fake) -> None:
+    """What the extender says of a pod changes while it runs."""
+    here = Here("")
+    start(fake, path := here.pod(0, 500, 64 * MI))
+    here.run(0, path)
+    planner, one = here.planner(fake.machine(), V2), here.known.pods[UIDS[0]]
+    floors = []
+    for said in ("shop/p0", "", None, ""):
+        here.known.pods[UIDS[0]] = replace(one, policy=said)
+        floors.append(settings_of(here.plans(planner)[UIDS[0]], 2).get("memory.low"))
+    assert floors == [str(64 * MI), None, str(64 * MI), None]
+
+
 def test_who_ended_and_who_has_no_uid_is_not_planned(fake: Fake) -> None:
     here = Here("")
     here.pod(0, 500, finished=True)

@@ -255,7 +255,7 @@ def eventually_says(ask: Callable[[], Answer], expected: Answer) -> None:
     assert answer == expected
 
 
-def test_on_pods_it_may_change_the_wake_annotation_only(
+def test_on_pods_it_may_change_its_own_annotations_only(
     installed: str, kubectl: Kubectl, namespace: str, pod: str
 ) -> None:
     scope = ("-n", namespace, "--dry-run=server")
@@ -263,7 +263,7 @@ def test_on_pods_it_may_change_the_wake_annotation_only(
         {"metadata": {"annotations": {"example.com/mine": "1"}}},
         {"metadata": {"annotations": {"example.com/theirs": "2"}}},
         {"metadata": {"annotations": {"example.com/theirs": None}}},
-        {"metadata": {"annotations": {"j10ce.io/wake": "1", "j10ce.io/policy": "a/b"}}},
+        {"metadata": {"annotations": {"j10ce.io/wake": "1", "j10ce.io/bound-by": "e2"}}},
         {"metadata": {"labels": {"app": "other"}}},
         {"metadata": {"finalizers": None}},
         {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}]}},
@@ -277,6 +277,59 @@ def test_on_pods_it_may_change_the_wake_annotation_only(
     wake = {"metadata": {"annotations": {"j10ce.io/wake": "12.5"}}}
     assert patch_as_extender(kubectl, "pod", pod, wake, "-n", namespace) == ""
     assert patch_as_extender(kubectl, "pod", pod, wake | {"spec": {}}, "-n", namespace) == ""
+    for value in ("a/b", "", None):
+        mark = {"metadata": {"annotations": {"j10ce.io/policy": value}}}
+        assert patch_as_extender(kubectl, "pod", pod, mark, "-n", namespace) == ""
+
+
+def test_only_the_extender_says_whether_a_pod_fills_a_slot(
+    installed: str, kubectl: Kubectl, namespace: str, pod: str, node: str
+) -> None:
+    """A user who may write pods and their status, and bind them; the administrator may clean up."""
+    user, path = f"user-{uuid.uuid4().hex[:8]}", f"/api/v1/namespaces/{namespace}/pods/{pod}"
+    verbs = {"pods": "get,create,patch,update,delete", "pods/status": "get,patch", "pods/binding": "create"}
+    for number, (resource, allowed) in enumerate(verbs.items()):
+        name, scope = f"{user}-{number}", ("-n", namespace)
+        kubectl("create", "role", name, f"--verb={allowed}", f"--resource={resource}", *scope)
+        kubectl("create", "rolebinding", name, f"--role={name}", f"--user={user}", *scope)
+
+    def patch(change: Any, *more: str) -> str:
+        text = ("--type=merge", "-p", json.dumps({"metadata": {"annotations": change}}), f"--as={user}")
+        done = kubectl("patch", "pod", pod, "-n", namespace, *text, *more, check=False)
+        return done.stderr if done.returncode else ""
+
+    def bind(annotations: dict[str, str]) -> str:
+        meta = {"name": pod, "namespace": namespace, "annotations": annotations}
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        document = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
+        raw = ("create", "--raw", f"{path}/binding", "-f", "-", f"--as={user}")
+        done = kubectl(*raw, document=document, check=False)
+        return done.stderr if done.returncode else ""
+
+    why = "only the extender says whether a pod fills a slot"
+    for more in ((), ("--subresource=status",)):
+        eventually_refused(lambda more=more: patch({"j10ce.io/policy": "a/b"}, *more), why)
+        assert why in patch({"j10ce.io/policy": ""}, *more)
+        assert patch({"example.com/theirs": "2"}, *more) == ""
+    assert why in bind({"j10ce.io/policy": "a/b"})
+    mark = {"metadata": {"annotations": {"j10ce.io/policy": ""}}}
+    assert patch_as_extender(kubectl, "pod", pod, mark, "-n", namespace) == ""
+    for more in ((), ("--subresource=status",)):
+        assert why in patch({"j10ce.io/policy": None}, *more)
+        assert why in patch({"j10ce.io/policy": "a/b"}, *more)
+        assert patch({"example.com/theirs": "3", "j10ce.io/policy": ""}, *more) == "", "it was kept"
+    assert bind({"example.com/other": "1"}) == ""
+    kubectl("annotate", "pod", pod, "-n", namespace, "j10ce.io/policy-")
+
+
+def test_a_pod_may_be_made_with_the_mark_which_counts_for_nothing(
+    installed: str, kubectl: Kubectl, namespace: str
+) -> None:
+    """From a backup, or by a template: refused, a workload would have no pods at all."""
+    meta = {"name": f"restored-{uuid.uuid4().hex[:8]}", "annotations": {"j10ce.io/policy": "a/b"}}
+    spec = {"automountServiceAccountToken": False, "containers": [{"name": "c", "image": "c"}]}
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+    kubectl("create", "-n", namespace, "--dry-run=server", "-f", "-", document=document)
 
 
 def test_on_nodes_it_may_change_the_scale_down_annotations_only(

@@ -94,7 +94,7 @@ def rig(api, clock, eventually, make_pod) -> Rig:
 
 
 async def test_t03_the_assignment_is_written_with_the_node_name(api, clock, eventually, make_pod):
-    rig = Rig(api, clock, eventually, make_pod("web"), policy="default/checkout")
+    rig = Rig(api, clock, eventually, make_pod("web"), policy="default/checkout", slot=True)
     assert await rig.binder.bind(rig.args()) == ""
     assert rig.claim == ("n1", "bound")
     stored = rig.stored()
@@ -104,6 +104,12 @@ async def test_t03_the_assignment_is_written_with_the_node_name(api, clock, even
         keys.POLICY_ANNOTATION: "default/checkout",
     }
     assert api.bindings[0].uid == rig.pod.uid, "the UID is a precondition"
+
+
+async def test_a_pod_beyond_the_slots_is_said_to_fill_none(api, clock, eventually, make_pod):
+    rig = Rig(api, clock, eventually, make_pod("web"), policy="default/checkout", slot=False)
+    await rig.binder.bind(rig.args())
+    assert rig.stored()["metadata"]["annotations"][keys.POLICY_ANNOTATION] == ""
 
 
 async def test_pods_that_own_no_slot_carry_only_who_bound_them(rig):

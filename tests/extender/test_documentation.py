@@ -80,7 +80,12 @@ def test_every_reason_is_documented():
     text = PAGE.read_text()
     source = "".join(
         (ROOT / path).read_text()
-        for path in ("extender/status.py", "extender/guarding.py", "qos/cluster/resolve.py")
+        for path in (
+            "extender/status.py",
+            "extender/guarding.py",
+            "qos/cluster/resolve.py",
+            "qos/cluster/precedence.py",
+        )
     )
     reasons = set(re.findall(r'"(?:True|False|Unknown)",\s*"([A-Z]\w+)"', source))
     reasons |= set(re.findall(r'Problem\(\s*"([A-Z]\w+)"', source))

@@ -15,7 +15,7 @@ from tests.ledger.builders import demand, go, holds, ledger, names, node, nodes,
 
 def test_an_owner_fills_a_slot_and_releases_the_hold_on_its_node() -> None:
     made = ledger(*nodes(3, 4), demand("a", 3, 4))
-    assert made.bind(pod("o", 4, app="a"), "n1", 0.0) == BindDecision(policy="default/a")
+    assert made.bind(pod("o", 4, app="a"), "n1", 0.0) == BindDecision(policy="default/a", slot=True)
     report = made.report()["default/a"]
     assert (report.filled, report.holds) == (1, (("n0", 1), ("n2", 1)))
 
@@ -67,7 +67,7 @@ def test_a_slot_is_held_again_in_the_same_step_as_its_owner_goes() -> None:
 def test_binding_twice_to_the_same_node_claims_once() -> None:
     made = ledger(*nodes(2), demand("a", 2, 4))
     for _ in range(2):
-        assert made.bind(pod("o", 4, app="a"), "n0", 0.0) == BindDecision(policy="default/a")
+        assert made.bind(pod("o", 4, app="a"), "n0", 0.0) == BindDecision(policy="default/a", slot=True)
     assert made.gauges()["claimed/cpu"] == 4000
 
 

@@ -46,7 +46,13 @@ def test_a_count_of_slots_of_the_floor():
         priority=7,
         created=5.0,
         mode=PlacementMode.FLOATING,
+        slots=3,
     )
+
+
+def test_a_suspended_policy_has_as_many_slots_and_holds_none():
+    made = resolved(replace(POLICY, suspend=True))
+    assert (made.desired, made.seats) == (0, 3)
 
 
 def test_a_slot_is_the_larger_of_floor_and_request_in_each_dimension():

@@ -21,7 +21,7 @@ def named(name, **others):
     return policy(key=f"shop/{name}", name=name, **others)
 
 
-def decided(*policies, pod=POD, annotated="", profiles=(), classes=HIGH):
+def decided(*policies, pod=POD, annotated=None, profiles=(), classes=HIGH):
     return decide(
         pod, annotated, {one.key: one for one in policies}, {one.name: one for one in profiles}, classes
     )
@@ -52,6 +52,27 @@ def test_the_policy_whose_slot_it_fills_wins_as_long_as_it_selects_the_pod():
     elsewhere = replace(young, namespace="other")
     assert decided(old, elsewhere, annotated="shop/young").policy == old
     assert decided(old, annotated="shop/gone").policy == old
+
+
+def test_a_pod_beyond_the_slots_has_no_floor_and_keeps_its_class():
+    fast = Profile("fast", "LSR")
+    one = decided(named("a", profile_name="fast"), annotated="", profiles=[fast])
+    assert (one.slotless, one.floor, one.kept, one.exempt) == (True, None, {}, False)
+    assert (one.policy.name, one.expected.class_name) == ("a", "LSR")
+    assert decided(named("a", profile_name="fast"), annotated="shop/a", profiles=[fast]).kept
+    assert not decided(annotated="").slotless, "no policy selects it"
+
+
+def test_a_pod_beyond_the_slots_of_a_policy_without_a_profile_is_left_alone():
+    """Not made an idle one, because it requests nothing and no floor says otherwise."""
+    pod = replace(POD, containers=(Container("web"),), qos=BEST_EFFORT)
+    one = decided(named("a"), pod=pod, annotated="")
+    assert (one.exempt, one.policy.name) == (True, "a")
+
+
+def test_what_nobody_has_counted_has_the_floor_of_the_policy_that_selects_it():
+    """Bound by another scheduler, before the policy was made, or where no extender runs."""
+    assert decided(named("a"), annotated=None).kept == {"cpu": 2000}
 
 
 def test_a_profiles_priority_counts_where_the_policy_names_none():
@@ -107,5 +128,5 @@ def test_a_floor_counts_as_far_as_the_pod_requests_it():
 
 def test_what_only_the_runtime_knows_of_a_pod_bounds_no_floor():
     little = replace(POD, containers=(Container("web", 10),))
-    one = decide(little, "", {"shop/a": named("a")}, {}, HIGH, requests_known=False)
+    one = decide(little, None, {"shop/a": named("a")}, {}, HIGH, requests_known=False)
     assert one.kept == {"cpu": 2000}

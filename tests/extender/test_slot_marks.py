@@ -1,0 +1,84 @@
+"""Annotations of pods that fill a slot, or no longer do, are corrected at a bounded rate."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from adapters.api import PODS, APIError, Unreachable
+from adapters.kubernetes import decode
+from extender.slot_marks import SlotMarks
+from ledger.seats import NO_SLOT
+from qos import keys
+from tests.extender.accounts import calls
+from tests.ledger.builders import demand, ledger, nodes
+
+KEY = "default/web"
+
+
+@pytest.fixture
+def running(api, make_pod):
+    """(count, slots) -> the ledger of so many pods that run, and the policy's slots."""
+
+    def make(count, slots):
+        made = ledger(*nodes(1, pods=10_000), demand("web", slots, cpu=0))
+        for number in range(count):
+            obj = make_pod(f"p{number}", cpu="0", app="web", node="n0")
+            made.set_pod(decode.pod(orjson.dumps(api.put(PODS, obj))))
+        return made
+
+    return make
+
+
+def said(api, name):
+    return (
+        api.get_object(PODS, "default", name)["metadata"].get("annotations", {}).get(keys.POLICY_ANNOTATION)
+    )
+
+
+async def test_pods_beyond_the_slots_are_marked_and_nobody_else(api, metrics, clock, running):
+    made = running(5, 3)
+    await SlotMarks(api, made, metrics, clock=clock).run_once()
+    values = [said(api, f"p{number}") for number in range(5)]
+    assert (values.count(None), values.count(NO_SLOT)) == (3, 2)
+    assert len(calls(api, "patch")) == 2
+
+
+async def test_ten_thousand_pods_are_no_burst(api, metrics, clock, running):
+    marks = SlotMarks(api, running(1000, 10), metrics, clock=clock)
+    await marks.run_once()
+    assert len(calls(api, "patch")) == 20
+    for _ in range(10):
+        clock.advance(1)
+        await marks.run_once()
+    assert len(calls(api, "patch")) == 220
+
+
+async def test_what_has_changed_before_its_turn_is_not_written(api, metrics, clock, running):
+    made = running(100, 10)
+    marks = SlotMarks(api, made, metrics, clock=clock)
+    await marks.run_once()
+    made.set_demand(demand("web", 100, cpu=0))
+    clock.advance(10)
+    await marks.run_once()
+    assert len(calls(api, "patch")) == 20
+
+
+@pytest.mark.parametrize(
+    ("error", "again"), [(Unreachable("away"), True), (APIError(403, "Forbidden", "no"), False)]
+)
+async def test_what_was_not_answered_is_tried_again(api, metrics, clock, running, error, again):
+    marks = SlotMarks(api, running(2, 1), metrics, clock=clock)
+    real, api.patch = api.patch, failing(error)
+    await marks.run_once()
+    api.patch = real
+    clock.advance(1)
+    await marks.run_once()
+    assert (NO_SLOT in (said(api, "p0"), said(api, "p1"))) is again
+
+
+def failing(error):
+    async def patch(*_):
+        raise error
+
+    return patch
