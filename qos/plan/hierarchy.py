@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from qos.keys import CPU
 from qos.plan.node import Level, Rival
-from qos.plan.rivals import largest, total
+from qos.plan.rivals import Beside, largest, total
 from qos.plan.settings import Shortfall
 from qos.plan.siblings import WHOLE, Capacity, Member, Siblings
 from qos.plan.weights import IDLE_LOAD, Scale
@@ -148,6 +148,17 @@ def _weight(number: int, level: Level, shared: Siblings, need: int, demand: CpuD
         return demand.settled, False
     if level.planned_weight:
         return level.planned_weight, False
+    if not isinstance(level.rivals, Beside):
+        return _weight_beside(number, level, shared, need, demand)
+    fixed = demand.weights.get(number)
+    asked = (number, level.weight, level.idle, shared, need, fixed, demand.alone, demand.together)
+    return level.rivals.once(asked, lambda: _weight_beside(number, level, shared, need, demand))
+
+
+def _weight_beside(
+    number: int, level: Level, shared: Siblings, need: int, demand: CpuDemand
+) -> tuple[int, bool]:
+    """The same where it has to be found: hundreds of siblings are gone through several times."""
     scale = shared.scale
     base = demand.weights.get(number, scale.native(100) if level.idle else level.weight)
     now = _load_of(level, scale)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Concatenate, Final, ParamSpec, overload
+from typing import Concatenate, Final, ParamSpec, TypeVar, cast, overload
 
 from qos.plan.node import Rival
 
 P = ParamSpec("P")
+T = TypeVar("T")
 _NOTHING: Final = (0, 0)
 
 
 class Children:
     """All children of a cgroup, in order."""
 
-    __slots__ = ("_largest", "_totals", "rivals")
+    __slots__ = ("_largest", "_once", "_totals", "rivals")
 
     def __init__(self, rivals: Iterable[Rival]) -> None:
         self.rivals = tuple(rivals)
         self._totals: dict[object, int] = {}
         self._largest: dict[object, tuple[int, int]] = {}
+        self._once: dict[object, object] = {}
 
     def beside(self, index: int | None) -> Beside:
         """All children but one; None: all of them."""
@@ -31,6 +33,12 @@ class Children:
         if key not in self._totals:
             self._totals[key] = sum(measure(rival, *arguments) for rival in self.rivals)
         return self._totals[key]
+
+    def once(self, key: object, find: Callable[[], T]) -> T:
+        """What is found, once for all that ask the same; it must depend on the children and the key alone."""
+        if key not in self._once:
+            self._once[key] = find()
+        return cast("T", self._once[key])
 
     def two_largest(self, measure: Callable[[Rival], int]) -> tuple[int, int]:
         """The largest, and the largest of the others; 0 where there is none."""
@@ -74,6 +82,10 @@ class Beside(Sequence[Rival]):
         """The measure of all of them."""
         own = sum(measure(self._all.rivals[index], *arguments) for index in self._own)
         return self._all.total(measure, arguments) - own
+
+    def once(self, asked: tuple[object, ...], find: Callable[[], T]) -> T:
+        """What is found, once for all that ask the same beside these: replicas of a pod that start."""
+        return self._all.once((self._own, *asked), find)
 
     def largest(self, measure: Callable[[Rival], int]) -> int:
         """The largest one, 0 where there is none."""

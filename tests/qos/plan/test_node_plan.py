@@ -145,6 +145,19 @@ def test_a_pod_that_was_not_planned_for_takes_no_floor_from_the_others(node, dat
             assert received[path] >= floor
 
 
+@settings(max_examples=40)
+@given(roomy(), st.data())
+def test_pods_that_come_one_after_the_other_are_planned_as_each_alone(node, data):
+    """What was found for one that is alike is not found again."""
+    node.start_all()
+    tree, places, machine = node.tree(), node.places(), node.machine
+    planned = PlannedNode.solved(tree, machine, places)
+    for number in data.draw(st.lists(st.integers(70, 72), min_size=4, max_size=8)):
+        new = data.draw(pods(number))
+        place = placed(tree, machine, new, {})
+        assert planned.plan_beside(place) == PlannedNode.solved(tree, machine, places).plan_beside(place)
+
+
 @pytest.mark.parametrize("cgroup", [V1, V2])
 def test_guaranteed_pods_and_the_burstable_ones_beside_them_keep_the_same_part(cgroup):
     """2400m are promised of 2 CPUs; the cgroup of all Burstable pods keeps the weight that it has."""
