@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lab.contention import measures, work
-from lab.contention.groups import Group
+from lab.contention.groups import Group, Tree
 from lab.contention.node import Node, best_effort, pod
 from lab.contention.work import Load
 from qos.classes import promises_of
 from qos.keys import MEMORY
+from qos.plan.planning import plan
 from qos.pods.containers import BURSTABLE, Container, NodePod
 
 MIB = 1 << 20
@@ -100,3 +102,85 @@ def test_best_effort_is_killed_as_a_whole(node: Node, load: Load) -> None:
         load.hold(app, 32 * MIB)
     work.wait_until(lambda: app.number("cgroup.events", "populated") == 0, "none of it is left")
     assert app.number("memory.events", "oom_group_kill") == 1
+
+
+# --- pressure at the root, from what is beside all pods ---
+
+LARGE_FLOOR = 256 * MIB
+IDLE = 240 * MIB
+WANTED = 120 * MIB
+"""What a program beside the pods takes of their memory; it cannot be swapped itself."""
+
+
+def available() -> int:
+    """Bytes that programs may have without anybody swapping, as the kernel estimates it."""
+    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) << 10
+
+
+class Beside:
+    """A floor of which little is used, beside a pod without one that has much."""
+
+    def __init__(self, node: Node, load: Load) -> None:
+        self._node, self._load = node, load
+        self._pod = pod("ours", BURSTABLE, Container("app", memory_request=LARGE_FLOOR))
+        self.victim = node.start(self._pod)["app"]
+        self.neighbour = node.start(best_effort("neighbour"))["app"]
+        load.hold(self.victim, VICTIM)
+        load.hold(self.neighbour, IDLE)
+
+    def keep(self, percent: int, *, follow_use: bool) -> None:
+        """Apply the plan; percent: of the floor, by memory.min."""
+        facts = self._node.facts(self._pod, "app")
+        if follow_use:
+            used = Group(self.victim.folder.parent).number("memory.current")
+            *above, own, app = facts.levels
+            facts = replace(facts, levels=(*above, replace(own, memory_used=used), app))
+        promises = promises_of("LS", {"memory_min_percent": percent})
+        self._node.apply(self._pod, "app", plan(self._pod, "app", promises, {MEMORY: LARGE_FLOOR}, facts))
+
+    def press(self, beside: Group) -> None:
+        """Need so much beside all pods that they must give some. ChildProcessError: it was killed for it."""
+        beside.write("memory.swap.max", 0)
+        self._load.hold(beside, available() + WANTED)
+
+    def swapped(self) -> tuple[int, int]:
+        """MiB of the victim and of the neighbour."""
+        return swapped(self.victim), swapped(self.neighbour)
+
+
+def test_beside_a_floor_the_memory_of_others_stays_reclaimable(
+    node: Node, tree: Tree, load: Load, record_property: Record
+) -> None:
+    pods = Beside(node, load)
+    pods.keep(0, follow_use=False)
+    assert node.kubepods.number("memory.min") == 0
+    assert node.kubepods.number("memory.low") == LARGE_FLOOR
+    pods.press(tree.make("beside"))
+    record_property("MiB swapped of victim and neighbour", pods.swapped())
+    assert pods.swapped()[1] > 40
+
+
+def test_memory_min_follows_what_is_used_of_a_floor(
+    node: Node, tree: Tree, load: Load, record_property: Record
+) -> None:
+    pods = Beside(node, load)
+    pods.keep(100, follow_use=True)
+    assert VICTIM <= node.kubepods.number("memory.min") < VICTIM + 16 * MIB
+    pods.press(tree.make("beside"))
+    record_property("MiB swapped of victim and neighbour", pods.swapped())
+    assert pods.swapped()[0] <= LARGE_FLOOR // 64 // MIB
+    assert pods.swapped()[1] > 40
+
+
+def test_memory_min_for_all_of_a_floor_would_be_the_neighbours(
+    node: Node, tree: Tree, load: Load, record_property: Record
+) -> None:
+    """What the plan would do if it did not follow what is used: a program beside the pods is killed."""
+    pods = Beside(node, load)
+    pods.keep(100, follow_use=False)
+    assert node.kubepods.number("memory.min") == LARGE_FLOOR
+    with pytest.raises(ChildProcessError):
+        pods.press(tree.make("beside"))
+    record_property("MiB swapped of victim and neighbour", pods.swapped())
+    assert pods.swapped()[1] < IDLE // MIB // 2
