@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from adapters.api import (
@@ -41,11 +42,14 @@ WORKLOADS: Final = (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS)
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """What becomes of one resource's objects: `set` returns the key it keeps, `remove` takes it."""
+    """What becomes of one resource's objects: `set` returns the key it keeps, `remove` takes it; `listed` is
+    told of each complete list, and when it began.
+    """
 
     resource: Resource
     set: Callable[[bytes], str | None]
     remove: Callable[[str], None]
+    listed: Callable[[float], None] = lambda _began: None
 
 
 class Ingest:
@@ -88,7 +92,11 @@ class Ingest:
             Handler(NODE_QOS, self._set_report, self._reports.remove),
             *(self._workloads(resource) for resource in WORKLOADS),
         ]
-        return [Handler(one.resource, self._guard(one), self._guard_removal(one)) for one in plain]
+        guarded = [replace(one, set=self._guard(one), remove=self._guard_removal(one)) for one in plain]
+        return [self._told_of_lists(one) if one.resource is PODS else one for one in guarded]
+
+    def _told_of_lists(self, pods: Handler) -> Handler:
+        return replace(pods, listed=partial(self._remove_unlisted, pods.remove))
 
     def _guard(self, handler: Handler) -> Callable[[bytes], str | None]:
         resource = handler.resource
@@ -148,6 +156,11 @@ class Ingest:
         self._owners.remove_pod(uid)
         self._guarding.forget(uid)
         self._changed()
+
+    def _remove_unlisted(self, remove: Callable[[str], None], began: float) -> None:
+        for pod in self._ledger.unlisted(began):
+            log.info("pod is gone before any watch showed it pod=%s", pod.key)
+            remove(pod.uid)
 
     def _set_node(self, raw: bytes) -> str:
         node = decode.node(raw)

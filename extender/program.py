@@ -156,6 +156,7 @@ class Program:
                 one.resource,
                 one.set,
                 one.remove,
+                on_listed=one.listed,
                 stale_after=self.config.stale_seconds,
                 clock=self._clock,
             )

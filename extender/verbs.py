@@ -104,7 +104,8 @@ def preempt(body: bytes, ledger: Ledger, now: float) -> Reply:
         candidates = args.by_uid()
     except BadBody as error:
         return malformed("preempt", error)
-    kept = ledger.preempt(pod, {node: uids for node, (uids, _) in candidates.items()}, now)
+    victims = {node: uids for node, (uids, _) in candidates.items()}
+    kept = ledger.preempt(pod, victims, now, {node: number for node, (_, number) in candidates.items()})
     return Reply(200, wire.preemption_result({node: candidates[node] for node in kept}))
 
 

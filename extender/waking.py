@@ -82,7 +82,9 @@ class Waker:
 
     def _still_waits(self, pod: Pod) -> bool:
         now = self._ledger.known(pod.uid)
-        return now is not None and not now.node_name and not now.deleting
+        if now is None:  # filter may have refused it before our watch shows it
+            return not self._ledger.gone(pod.uid)
+        return not now.node_name and not now.deleting
 
     async def _wake(self, pod: Pod) -> None:
         # The UID is a precondition: a pod of the same name is another pod.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -21,14 +22,14 @@ Numbers: TypeAlias = NDArray[np.int32]
 class Holds:
     """Holds and filled slots.
 
-    `visible[i]` sums the holds whose priority is at least `levels[i]`: what a pod of a priority up to
-    that level must leave alone; `clear[i]` flags the nodes without any. `given` counts holds given to
-    owners in flight; `standing` has the demands with holds on a row; `wanting` those that may miss holds
-    that they did not miss when holds were last placed, `stamps` differ when a demand's holds changed,
-    `fuller` has those that may have too many by now, and on which rows. `total`: what all holds amount to,
-    by column; `heavier`: it may have grown since the cap was last kept; `unplaced`: slots of all demands that
-    are neither filled nor held; `changes` counts those of any of it. All of it follows each change:
-    nothing is summed anew.
+    `visible[i]` sums the holds whose priority is at least `levels[i]`, and those of lower ones that were
+    given to owners in flight: what a pod of a priority up to that level must leave alone; `clear[i]` flags
+    the nodes without any of the first. `given` counts holds given to owners in flight, `lent` sums them;
+    `standing` has the demands with holds on a row; `wanting` those that may miss holds that they did not
+    miss when holds were last placed, `stamps` differ when a demand's holds changed, `fuller` has those that
+    may have too many by now, and on which rows. `total`: what all holds amount to, by column; `heavier`: it
+    may have grown since the cap was last kept; `unplaced`: slots of all demands that are neither filled nor
+    held; `changes` counts those of any of it. All of it follows each change: nothing is summed anew.
     """
 
     def __init__(self, table: Table, demands: Demands, pools: Pools | None = None) -> None:
@@ -56,14 +57,15 @@ class Holds:
         self.visible: list[Columns] = []
         self.clear: list[Flags] = []
         self._numbers: list[Numbers] = []
-        self._none: Columns = np.zeros((dims, rows), dtype=np.int64)
+        self.lent: Columns = np.zeros((dims, rows), dtype=np.int64)
+        self._lent_total = 0
         self._no_number: Numbers = np.zeros(rows, dtype=np.int32)
         self.pools.resize(count)
 
     @property
     def all(self) -> Columns:
         """What all holds of each row amount to."""
-        return self.visible[0] if self.visible else self._none
+        return self.visible[0] if self.visible else self.lent
 
     @property
     def number(self) -> Numbers:
@@ -83,9 +85,9 @@ class Holds:
         self.filled_total += [0] * extra
         self.stamps += [0] * extra
         self._unplaced += [0] * extra
-        if self._none.shape == shape:
+        if self.lent.shape == shape:
             return
-        self._none = np.zeros(shape, dtype=np.int64)
+        self.lent = np.asarray(reshaped(self.lent, shape), dtype=np.int64)
         self.total = np.asarray(reshaped(self.total, shape[:1]), dtype=np.int64)
         self._no_number = np.zeros(shape[1], dtype=np.int32)
         self.visible = [np.asarray(reshaped(one, shape), dtype=np.int64) for one in self.visible]
@@ -103,7 +105,7 @@ class Holds:
             if place < len(self.levels) and self.levels[place] == level:
                 continue
             above = place < len(self.levels)  # the next higher level sums the very same holds
-            self.visible.insert(place, (self.visible[place] if above else self._none).copy())
+            self.visible.insert(place, (self.visible[place] if above else self.lent).copy())
             self._numbers.insert(place, (self._numbers[place] if above else self._no_number).copy())
             self.clear.insert(place, self._table.present & (self._numbers[place] == 0))
             self.levels.insert(place, level)
@@ -179,6 +181,8 @@ class Holds:
         if self.held_total[demand]:
             rows = np.flatnonzero(self.count[demand])
             self._weigh(demand, rows, self.count[demand, rows].astype(np.int64) * sign)
+            for row in np.flatnonzero(self.given[demand]).tolist():
+                self._lend(demand, row, int(self.given[demand, row]) * sign)
 
     def _weigh(self, demand: int, rows: Rows, counts: NDArray[np.int64]) -> None:
         amounts = self._demands.vectors[demand][:, None] * counts
@@ -214,7 +218,16 @@ class Holds:
         """Give (1) a hold to an owner in flight, or take it back (-1)."""
         self.changes += 1
         self._pairs = None
-        self.given[demand, row] = max(0, int(self.given[demand, row]) + count)
+        self.given[demand, row] += count
+        self._lent_total += count
+        self._lend(demand, row, count)
+
+    def _lend(self, demand: int, row: int, count: int) -> None:
+        """The owner will be there, whether or not others see the holds of its policy."""
+        amounts = self._demands.vectors[demand] * count
+        self.lent[:, row] += amounts
+        for place in range(bisect_right(self.levels, self._demands[demand].priority), len(self.levels)):
+            self.visible[place][:, row] += amounts
 
     def seats(self, demand: int) -> NDArray[np.int64] | None:
         """How many more holds of a demand each row may carry by maxSlotsPerNode; None without a limit."""
@@ -268,6 +281,7 @@ class Holds:
         self.filled_total[demand] = 0
         self.unplaced -= self._unplaced[demand]
         self._unplaced[demand] = 0
+        self._lent_total -= int(self.given[demand].sum())
         self.given[demand] = 0
         self.pools.forget(demand)
         self.wanting.discard(demand)
@@ -276,9 +290,11 @@ class Holds:
             self._stand(demand, row)
 
     def visible_to(self, priority: int) -> Columns | None:
-        """What a pod of this priority must leave alone; None when it sees no holds."""
+        """What a pod of this priority must leave alone; None when there is nothing."""
         level = self._demands.level(priority)
-        return self.visible[level] if level < len(self.visible) else None
+        if level < len(self.visible):
+            return self.visible[level]
+        return self.lent if self._lent_total else None
 
     def clear_for(self, priority: int) -> Flags:
         """The known nodes where a pod of this priority sees no holds."""

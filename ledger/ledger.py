@@ -116,9 +116,18 @@ class Ledger:
         """Scores 0..10, one for each name."""
         return prioritize_nodes(self._state, pod, names, now)
 
-    def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]], now: float) -> list[str]:
-        """The candidate nodes (name -> victims' UIDs) where evicting would really lead to a bind."""
-        return candidates(self._state, pod, victims, now)
+    def preempt(
+        self,
+        pod: Pod,
+        victims: Mapping[str, Sequence[str]],
+        now: float,
+        violations: Mapping[str, int] | None = None,
+    ) -> list[str]:
+        """The candidate nodes (name -> victims' UIDs) where evicting would really lead to a bind.
+
+        `violations`: how many of these evictions a PodDisruptionBudget forbids, by node.
+        """
+        return candidates(self._state, pod, victims, now, violations)
 
     def bind(self, pod: Pod, node: str, now: float, gone: Collection[str] = ()) -> BindDecision:
         """Check, move, claim: the commit point. `gone`: UIDs of its victims that are known to be."""
@@ -149,6 +158,17 @@ class Ledger:
         flights = [flight.pod for flight in self._state.flights.by_uid.values() if flight.since <= due]
         return flights + [claim.pod for claim in self._state.claims.unseen.values() if claim.since <= due]
 
+    def unlisted(self, began: float) -> list[Pod]:
+        """Pods in flight or claimed that must be gone when all pods were listed, by a list that began then.
+
+        The scheduler saw them before, and no watch has shown them here: one that broke off may have missed
+        how they came and went.
+        """
+        state = self._state
+        flights = [flight.pod for flight in state.flights.by_uid.values() if flight.since < began]
+        claims = [claim.pod for claim in state.claims.unseen.values() if claim.since < began]
+        return list({pod.uid: pod for pod in (*flights, *claims) if pod.uid not in state.pods}.values())
+
     def settle(self, uid: str) -> None:
         """Forget a pod's in-flight charge."""
         self._state.settle_flight(uid)
@@ -156,6 +176,10 @@ class Ledger:
     def known(self, uid: str) -> Pod | None:
         """The pod as last seen: by the watch, or as filter was asked about it before that."""
         return self._state.pods.get(uid) or self._state.asked.get(uid)
+
+    def gone(self, uid: str) -> bool:
+        """Whether the pod was there and is not any more; only the latest are remembered."""
+        return uid in self._state.gone
 
     def policy_of(self, pod: Pod) -> str:
         """Key of the demand the pod is an owner of, or ""."""

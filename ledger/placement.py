@@ -11,14 +11,15 @@ flight: whether they ever come is up to their owner.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ledger.board import Amounts, slots_that_fit
 from ledger.judge import commit, moved
-from ledger.lifting import first_of, keep_cap, lift, lift_least_useful, lift_many, over_cap
+from ledger.leaving import leave_lost_nodes, leave_short_node, leave_short_nodes, lift_excess
+from ledger.lifting import first_of, keep_cap, over_cap
 from ledger.moves import Search
 from ledger.requests import Request, board, board_at, cells, room, scale, vector_of
 from ledger.retries import Patience, cap_slots, in_turn, note_failure, pool_slots, slots_by_pool, take_turns
@@ -28,8 +29,6 @@ from ledger.table import Columns, Rows
 from qos.cluster.objects import Pod
 
 _PLANS_PER_SETTLE = 64
-_SHORT_PER_SETTLE = 150
-"""Nodes that holds leave, at some hundredths; until they do, pods are refused there."""
 
 
 def settle(state: State, *, thorough: bool = False) -> None:
@@ -44,11 +43,11 @@ def settle(state: State, *, thorough: bool = False) -> None:
 def _settle(state: State, thorough: bool) -> None:
     state.dirty = False
     if state.regraded:
-        _leave_lost_nodes(state)
+        leave_lost_nodes(state)
         state.regraded = False
-    _lift_excess(state)
+    lift_excess(state)
     keep_cap(state)
-    _leave_short_nodes(state)
+    leave_short_nodes(state)
     _pass_over_content(state)
     grown = bool(state.table.grown and (state.failed or state.capped))
     due = bool(state.turns or state.crowded) if thorough else not all(state.turns.values())
@@ -58,105 +57,6 @@ def _settle(state: State, thorough: bool) -> None:
         state.table.grown.clear()
     waiting = state.table.touched or state.holds.wanting or not all(state.turns.values())
     state.dirty = bool(waiting or (state.holds.heavier and over_cap(state)))
-
-
-def _leave_lost_nodes(state: State) -> None:
-    """Holds leave nodes that are gone, not ready or no longer eligible.
-
-    A lost node is the one thing that moves a Pinned hold.
-    """
-    for demand in state.demands.order:
-        if state.holds.held_total[demand]:
-            lost = np.flatnonzero((state.holds.count[demand] > 0) & ~state.demands.eligible[demand])
-            lift_many(state, demand, lost, state.holds.count[demand].take(lost).astype(np.int64))
-
-
-def _leave_full_nodes(state: State, demand: int, rows: Rows) -> None:
-    """maxSlotsPerNode counts filled and held slots: owners may have come to a node with holds."""
-    limit = state.demands[demand].max_slots_per_node
-    if limit is None or not state.holds.held_total[demand]:
-        return
-    count = state.holds.count[demand].take(rows).astype(np.int64)
-    filled = state.holds.filled[demand].take(rows)
-    over = (count > 0) & (count + filled > limit)
-    lift_many(state, demand, rows[over], np.minimum(count + filled - limit, count)[over])
-
-
-def _lift_excess(state: State) -> None:
-    """Where more is filled and held than before: too many on a node, or more than desired.
-
-    The least useful holds go.
-    """
-    fuller, state.holds.fuller = state.holds.fuller, {}
-    for demand in sorted(fuller, key=state.demands.position.__getitem__):
-        if state.ownership.unsettled(state.demands[demand].namespace):
-            state.holds.fuller[demand] = fuller[demand]
-            continue
-        _leave_full_nodes(state, demand, np.asarray(sorted(fuller[demand]), dtype=np.intp))
-        excess = -state.holds.missing(demand)
-        if excess > 0 and state.holds.held_total[demand]:
-            lift_least_useful(state, demand, min(excess, state.holds.held_total[demand]))
-
-
-def _short_dims(state: State, row: int, *, spare: bool = False) -> dict[int, int]:
-    """Columns in which more is held on a node than is free there, and how much more.
-
-    With `spare` also less what others are about to take.
-    """
-    table, held = state.table, state.holds.all
-    free = table.free[:, row].copy()
-    if spare or state.charges_win:
-        free -= table.charged[:, row]
-    if spare:
-        free -= table.nominated[:, row] + table.expected[:, row]
-    return {
-        dim: int(held[dim, row] - free[dim]) for dim in state.demands.dims if 0 < held[dim, row] > free[dim]
-    }
-
-
-def _in_excess(state: State, demand: int, short: Mapping[int, int]) -> int:
-    """How many slots of a demand are too many by what is short, as far as they take of it."""
-    vector = state.demands.vectors[demand]
-    return max((-(-lack // int(vector[dim])) for dim, lack in short.items() if vector[dim]), default=0)
-
-
-def _leave_short_nodes(state: State) -> None:
-    """Something took what was held (a bypass, a resize, a pod of higher priority).
-
-    The latest demands' holds leave.
-    """
-    table, holds = state.table, state.holds
-    touched, table.touched = table.touched, set()
-    if len(touched) * 8 < len(table.names) and not state.recheck:
-        rows = [row for row in touched if holds.number[row] and _short_dims(state, row)]
-    else:
-        short = np.zeros(len(table.names), dtype=np.bool_)
-        for dim in state.demands.dims:
-            short |= (holds.all[dim] > 0) & (holds.all[dim] > table.free[dim] - table.charged[dim])
-        rows = np.flatnonzero(short).tolist()
-    state.recheck = False
-    table.touched.update(rows[_SHORT_PER_SETTLE:])
-    for row in rows[:_SHORT_PER_SETTLE]:
-        _leave_short_node(state, row)
-
-
-def _leave_short_node(
-    state: State, row: int, demands: Sequence[int] | None = None, *, spare: bool = False
-) -> None:
-    """Lift holds of these demands or, if None, of any, the latest one's first, until what is held fits.
-
-    Those given to owners in flight last.
-    """
-    there_now = [demand for demand in reversed(state.holds.on(row)) if demands is None or demand in demands]
-    for given in (False, True):
-        for demand in there_now:
-            while dims := _short_dims(state, row, spare=spare):
-                there = int(state.holds.count[demand, row]) if given else state.holds.movable(demand, row)
-                count = min(there, _in_excess(state, demand, dims))
-                if count <= 0:
-                    break
-                lift(state, demand, row, count)
-                state.counters["displaced"] += count
 
 
 def _pass_over_content(state: State) -> None:
@@ -413,7 +313,7 @@ def _place_by_moves(state: State, demand: int, aside: list[int], *, risky: bool 
     commit(state, request, verdict)
     state.holds.add(demand, verdict.row, 1)
     for row in {verdict.row, *(move.target for move in verdict.moves)} if aside else ():
-        _leave_short_node(state, row, aside, spare=True)
+        leave_short_node(state, row, aside, spare=True)
     return True
 
 
@@ -436,7 +336,7 @@ def _displace(state: State, demand: int) -> bool:
     lacks = (np.maximum(lack, 0) / scale(state, dims)[:, None]).sum(axis=0)
     row = int(rows[np.lexsort((state.table.rank()[rows], lacks))[0]])
     state.holds.add(demand, row, 1)
-    _leave_short_node(state, row, later, spare=True)
+    leave_short_node(state, row, later, spare=True)
     return True
 
 

@@ -125,6 +125,7 @@ class Extender:
                 resource,
                 handlers[resource.plural].set,
                 handlers[resource.plural].remove,
+                on_listed=handlers[resource.plural].listed,
                 stale_after=self._config.stale_seconds,
                 clock=clock,
                 jitter=lambda: 0.5,

@@ -69,7 +69,7 @@ NARROW = (
         {"burst": 5, "room": 6, "crash": 8},
         small=False,
         slow={"extender": 12.0, "scheduler": 12.0},
-        world={"mode": "Guard"},
+        world={"mode": "Guard", "settle": 16.0},  # longer than any Binding takes, as in a cluster
     ),
     Narrow(
         "late binds",

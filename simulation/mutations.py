@@ -57,7 +57,9 @@ def _accepts(right: Any) -> Any:
 
 
 def _keeps_all(_right: Any) -> Any:
-    return lambda _state, _request, victims: [True] * len(victims)
+    return lambda state, _request, victims: {
+        node: Verdict(row=row) for node, row in zip(victims, state.table.rows_of(list(victims)), strict=True)
+    }
 
 
 def _keeps_pod(_right: Any) -> Any:
@@ -100,10 +102,10 @@ MUTATIONS = (
     Mutation("what pods in flight may take counts as taken", Flight, "certain", _taken_for_certain),
     Mutation("nominations keep no hole", Nominations, "put", _never(False)),
     Mutation("an owner that goes leaves its slot filled", Holds, "fill", _only_in),
-    Mutation("holds in excess are not lifted", ledger.placement, "_lift_excess", _never()),
-    Mutation("holds stay on lost nodes", ledger.placement, "_leave_lost_nodes", _never()),
-    Mutation("holds stay where their room was taken", ledger.placement, "_leave_short_nodes", _never()),
-    Mutation("preempt keeps hopeless candidates", ledger.preempt, "_lead_to_bind", _keeps_all),
+    Mutation("holds in excess are not lifted", ledger.placement, "lift_excess", _never()),
+    Mutation("holds stay on lost nodes", ledger.placement, "leave_lost_nodes", _never()),
+    Mutation("holds stay where their room was taken", ledger.placement, "leave_short_nodes", _never()),
+    Mutation("preempt keeps hopeless candidates", ledger.preempt, "_ways", _keeps_all),
     Mutation("nobody is woken", Waker, "_wake", _wakes_nobody),
     Mutation("a Binding without an answer is taken for lost", Binder, "_doubt", _gives_up),
 )

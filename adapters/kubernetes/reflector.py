@@ -89,8 +89,9 @@ class Reflector:
     `on_set(raw)` takes an object that is new or changed and returns the key it keeps it under: its UID, or
     its name (namespace/name where there is a namespace), or None when it does not keep it. A DecodeError from
     it is logged and counted in `rejected`, and the last good state stays. `on_remove(key)`: it is gone.
-    Both run on the loop, never concurrently, and must not block. A relist calls on_set for everything and
-    then on_remove for what is no longer there.
+    Both run on the loop, never concurrently, and must not block. A relist calls on_set for everything, then
+    on_remove for what is no longer there, then `on_listed(began)`, by `clock`: whatever was there when the
+    list began, and was not handed over, is gone.
 
     `field_selector`: only these objects (spec.nodeName=NODE). `page_size` 0: the list in one piece, which the
     API server answers from memory, whatever its version; pages it may read from etcd, with all objects of
@@ -108,6 +109,7 @@ class Reflector:
         on_set: Callable[[bytes], str | None],
         on_remove: Callable[[str], None],
         *,
+        on_listed: Callable[[float], None] = lambda _began: None,
         field_selector: str = "",
         page_size: int = 500,
         most_wait: float = 5.0,
@@ -125,6 +127,7 @@ class Reflector:
         self._api = api
         self._on_set = on_set
         self._on_remove = on_remove
+        self._on_listed = on_listed
         self._selector = field_selector
         self._page_size = page_size
         self._stale_after = stale_after
@@ -195,7 +198,7 @@ class Reflector:
         """Take over the server's state, page by page of one snapshot."""
         self.relists += 1
         listed: set[str] = set()
-        token = ""
+        began, token = self._clock(), ""
         while True:
             page = await self._api.list_page(
                 self.resource, limit=self._page_size, continue_token=token, field_selector=self._selector
@@ -212,6 +215,7 @@ class Reflector:
         for key in self._known - listed:
             self._on_remove(key)
             await self._turn.breathe()
+        self._on_listed(began)
         self._known = listed
         self._version = page.resource_version
         self._works()

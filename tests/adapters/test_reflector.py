@@ -157,6 +157,25 @@ async def test_gone_in_the_middle_lists_again_and_removes_what_is_absent(api, st
         assert reflector.synced.is_set()
 
 
+async def test_a_list_says_when_it_began_once_what_is_absent_is_removed(api, store, fake_time, eventually):
+    api.put(PODS, pod("a"))
+    told = []
+
+    def listed(began):
+        told.append((began, sorted(store.names.values())))
+
+    async with reflecting(api, store, fake_time, on_listed=listed) as reflector:
+        await eventually(reflector.synced.is_set)
+        first = fake_time()
+        assert told == [(first, ["a"])]
+        api.remove(PODS, "default", "a")
+        api.put(PODS, pod("b"))
+        api.expire()
+        await eventually(lambda: len(told) == 2)
+        assert told[1][0] > first
+        assert told[1][1] == ["b"]
+
+
 async def test_a_page_token_that_expires_starts_the_list_over(api, store, fake_time, eventually):
     for name in "abcd":
         api.put(PODS, pod(name))

@@ -16,6 +16,7 @@ class Account:
         self.waits: list[Pod] = []
         self.late: list[Pod] = []
         self.pods: dict[str, Pod] = {}
+        self.removed: set[str] = set()
         self.done: list[tuple[str, str]] = []
 
     def report(self):
@@ -43,6 +44,9 @@ class Account:
 
     def known(self, uid):
         return self.pods.get(uid)
+
+    def gone(self, uid):
+        return uid in self.removed
 
     def expired(self, now):
         return self.late

@@ -86,9 +86,17 @@ async def test_t21_pods_that_are_bound_or_gone_are_left_alone(api, metrics, cloc
     pod = pending(api, make_pod, "web", account)
     account.waits, account.pods = [pod], {pod.uid: replace(pod, node_name="n1")}
     await waker.run_once()
-    account.waits, account.pods = [pod], {}
+    account.waits, account.pods, account.removed = [pod], {}, {pod.uid}
     await waker.run_once()
     assert not calls(api, "patch")
+
+
+async def test_t21_a_pod_that_no_watch_has_shown_yet_is_woken(api, metrics, clock, make_pod):
+    account = Account()
+    waker = Waker(api, account, metrics, clock=clock, wall=clock, timer=clock)
+    account.waits, account.pods = [pending(api, make_pod, "web", account)], {}
+    await waker.run_once()
+    assert calls(api, "patch") == ["web"]
 
 
 async def test_t21_waking_survives_what_the_api_server_says(api, metrics, clock, make_pod):

@@ -102,9 +102,14 @@ def _check_holds(state: State) -> None:
         assert not counts[there].any()
     for place, level in enumerate(holds.levels):
         seen = [n for n in demands.order if demands[n].priority >= level]
-        assert (holds.visible[place] == demands.vectors[seen].T @ holds.count[seen].astype(np.int64)).all()
+        unseen = [n for n in demands.order if demands[n].priority < level]
+        visible = demands.vectors[seen].T @ holds.count[seen].astype(np.int64)
+        visible += demands.vectors[unseen].T @ holds.given[unseen].astype(np.int64)
+        assert (holds.visible[place] == visible).all()
         numbers = holds.count[seen].sum(axis=0)
         assert (holds.clear[place] == (table.present & (numbers == 0))).all()
+    assert (holds.lent == demands.vectors.T @ holds.given.astype(np.int64)).all()
+    assert (holds.visible_to(1 << 40) is None) == (not holds.given.any())
     assert (holds.number == holds.count.sum(axis=0)).all()
     assert holds.held_total == holds.count.sum(axis=1).tolist()
     assert holds.filled_total == holds.filled.sum(axis=1).tolist()

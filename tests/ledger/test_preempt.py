@@ -7,9 +7,12 @@ from dataclasses import replace
 
 from ledger.decisions import BindDecision, Mode
 from ledger.ledger import Ledger
+from ledger.placement import settle
+from ledger.preempt import _ways
 from ledger.refusals import WAITS_FOR_VICTIMS
-from qos.cluster.objects import PlacementMode, Pod
-from tests.ledger.builders import demand, holds, ledger, names, node, nodes, pod
+from ledger.requests import request_of
+from qos.cluster.objects import DaemonSet, PlacementMode, Pod
+from tests.ledger.builders import TOLERATE_ALL, daemon_pod, demand, holds, ledger, names, node, nodes, pod
 
 HIGH = 50
 
@@ -71,15 +74,18 @@ def test_exempt_pods_keep_every_candidate() -> None:
     assert made.preempt(pod("p", 8, priority=2_000_001_000), {"n0": []}, 0.0) == ["n0"]
 
 
-def test_what_must_move_moves_when_the_pod_is_nominated_and_the_pod_gets_in() -> None:
+def test_what_must_move_moves_with_the_answer_and_the_pod_gets_in() -> None:
+    """Before the nomination shows another pod would take the room that a hold is to move to."""
     made = ledger(*nodes(1), demand("a", 1, 4, priority=100), pod("v", 4, node="n0"))
     assert holds(made, "a") == {"n0": 1}
     made.set_node(nodes(2)[1])
     who = pod("p", 8, priority=HIGH)
+    made.set_pod(who)
     assert made.preempt(who, {"n0": ["v"]}, 0.0) == ["n0"]
+    assert holds(made, "a") == {"n1": 1}
+    assert not made.filter(pod("early", 6), names(2), 0.0).nodes
     who = replace(who, nominated_node_name="n0")
     made.set_pod(who)
-    assert holds(made, "a") == {"n1": 1}
     assert made.bind(pod("other", 6), "n1", 0.0).refusal == "holds of default/a are in the way"
     made.remove_pod("v")
     assert holds(made, "a") == {"n1": 1}
@@ -87,10 +93,70 @@ def test_what_must_move_moves_when_the_pod_is_nominated_and_the_pod_gets_in() ->
     assert not made.bind(who, "n0", 0.0).refusal
 
 
-def test_preempt_changes_nothing() -> None:
+def test_a_hold_that_came_since_moves_when_the_nomination_shows() -> None:
+    made = ledger(*nodes(2), pod("v0", 4, node="n0"), pod("v1", 4, node="n1"))
+    made.set_demand(demand("b", 1, 1, priority=100, max_slots_per_node=1))
+    who = pod("p", 7, priority=HIGH)
+    assert made.preempt(who, {"n0": ["v0"], "n1": ["v1"]}, 0.0) == ["n0", "n1"]
+    made.set_demand(demand("b", 2, 2, priority=100, max_slots_per_node=1))
+    assert holds(made, "b") == {"n0": 1, "n1": 1}
+    made.set_node(node("n2", 2))
+    made.set_pod(replace(who, nominated_node_name="n1"))
+    assert holds(made, "b") == {"n0": 1, "n2": 1}
+
+
+def _one_that_moves() -> Ledger:
+    """On n0 a hold can make room, which has one other place; on n1 nothing is in the way."""
+    made = ledger(node("n0", 8), demand("a", 1, 4, priority=100), pod("cheap", 4, node="n0"))
+    made.set_node(node("n1", 8))
+    made.set_pod(pod("dear", 8, node="n1", priority=20))
+    made.set_node(node("n2", 4))
+    return made
+
+
+def test_where_nothing_must_move_is_answered_if_the_scheduler_would_go_there() -> None:
+    made = _one_that_moves()
+    victims = {"n0": ["cheap"], "n1": ["dear"]}
+    assert made.preempt(pod("p", 8, priority=HIGH), victims, 0.0, {"n0": 1, "n1": 0}) == ["n1"]
+    assert holds(made, "a") == {"n0": 1}
+
+
+def test_where_holds_move_is_answered_alone_if_the_scheduler_would_go_there() -> None:
+    made = _one_that_moves()
+    victims = {"n1": ["dear"], "n0": ["cheap"]}
+    assert made.preempt(pod("p", 8, priority=HIGH), victims, 0.0, {"n0": 0, "n1": 0}) == ["n0"]
+    assert holds(made, "a") == {"n2": 1}
+
+
+def _beside_a_daemon(priority: int) -> tuple[Ledger, Pod]:
+    """A slot is held where a preemptor is nominated, for as long as the DaemonSet's pod does not come."""
+    made = ledger(*nodes(1), pod("v", 8, node="n0"), demand("a", 1, 4, priority=priority))
+    made.set_daemon_set(DaemonSet("d", "kube-system/d", {"cpu": 4000, "pods": 1}, TOLERATE_ALL))
+    who = pod("p", 4, priority=HIGH)
+    assert made.preempt(who, {"n0": ["v"]}, 0.0) == ["n0"]
+    made.set_pod(who := replace(who, nominated_node_name="n0"))
+    made.remove_pod("v")
+    assert holds(made, "a") == {"n0": 1}
+    made.set_pod(daemon_pod("d-0", 4, "d", node="n0"))
+    return made, who
+
+
+def test_a_slot_that_is_held_beside_a_hole_leaves_it_to_the_preemptor() -> None:
+    made, who = _beside_a_daemon(HIGH)
+    assert holds(made, "a") == {}
+    assert made.filter(who, ["n0"], 0.0).nodes == ["n0"]
+
+
+def test_a_slot_of_higher_priority_stays() -> None:
+    made, who = _beside_a_daemon(HIGH + 1)
+    assert holds(made, "a") == {"n0": 1}
+    assert not made.filter(who, ["n0"], 0.0).nodes
+
+
+def test_preempt_changes_nothing_where_no_hold_must_move() -> None:
     made = ledger(*nodes(2), demand("a", 2, 4, priority=100), pod("v", 4, node="n0"))
     before = (made.report(), made.gauges())
-    made.preempt(pod("p", 8, priority=HIGH), {name: ["v"] for name in names(2)}, 0.0)
+    assert made.preempt(pod("p", 4, priority=HIGH), {name: ["v"] for name in names(2)}, 0.0) == names(2)
     assert (made.report(), made.gauges()) == before
 
 
@@ -188,6 +254,12 @@ def test_an_offer_ends_with_the_next_one() -> None:
     assert made.bind(nominated, "n0", 0.0).refusal
 
 
+def _leading(made: Ledger, who: Pod, victims: dict[str, list[str]]) -> list[str]:
+    """All candidates that lead to a bind, also those that are not answered beside others."""
+    settle(made._state)
+    return list(_ways(made._state, request_of(made._state, who), victims))
+
+
 def test_what_all_candidates_together_give_each_gives_alone() -> None:
     """Of few candidates none is dropped: one search for all finds what one for each did."""
     rng = random.Random(5)
@@ -199,8 +271,8 @@ def test_what_all_candidates_together_give_each_gives_alone() -> None:
                 made.set_pod(pod(f"{name}-{number}", rng.choice((1, 2, 3)), node=name))
         victims = {name: [f"{name}-{number}" for number in range(rng.randint(0, 3))] for name in names(6)}
         who = pod("p", rng.randint(3, 8), priority=HIGH)
-        together = made.preempt(who, victims, 0.0)
-        alone = [name for name in victims if made.preempt(who, {name: victims[name]}, 0.0)]
+        together = _leading(made, who, victims)
+        alone = [name for name in victims if _leading(made, who, {name: victims[name]})]
         assert together == alone
         kept += len(together)
     assert kept > 30
@@ -213,9 +285,9 @@ def test_t23_candidates_beyond_what_may_be_searched_are_dropped() -> None:
         made.set_pod(pod(f"v-{name}", 4, node=name))
     made.set_node(node("spare", 160))
     victims = {name: [f"v-{name}"] for name in names(200)}
-    kept = made.preempt(pod("p", 8, priority=HIGH), victims, 0.0)
+    kept = _leading(made, pod("p", 8, priority=HIGH), victims)
     assert 0 < len(kept) < 200
-    assert all(made.preempt(pod("p", 8, priority=HIGH), {name: victims[name]}, 0.0) for name in kept)
+    assert all(_leading(made, pod("p", 8, priority=HIGH), {name: victims[name]}) for name in kept)
 
 
 def test_without_policies_every_candidate_is_kept() -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from unittest.mock import patch
 
-from ledger import demands, lifting, placement, risk
+from ledger import demands, leaving, lifting, placement, risk
 from ledger.daemons import Daemons
 from ledger.decisions import Mode
 from qos.cluster.objects import DaemonSet, PlacementMode
@@ -75,9 +75,9 @@ def test_holds_leave_nodes_that_shrank_some_at_a_time() -> None:
     assert made.report()["default/a"].held == 600
     for number in range(600):
         made.set_node(node(f"n{number}", 2))
-    with counted(placement, "_leave_short_node") as calls:
+    with counted(leaving, "leave_short_node") as calls:
         made.filter(pod("p"), names(600), 0.0)
-    assert 0 < calls["_leave_short_node"] < 300
+    assert 0 < calls["leave_short_node"] < 300
     assert made.report()["default/a"].held == 0
     check_columns(made)
 

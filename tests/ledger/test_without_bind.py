@@ -128,3 +128,37 @@ def test_t09_an_owner_larger_than_its_slot_takes_its_hold_and_no_other() -> None
     refused = made.filter(pod("p4", 2, app="b"), ["n1"], 0.0)
     assert refused.policies == ("default/a", "default/b")
     assert (holds(made, "a"), holds(made, "b")) == ({"n1": 1}, {"n1": 1})
+
+
+def test_a_hold_that_an_owner_was_given_is_taken_for_pods_that_do_not_see_it() -> None:
+    """Pods of higher priority than a policy pass over its holds, but not over owners on their way to them."""
+    made = Ledger(Mode.GUARD, cap_percent=100, binds=False)
+    made.set_node(node("n0", 8))
+    made.set_demand(demand("high", 1, 4, priority=100))
+    made.set_demand(demand("low", 1, 2, priority=1))
+    assert made.filter(pod("owner", 2, app="low", priority=50), ["n0"], 0.0).nodes == ["n0"]
+    assert not made.filter(pod("large", 3, priority=50), ["n0"], 0.0).nodes
+    assert made.filter(pod("small", 2, priority=50), ["n0"], 0.0).nodes == ["n0"]
+
+
+def test_owners_that_outrank_their_policy_count_each_other() -> None:
+    made = Ledger(Mode.GUARD, cap_percent=100, binds=False)
+    made.set_node(node("n0", 8))
+    made.set_demand(demand("high", 2, 2, priority=100))
+    made.set_demand(demand("low", 2, 1, priority=1))
+    asked = [pod(f"o{i}", 2, app="low", priority=50) for i in range(3)]
+    assert [bool(made.filter(one, ["n0"], 0.0).nodes) for one in asked] == [True, True, False]
+
+
+def test_who_came_and_went_while_no_watch_showed_it_is_charged_no_longer() -> None:
+    made = Ledger(Mode.GUARD, cap_percent=100, binds=False)
+    made.set_node(node("n0", 8))
+    made.set_demand(demand("a", 2, 4))
+    made.set_pod(pod("o", 4, app="a", node="n0"))
+    gone, late = pod("gone", 4, app="a"), pod("late", 4)
+    assert made.filter(gone, ["n0"], 1.0).nodes == ["n0"]
+    made.filter(late, ["n0"], 3.0)
+    assert [one.uid for one in made.unlisted(0.5)] == []
+    assert [one.uid for one in made.unlisted(2.0)] == ["gone"]
+    made.set_pod(gone)
+    assert [one.uid for one in made.unlisted(2.0)] == []

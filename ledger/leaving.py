@@ -1,0 +1,144 @@
+"""Why holds leave: their node is lost, others took their room, or there are too many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ledger.lifting import lift, lift_least_useful, lift_many
+from ledger.state import State
+from ledger.table import Rows, Vector
+
+_SHORT_PER_SETTLE = 150
+"""Nodes that holds leave, at some hundredths; until they do, pods are refused there."""
+
+
+def leave_lost_nodes(state: State) -> None:
+    """Holds leave nodes that are gone, not ready or no longer eligible.
+
+    A lost node is the one thing that moves a Pinned hold.
+    """
+    for demand in state.demands.order:
+        if state.holds.held_total[demand]:
+            lost = np.flatnonzero((state.holds.count[demand] > 0) & ~state.demands.eligible[demand])
+            lift_many(state, demand, lost, state.holds.count[demand].take(lost).astype(np.int64))
+
+
+def _leave_full_nodes(state: State, demand: int, rows: Rows) -> None:
+    """maxSlotsPerNode counts filled and held slots: owners may have come to a node with holds."""
+    limit = state.demands[demand].max_slots_per_node
+    if limit is None or not state.holds.held_total[demand]:
+        return
+    count = state.holds.count[demand].take(rows).astype(np.int64)
+    filled = state.holds.filled[demand].take(rows)
+    over = (count > 0) & (count + filled > limit)
+    lift_many(state, demand, rows[over], np.minimum(count + filled - limit, count)[over])
+
+
+def lift_excess(state: State) -> None:
+    """Where more is filled and held than before: too many on a node, or more than desired.
+
+    The least useful holds go.
+    """
+    fuller, state.holds.fuller = state.holds.fuller, {}
+    for demand in sorted(fuller, key=state.demands.position.__getitem__):
+        if state.ownership.unsettled(state.demands[demand].namespace):
+            state.holds.fuller[demand] = fuller[demand]
+            continue
+        _leave_full_nodes(state, demand, np.asarray(sorted(fuller[demand]), dtype=np.intp))
+        excess = -state.holds.missing(demand)
+        if excess > 0 and state.holds.held_total[demand]:
+            lift_least_useful(state, demand, min(excess, state.holds.held_total[demand]))
+
+
+def _short_dims(
+    state: State, row: int, *, spare: bool = False, promised: Vector | None = None
+) -> dict[int, int]:
+    """Columns in which more is held on a node than is free there, and how much more.
+
+    With `spare` also less what others are about to take; less what is `promised` to some of them.
+    """
+    table, held = state.table, state.holds.all
+    free = table.free[:, row].copy()
+    if promised is not None:
+        free -= promised
+    if spare or state.charges_win:
+        free -= table.charged[:, row]
+    if spare:
+        free -= table.nominated[:, row] + table.expected[:, row]
+    return {
+        dim: int(held[dim, row] - free[dim]) for dim in state.demands.dims if 0 < held[dim, row] > free[dim]
+    }
+
+
+def _in_excess(state: State, demand: int, short: Mapping[int, int]) -> int:
+    """How many slots of a demand are too many by what is short, as far as they take of it."""
+    vector = state.demands.vectors[demand]
+    return max((-(-lack // int(vector[dim])) for dim, lack in short.items() if vector[dim]), default=0)
+
+
+def leave_short_nodes(state: State) -> None:
+    """Something took what was held (a bypass, a resize, a pod of higher priority).
+
+    The latest demands' holds leave.
+    """
+    table, holds = state.table, state.holds
+    touched, table.touched = table.touched, set()
+    for row, priority, promised in list(_holes(state, touched)):
+        later = [demand for demand in holds.on(row) if state.demands[demand].priority <= priority]
+        leave_short_node(state, row, later, promised=promised)
+    if len(touched) * 8 < len(table.names) and not state.recheck:
+        rows = [row for row in touched if holds.number[row] and _short_dims(state, row)]
+    else:
+        short = np.zeros(len(table.names), dtype=np.bool_)
+        for dim in state.demands.dims:
+            short |= (holds.all[dim] > 0) & (holds.all[dim] > table.free[dim] - table.charged[dim])
+        rows = np.flatnonzero(short).tolist()
+    state.recheck = False
+    table.touched.update(rows[_SHORT_PER_SETTLE:])
+    for row in rows[:_SHORT_PER_SETTLE]:
+        leave_short_node(state, row)
+
+
+def _holes(state: State, rows: Collection[int]) -> Iterator[tuple[int, int, Vector]]:
+    """What pods wait for whose victims are gone, where holds stand as well: row, priority and columns.
+
+    New holds keep off it, unless something is expected to land there; when that comes, it must not cost
+    the preemptor its hole, for which others died.
+    """
+    if not state.nominations.by_uid:
+        return
+    table, there = state.table, np.fromiter(rows, dtype=np.intp)
+    there = there[(state.holds.number[there] > 0) & table.nominated[:, there].any(axis=0)]
+    crowded = set(there.tolist())
+    for uid, (row, pod) in state.nominations.by_uid.items() if crowded else ():
+        offer = state.offers.by_uid.get(uid)
+        victims = offer.victims.get(table.names[row]) if offer is not None and row in crowded else None
+        claims = (state.claims.by_uid.get(victim) for victim in victims or ())
+        if victims and all(claim is None or claim.row != row for claim in claims):
+            yield row, pod.priority, table.vector(pod.requests)
+
+
+def leave_short_node(
+    state: State,
+    row: int,
+    demands: Sequence[int] | None = None,
+    *,
+    spare: bool = False,
+    promised: Vector | None = None,
+) -> None:
+    """Lift holds of these demands or, if None, of any, the latest one's first, until what is held fits.
+
+    Those given to owners in flight last, and never for what is only `promised`.
+    """
+    there_now = [demand for demand in reversed(state.holds.on(row)) if demands is None or demand in demands]
+    for given in (False, True) if promised is None else (False,):
+        for demand in there_now:
+            while dims := _short_dims(state, row, spare=spare, promised=promised):
+                there = int(state.holds.count[demand, row]) if given else state.holds.movable(demand, row)
+                count = min(there, _in_excess(state, demand, dims))
+                if count <= 0:
+                    break
+                lift(state, demand, row, count)
+                state.counters["displaced"] += count
