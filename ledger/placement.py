@@ -274,8 +274,8 @@ def _place_by_force(
     if not _fit(state, demand, room(state, None, dims=state.demands.weighed(demand))).any():
         return 0  # not even where every hold goes away
     placed = 0
-    for _ in range(min(want, _PLANS_PER_SETTLE)):
-        if patience.over:
+    for number in range(min(want, _PLANS_PER_SETTLE)):
+        if number and patience.over:  # each call tries once: else the same would be left out time and again
             break
         patience.search()
         found = _place_by_moves(state, demand, [], risky=risky)

@@ -90,3 +90,12 @@ def test_what_the_cap_kept_back_is_tried_when_holds_go() -> None:
     assert sum(holds(made, "b").values()) == 2
     made.set_pod(replace(owner, phase="Succeeded"))
     assert (sum(holds(made, "a").values()), sum(holds(made, "b").values())) == (1, 1)
+
+
+def test_what_one_call_may_take_never_leaves_a_search_out_time_and_again() -> None:
+    with patch("ledger.retries._ROWS_VISITED", 1):
+        made = ledger(*nodes(1, 14), demand("a", 3, 5))
+        turns = iter(range(20))
+        while made.tend():
+            next(turns)
+        assert holds(made, "a") == {"n0": 2}
