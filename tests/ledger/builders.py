@@ -49,6 +49,8 @@ def daemon_pod(name: str, cpu: float, owner: str, **others: Any) -> Pod:
 
 
 def demand(app: str, desired: int, cpu: float = 2, memory: int = 1, **others: Any) -> Demand:
+    """Older than all that say when they were created."""
+    others.setdefault("created", 0.5)
     extra: Mapping[str, int] = others.pop("extra", {})
     vector = {"cpu": int(cpu * 1000), "memory": memory, "pods": 1, **extra}
     selector = others.pop("selector", labelled(app))

@@ -112,7 +112,7 @@ class Machine(RuleBasedStateMachine):
         most: int | None,
         needs: frozenset[str] | None,
     ) -> None:
-        created = float(APPS.index(app))
+        created = 1.0 + APPS.index(app)
         made = demand(
             app,
             desired,
