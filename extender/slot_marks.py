@@ -37,7 +37,10 @@ class SlotMarks:
         self._wanted: dict[str, dict[str, tuple[Pod, str]]] = {}
 
     async def run_once(self) -> None:
-        """Look at the policies that changed, and correct what the rate allows now; the rest stays queued."""
+        """Look at the policies that changed, and correct what the rate allows now; the rest stays queued.
+
+        It ends with the first pod of which nothing was heard, which then comes last.
+        """
         for found in self._ledger.gather_untrue():
             if found is None:
                 await asyncio.sleep(0)
@@ -51,9 +54,12 @@ class SlotMarks:
                 if not self._pace.take():
                     return
                 uid, (pod, value) = next(iter(queue.items()))
+                queue.pop(uid)
                 if not await self._mark(pod, value):
+                    # Others go first next time: it may be a webhook of its namespace that fails, and no more.
+                    queue[uid] = pod, value
+                    self._wanted[policy] = self._wanted.pop(policy)
                     return
-                queue.pop(uid, None)
             self._wanted.pop(policy, None)
 
     async def _mark(self, pod: Pod, value: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from adapters.api import PODS, APIError, Unreachable
+from adapters.api import PODS, APIError, Ended, Unreachable
 from adapters.kubernetes import decode
 from extender.slot_marks import SlotMarks
 from ledger.seats import NO_SLOT
@@ -75,6 +75,31 @@ async def test_what_was_not_answered_is_tried_again(api, metrics, clock, running
     clock.advance(1)
     await marks.run_once()
     assert (NO_SLOT in (said(api, "p0"), said(api, "p1"))) is again
+
+
+async def test_a_namespace_whose_pods_cannot_be_changed_holds_up_no_other(api, metrics, clock, make_pod):
+    """A webhook of its own that is away makes the API server answer 500, for as long as it is away."""
+    made = ledger(*nodes(1, pods=10_000), demand("broken", 1, cpu=0), demand("web", 1, cpu=0))
+    for name in ("broken", "web"):
+        for number in range(3):
+            obj = make_pod(f"{name}{number}", cpu="0", app=name, node="n0")
+            made.set_pod(decode.pod(orjson.dumps(api.put(PODS, obj))))
+    real = api.patch
+
+    async def patch(resource, namespace, name, *rest):
+        if name.startswith("broken"):
+            raise Ended("500 InternalError: failed calling webhook")
+        await real(resource, namespace, name, *rest)
+
+    api.patch = patch
+    marks = SlotMarks(api, made, metrics, clock=clock)
+    for _ in range(3):
+        await marks.run_once()
+        clock.advance(1)
+    assert [said(api, f"web{number}") for number in range(3)].count(NO_SLOT) == 2
+    api.patch = real
+    await marks.run_once()
+    assert [said(api, f"broken{number}") for number in range(3)].count(NO_SLOT) == 2
 
 
 def failing(error):
