@@ -85,7 +85,8 @@ def leave_short_nodes(state: State) -> None:
     """
     table, holds = state.table, state.holds
     touched, table.touched = table.touched, set()
-    for row, priority, promised in list(_holes(state, touched)):
+    landed, state.landed = state.landed, set()
+    for row, priority, promised in list(_holes(state, landed)):
         later = [demand for demand in holds.on(row) if state.demands[demand].priority <= priority]
         leave_short_node(state, row, later, promised=promised)
     if len(touched) * 8 < len(table.names) and not state.recheck:
@@ -104,8 +105,9 @@ def leave_short_nodes(state: State) -> None:
 def _holes(state: State, rows: Collection[int]) -> Iterator[tuple[int, int, Vector]]:
     """What pods wait for whose victims are gone, where holds stand as well: row, priority and columns.
 
-    New holds keep off it, unless something is expected to land there; when that comes, it must not cost
-    the preemptor its hole, for which others died.
+    Of rows where a DaemonSet's pod has landed. New holds keep off such a hole, unless that pod was expected;
+    now that it is there, it must not cost the preemptor its hole, for which others died. Where nothing else
+    landed, a hold was there before, and preempt knew it.
     """
     if not state.nominations.by_uid:
         return

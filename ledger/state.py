@@ -98,6 +98,7 @@ class State:
         self.grown = False
         self.regraded = False
         self.recheck = False
+        self.landed: set[int] = set()
         self.overdue = False
         self.turns: dict[int, bool] = {}
         self.crowded: dict[int, None] = {}
@@ -312,6 +313,8 @@ class State:
             self.daemons.cover(pod, row, -1)
         claim = self.claims.by_uid[pod.uid]
         self.daemons.cover(pod, claim.row, 1)
+        if pod.controller is not None and pod.controller.kind == "DaemonSet":
+            self.landed.add(claim.row)
         if row != claim.row and claim.owner != NO_DEMAND and not claim.away:
             self._release_own(claim.owner, claim.row)
         self.nominations.drop(pod.uid)
