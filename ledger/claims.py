@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -43,8 +44,9 @@ class Claim:
 class Claims:
     """Claims by pod UID, kept in step with the table's free capacity and the holds' filled slots.
 
-    `of`: those of each demand's owners, as they came. `recounted`: demands whose owners, or what is said of
-    them, may have changed since somebody looked and took them out.
+    `of`: those of each demand's owners, as they came. `ending`: how many of a demand's filled slots are those
+    of pods that are being deleted. `recounted`: demands whose owners, or what is said of them, may have
+    changed since somebody looked and took them out.
     """
 
     def __init__(self, table: Table, demands: Demands, holds: Holds, lost: LostNodes) -> None:
@@ -54,6 +56,7 @@ class Claims:
         self._lost = lost
         self._owners: dict[int, dict[str, Claim]] = {}
         self.of: dict[int, dict[str, Claim]] = {}
+        self.ending: Counter[int] = Counter()
         self.recounted: set[int] = set()
         self.by_uid: dict[str, Claim] = {}
         self.unseen: dict[str, Claim] = {}
@@ -65,7 +68,9 @@ class Claims:
         if claim is not None and self._same(claim, pod, node, owner):
             if (claim.pod.slot, claim.pod.deleting) != (pod.slot, pod.deleting):
                 self._recounts(owner)
+            self._count_ending(claim, -1)
             claim.pod = pod
+            self._count_ending(claim, 1)
             self._enter(claim, state)
             return self._recount(claim)
         if claim is not None:
@@ -141,6 +146,7 @@ class Claims:
             if not there:
                 del self._owners[claim.row]
             self._leave(claim)
+            self._count_ending(claim, -1)
             if not claim.away:
                 self._fill(claim, -1)
         claim.owner, claim.away = owner, self._is_away(claim)
@@ -148,6 +154,7 @@ class Claims:
             self._owners.setdefault(claim.row, {})[claim.pod.uid] = claim
             self.of.setdefault(owner, {})[claim.pod.uid] = claim
             self._recounts(owner)
+            self._count_ending(claim, 1)
             if not claim.away:
                 self._fill(claim, 1)
 
@@ -162,6 +169,10 @@ class Claims:
         if owner != NO_DEMAND:
             self.recounted.add(owner)
 
+    def _count_ending(self, claim: Claim, sign: int) -> None:
+        if claim.owner != NO_DEMAND and claim.pod.deleting and not claim.away:
+            self.ending[claim.owner] += sign
+
     def _fill(self, claim: Claim, count: int) -> None:
         """A removed demand's slots are counted no more."""
         if self._demands.there(claim.owner):
@@ -175,7 +186,9 @@ class Claims:
     def _recount(self, claim: Claim) -> bool:
         if claim.owner == NO_DEMAND or claim.away == self._is_away(claim):
             return False
+        self._count_ending(claim, -1)
         claim.away = not claim.away
+        self._count_ending(claim, 1)
         self._recounts(claim.owner)
         self._fill(claim, -1 if claim.away else 1)
         return True

@@ -28,8 +28,12 @@ class Untrue(NamedTuple):
 
 
 def fills_slot(state: State, owner: int) -> bool:
-    """Whether the owner that was counted last fills a slot of this demand, which is there."""
-    return state.holds.filled_total[owner] <= state.demands[owner].seats
+    """Whether the owner that was counted last fills a slot of this demand, which is there.
+
+    A pod that is being deleted has its capacity to the end, and leaves its slot to the next.
+    """
+    staying = state.holds.filled_total[owner] - state.claims.ending[owner]
+    return staying <= state.demands[owner].seats
 
 
 def gather_untrue(state: State) -> Iterator[Untrue | None]:

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 
+from ledger.demands import NO_DEMAND
 from ledger.ledger import Ledger
 from ledger.requests import board_at
 from ledger.state import State
@@ -131,6 +132,8 @@ def _check_holds(state: State) -> None:
     assert {
         place: int(holds.filled[place]) for place in zip(*np.nonzero(holds.filled), strict=True)
     } == filled
+    staying = [c for c in state.claims.by_uid.values() if c.owner != NO_DEMAND and not c.away]
+    assert +state.claims.ending == Counter(c.owner for c in staying if c.pod.deleting)
 
 
 def _check_eligible(state: State) -> None:

@@ -33,6 +33,14 @@ def test_bind_says_who_fills_a_slot(mode):
     assert made.bind(pod("other", 1), "n0", 0.0).policy == ""
 
 
+def test_a_pod_that_ends_denies_no_other_its_floor_from_birth():
+    """A rolling update starts new pods while as many old ones take their time to end."""
+    ending = [owner(f"p{i}", KEY, deleting=True) for i in range(2)]
+    made = ledger(*nodes(1), demand("web", 3, cpu=1), owner("p2", KEY), *ending)
+    said = [made.bind(pod(f"new{i}", 1, app="web"), "n0", 0.0).slot for i in range(3)]
+    assert said == [True, True, False]
+
+
 def test_a_suspended_policy_holds_nothing_and_its_pods_keep_their_floors():
     made = ledger(*nodes(1), demand("web", 0, cpu=1, slots=2))
     assert made.bind(pod("p", 1, app="web"), "n0", 0.0).slot
@@ -108,7 +116,7 @@ def test_of_two_policies_the_one_whose_slot_it_fills_is_named():
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.sampled_from([None, KEY, NO_SLOT, "default/gone"]), max_size=8),
-    st.lists(st.tuples(st.sampled_from(["come", "go", "scale"]), st.integers(0, 7)), max_size=12),
+    st.lists(st.tuples(st.sampled_from(["come", "end", "go", "scale"]), st.integers(0, 7)), max_size=12),
 )
 def test_in_the_end_as_many_have_a_floor_as_there_are_slots(said, changes):
     """And none of those who filled a slot, and still can, has lost it."""
@@ -121,6 +129,9 @@ def test_in_the_end_as_many_have_a_floor_as_there_are_slots(said, changes):
         if what == "scale":
             slots = number
             made.set_demand(demand("web", slots, cpu=1))
+        elif what == "end":
+            if one := there.pop(f"p{number}", None):
+                made.set_pod(replace(one, deleting=True))
         elif what == "go":
             there.pop(f"p{number}", None)
             made.remove_pod(f"p{number}")
@@ -134,3 +145,4 @@ def test_in_the_end_as_many_have_a_floor_as_there_are_slots(said, changes):
         assert len(floors) == min(slots, len(there))
         kept = before & there.keys()
         assert len(kept & floors) == min(len(kept), slots)
+    assert made.bind(pod("next", 1, app="web"), "n0", 0.0).slot is (len(there) < slots)
