@@ -23,7 +23,7 @@ class Scripted:
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
-        self.asked: list[tuple[Pod, Any]] = []
+        self.asked: list[tuple[Any, ...]] = []
 
     def filter(self, pod: Pod, names: Any, now: float) -> Any:
         self.asked.append((pod, names))
@@ -33,8 +33,8 @@ class Scripted:
         self.asked.append((pod, names))
         return self.answers["prioritize"]
 
-    def preempt(self, pod: Pod, victims: Any, now: float) -> Any:
-        self.asked.append((pod, victims))
+    def preempt(self, pod: Pod, victims: Any, now: float, violations: Any) -> Any:
+        self.asked.append((pod, victims, violations))
         return self.answers["preempt"]
 
 
@@ -129,7 +129,8 @@ def test_preempt_answers_victims_by_uid_whatever_was_sent(form):
     body = recorded(form, "preempt")
     ledger = Scripted(preempt=["node-1"])
     answer = json.loads(verbs.preempt(body, ledger, 0.0).body)
-    victims = ledger.asked[0][1]
+    victims, violations = ledger.asked[0][1:]
+    assert violations == dict.fromkeys(victims, 0)
     assert set(victims) == {"node-0", "node-1"}
     assert answer == {
         "NodeNameToMetaVictims": {"node-1": {"Pods": [{"UID": victims["node-1"][0]}], "NumPDBViolations": 0}}
