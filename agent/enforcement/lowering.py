@@ -33,6 +33,10 @@ AT_ONCE: Final = 4
 PATIENCE: Final = 1.0
 """Seconds to wait for one write before others begin."""
 _WAIT: Final = 0.05
+_LOOK: Final = 0.01
+"""Seconds from one look at a limit that cannot be lowered yet to the next look at any: a few hundredths of a
+core, however many there are.
+"""
 _KILLS: Final = ("memory.max",)
 """Below what is in use the kernel kills where it cannot reclaim: written only when that is below it."""
 _LEFT: Final = ("memory.high",)
@@ -166,16 +170,22 @@ class Lowering:
             await self._rest()
         else:
             await self._step(job)
+            await asyncio.sleep(0)  # a step that writes nothing waits for nothing
 
     def _next(self) -> _Job | None:
         """One that is due; what comes first in a cgroup, or below it, holds up what follows."""
         if len(self._flying) >= AT_ONCE:
             return None
-        first, now = list[_Job](), self._clock()
+        held_up, due, now = set[str](), list[_Job](), self._clock()
         for job in sorted(self._jobs.values(), key=_order):
-            if not any(f"{one.place.path}/".startswith(f"{job.place.path}/") for one in first):
-                first.append(job)
-        due = [job for job in first if job.due <= now and job.place not in self._flying]
+            path = job.place.path
+            if path in held_up:
+                continue
+            while path and path not in held_up:
+                held_up.add(path)
+                path = path.rpartition("/")[0]
+            if job.due <= now and job.place not in self._flying:
+                due.append(job)
         return min(due, key=lambda job: job.due, default=None)
 
     async def _rest(self) -> None:
@@ -202,7 +212,7 @@ class Lowering:
             elif self._clock() >= job.deadline:
                 self._give_up(job, in_use, _LATE)
             elif value is None:
-                job.due = self._clock() + _WAIT
+                job.due = self._clock() + max(_WAIT, _LOOK * len(self._jobs))
             else:
                 await self._fly(job, value)
         except Gone:

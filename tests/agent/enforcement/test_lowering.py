@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from agent.enforcement import lowering
 from agent.enforcement.enforcer import Enforcer
-from agent.enforcement.lowering import STEP, next_value
+from agent.enforcement.lowering import STEP, Lowering, next_value
 from agent.enforcement.originals import Originals
 from agent.enforcement.places import Place
 from agent.enforcement.repair import Repairer
@@ -304,3 +305,59 @@ def test_a_real_limit_gives_up_page_cache(kernel_rig, tmp_path: Path) -> None:
     assert int(kernel_rig.read(one.cgroup, "memory.usage_in_bytes")) <= 48 * MIB
     assert kernel_rig.read(one.cgroup, "memory.limit_in_bytes") == str(48 * MIB)
     assert kernel_rig.enforcer.lowering.outcomes == {lowering.REACHED: 1}
+
+
+def many(folder: Path, clock: Callable[[], float], count: int) -> Lowering:
+    """So many limits that would kill if they were lowered now."""
+    made = Lowering({"": str(folder)}, Originals(folder), clock)
+    for number in range(count):
+        place = Place(f"/kubepods/pod{number}/{'c' * 64}", MAX)
+        at = Path(f"{folder}{place.path}")
+        at.mkdir(parents=True)
+        (at / MAX).write_text("max\n")
+        (at / "memory.current").write_text(f"{GIB}\n")
+        made.put(place, SimpleNamespace(value=str(GIB // 2), before="max"))
+    return made
+
+
+async def test_the_loop_is_free_while_many_limits_wait(tmp_path: Path) -> None:
+    now = asked = most = 0
+
+    def clock() -> float:
+        nonlocal now, asked, most
+        now, asked = now + 1, asked + 1
+        most = max(most, asked)
+        if asked > 1000:
+            raise TimeoutError("nobody else had a turn")
+        return now / 1000
+
+    async with running(many(tmp_path, clock, 200).run()):
+        for _ in range(500):
+            asked = 0
+            await asyncio.sleep(0)
+    assert most < 10
+
+
+async def test_many_limits_that_wait_are_looked_at_as_seldom_as_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    made, looks = many(tmp_path, clock, 300), 0
+    real = Lowering._look
+
+    def look(self: Lowering, place: Place) -> tuple[int, int]:
+        nonlocal looks
+        looks += 1
+        return real(self, place)
+
+    monkeypatch.setattr(Lowering, "_look", look)
+    async with running(made.run()):
+        await eventually(lambda: looks >= 300)
+        clock.now += 1.0
+        made._news.set()
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert looks == 300
+        clock.now += 2.0
+        made._news.set()
+        await eventually(lambda: looks >= 600)
