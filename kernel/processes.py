@@ -95,8 +95,7 @@ def look(
     written. Raises as listed() does.
     """
     reached = Reached()
-    pids = listed(mountpoint, path)
-    _look(pids, proc, file, due, most, reached)
+    _look(mountpoint, path, proc, file, due, most, reached)
     return reached
 
 
@@ -109,7 +108,7 @@ def reach(
     """
     for number in range(ROUNDS):
         reached = Reached()
-        pids = _look(listed(mountpoint, path), proc, file, due, most, reached)
+        pids = _look(mountpoint, path, proc, file, due, most, reached)
         for pid in pids:
             try:
                 _write(pid, path, proc, file, value)
@@ -128,22 +127,34 @@ def reach(
 
 
 def _look(
-    pids: "list[str]", proc: str, file: str, due: "Callable[[str], bool]", most: int, reached: Reached
+    mountpoint: str,
+    path: str,
+    proc: str,
+    file: str,
+    due: "Callable[[str], bool]",
+    most: int,
+    reached: Reached,
 ) -> "list[str]":
     """The processes for which it is due."""
-    found = []
+    found, vanished = [], []
+    pids = listed(mountpoint, path)
     here = [pid for pid in pids if pid != _ELSEWHERE]
     reached.count = len(pids)
     for pid in here[:most]:
         try:
             value = _text(proc + "/" + pid + "/" + file).strip()
         except OSError as error:
-            if error.errno not in GONE:
+            if error.errno in GONE:
+                vanished.append(pid)
+            else:
                 reached.miss(from_os(error, proc + "/" + pid, file).text)
             continue
         if due(value):
             found.append(pid)
             reached.late.append(value)
+    if vanished:  # who has ended is listed no more
+        hidden = set(vanished).intersection(listed(mountpoint, path))
+        reached.miss("/proc does not show them (mounted with hidepid?)", len(hidden))
     reached.miss("only " + str(most) + " processes are looked at", len(here[most:]))
     reached.miss("they are in no pid namespace that we see", len(pids) - len(here))
     return found

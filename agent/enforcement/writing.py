@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -89,6 +90,7 @@ class Writing:
     def look(self, running: Running, entries: Iterable[Entry]) -> Looked:
         """Which of them are not in effect, in all of its processes. Nothing is written."""
         entries, differ, outcome = list(entries), [], Outcome()
+        whole = tuple(entries)
         try:
             with self._opened(running, entries) as found:
                 for level, mode, file, value in entries:
@@ -98,6 +100,7 @@ class Writing:
                         differ.append(Differs(place_of(change, running.cgroup), change.before, change.value))
                     elif level == PROCESS and running.key != _NOBODY:
                         differ += self._late(running, file, value, outcome)
+            self._see_hidden(running, whole, entries, outcome)
         except Refused as refused:
             outcome.refuse(refused)
         return Looked(tuple(differ), self._ended(outcome, running))
@@ -156,10 +159,12 @@ class Writing:
             for level, _, file, _ in entries
             if level == PROCESS
         }
+        whole = tuple(entries)
         outcome = self._under_lock(shared, running, entries, writers, deadline)
         while (left := _without_lost_disk(entries, outcome)) is not None:
             entries = left
             outcome = self._under_lock(shared, running, entries, writers, deadline)
+        self._see_hidden(running, whole, entries, outcome)
         for level, _, file, want in entries if outcome.applied else ():
             if level == PROCESS:
                 before = [had for _, name, had, _ in outcome.written if name == file]
@@ -177,6 +182,19 @@ class Writing:
             _note_missed(reached, Place(path, file), want, outcome)
         except Refused as refused:  # the cgroup is gone, or cannot be listed
             outcome.partly.append(Refusal(path, file, want, refused.errno, refused.text))
+
+    def _see_hidden(
+        self, running: Running, whole: Iterable[Entry], tried: Collection[Entry], outcome: Outcome
+    ) -> None:
+        """Note what was planned for a process and not tried, where there are some that we cannot see."""
+        for level, _, file, want in (one for one in whole if one not in tried):
+            if level == PROCESS:
+                with contextlib.suppress(Refused):  # the cgroup is gone: there is none
+                    path = running.cgroup
+                    reached = processes.look(
+                        self._mountpoint(), path, self._proc, file, lambda _: False, MOST_PROCESSES
+                    )
+                    _note_missed(reached, Place(path, file), want, outcome)
 
     def _mountpoint(self) -> str:
         """Of the hierarchy by which processes are found."""

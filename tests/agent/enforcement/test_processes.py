@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from agent.enforcement import writing
+from agent.enforcement.enforcer import Enforcer
 from agent.enforcement.inherited import due
-from agent.enforcement.originals import Record
+from agent.enforcement.originals import Originals, Record
 from agent.enforcement.repair import Drift, Repairer
 from agent.restoring import restore
 from agent.state import Running
@@ -174,6 +175,39 @@ def test_what_is_not_reached_is_said(
         repairer.mend(path)
     assert here.scores(*pids) == [800] * 4
     assert list(repairer.check()) == [""]
+    assert kernel_rig.enforcer.reports[here.one.key].whole
+
+
+def test_processes_that_proc_hides_are_said(here: Processes, kernel_rig: Rig, tmp_path: Path) -> None:
+    """As root without CAP_SYS_PTRACE sees it where /proc is mounted with hidepid=2,gid=proc."""
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    enforcer = Enforcer(kernel_rig.mounts, Originals(tmp_path), tmp_path, str(proc))
+    pids = [here.start(), here.start()]
+    report = enforcer.apply(here.one, of_process(800))
+    why = "some of its processes do not have it: /proc does not show them (mounted with hidepid?)"
+    assert [one.text for one in report.partly] == [why]
+    (path,) = {*Repairer(enforcer, lambda _: None, lambda _: None).check()}
+    assert path == ""
+    assert [one.text for one in enforcer.reports[here.one.key].partly] == [why]
+    assert not report.whole
+    before = here.scores(*pids)
+    assert kernel_rig.enforcer.apply(here.one, of_process(800)).whole
+    (left,) = restore(kernel_rig.mounts, kernel_rig.run, tmp_path / "state", str(proc)).left
+    assert why in left
+    assert restore(kernel_rig.mounts, kernel_rig.run, tmp_path / "state").left == ()
+    assert here.scores(*pids) == before
+
+
+def test_what_ends_while_it_is_looked_at_is_not_missed(
+    here: Processes, kernel_rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.start()
+    listed, ended = processes.listed, iter(["4194300"])
+    monkeypatch.setattr(processes, "listed", lambda *where: [*listed(*where), *ended])
+    assert kernel_rig.enforcer.apply(here.one, of_process(800)).whole
+    (path,) = {*Repairer(kernel_rig.enforcer, lambda _: None, lambda _: None).check()}
+    assert path == ""
     assert kernel_rig.enforcer.reports[here.one.key].whole
 
 
