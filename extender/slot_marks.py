@@ -49,18 +49,25 @@ class SlotMarks:
             else:
                 self._wanted.pop(found.policy, None)
         for policy in list(self._wanted):
-            queue = self._wanted[policy]
-            while queue:
-                if not self._pace.take():
-                    return
-                uid, (pod, value) = next(iter(queue.items()))
-                queue.pop(uid)
-                if not await self._mark(pod, value):
-                    # Others go first next time: it may be a webhook of its namespace that fails, and no more.
-                    queue[uid] = pod, value
-                    self._wanted[policy] = self._wanted.pop(policy)
-                    return
-            self._wanted.pop(policy, None)
+            if not await self._correct(policy, self._wanted[policy]):
+                return
+            del self._wanted[policy]
+
+    async def _correct(self, policy: str, queue: dict[str, tuple[Pod, str]]) -> bool:
+        """All that is queued of a policy; False when the rest has to wait."""
+        while queue:
+            uid, (pod, value) = next(iter(queue.items()))
+            if self._ledger.policy_of(pod) != policy:
+                await asyncio.sleep(0)  # by now the pod is another policy's, or nobody's
+            elif not self._pace.take():
+                return False
+            elif not await self._mark(pod, value):
+                # Behind all others: it may be this pod alone that the API server cannot answer for.
+                queue[uid] = queue.pop(uid)
+                self._wanted[policy] = self._wanted.pop(policy)
+                return False
+            queue.pop(uid, None)
+        return True
 
     async def _mark(self, pod: Pod, value: str) -> bool:
         """False when the API server did not answer: it is to be tried again."""

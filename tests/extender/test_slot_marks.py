@@ -102,6 +102,36 @@ async def test_a_namespace_whose_pods_cannot_be_changed_holds_up_no_other(api, m
     assert [said(api, f"broken{number}") for number in range(3)].count(NO_SLOT) == 2
 
 
+async def test_a_pod_that_gets_no_answer_holds_up_no_other(api, metrics, clock, running):
+    made = running(6, 3)
+    marks = SlotMarks(api, made, metrics, clock=clock)
+    real, sent = api.patch, []
+
+    async def patch(kind, namespace, name, body):
+        sent.append(name)
+        if name == sent[0]:
+            raise Unreachable("500: a webhook fails for this pod")
+        await real(kind, namespace, name, body)
+
+    api.patch = patch
+    for _ in range(3):
+        await marks.run_once()
+        clock.advance(1)
+    marked = [number for number in range(6) if said(api, f"p{number}") == NO_SLOT]
+    assert len(marked) == 2
+    assert sent.count(sent[0]) == 3
+
+
+async def test_what_was_queued_of_a_policy_that_is_gone_is_not_written(api, metrics, clock, running):
+    made = running(100, 10)
+    marks = SlotMarks(api, made, metrics, clock=clock)
+    await marks.run_once()
+    made.remove_demand(KEY)
+    clock.advance(1)
+    await marks.run_once()
+    assert len(calls(api, "patch")) == 20
+
+
 def failing(error):
     async def patch(*_):
         raise error
