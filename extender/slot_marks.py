@@ -39,7 +39,7 @@ class SlotMarks:
     async def run_once(self) -> None:
         """Look at the policies that changed, and correct what the rate allows now; the rest stays queued.
 
-        It ends with the first pod of which nothing was heard, which then comes last.
+        Policies take turns, a pod each. It ends with the first pod that got no answer, which then comes last.
         """
         for found in self._ledger.gather_untrue():
             if found is None:
@@ -48,26 +48,28 @@ class SlotMarks:
                 self._wanted[found.policy] = {pod.uid: (pod, value) for pod, value in found.wanted}
             else:
                 self._wanted.pop(found.policy, None)
-        for policy in list(self._wanted):
-            if not await self._correct(policy, self._wanted[policy]):
-                return
-            del self._wanted[policy]
-
-    async def _correct(self, policy: str, queue: dict[str, tuple[Pod, str]]) -> bool:
-        """All that is queued of a policy; False when the rest has to wait."""
-        while queue:
+        while self._wanted:
+            policy, queue = next(iter(self._wanted.items()))
             uid, (pod, value) = next(iter(queue.items()))
             if self._ledger.policy_of(pod) != policy:
                 await asyncio.sleep(0)  # by now the pod is another policy's, or nobody's
-            elif not self._pace.take():
-                return False
-            elif not await self._mark(pod, value):
+                self._end_turn(policy, uid)
+                continue
+            if not self._pace.take():
+                return
+            answered = await self._mark(pod, value)
+            self._end_turn(policy, uid)
+            if not answered:
                 # Behind all others: it may be this pod alone that the API server cannot answer for.
-                queue[uid] = queue.pop(uid)
-                self._wanted[policy] = self._wanted.pop(policy)
-                return False
-            queue.pop(uid, None)
-        return True
+                self._wanted.setdefault(policy, {})[uid] = pod, value
+                return
+
+    def _end_turn(self, policy: str, uid: str) -> None:
+        """Done with this pod; the policy's next has its turn after those of all other policies."""
+        queue = self._wanted.pop(policy)
+        del queue[uid]
+        if queue:
+            self._wanted[policy] = queue
 
     async def _mark(self, pod: Pod, value: str) -> bool:
         """False when the API server did not answer: it is to be tried again."""

@@ -132,6 +132,17 @@ async def test_what_was_queued_of_a_policy_that_is_gone_is_not_written(api, metr
     assert len(calls(api, "patch")) == 20
 
 
+async def test_a_policy_of_many_pods_keeps_no_other_waiting(api, metrics, clock, make_pod):
+    made = ledger(*nodes(1, pods=10_000), demand("large", 10, cpu=0), demand("web", 1, cpu=0))
+    for name, count in (("large", 1000), ("web", 2)):
+        for number in range(count):
+            obj = make_pod(f"{name}{number}", cpu="0", app=name, node="n0")
+            made.set_pod(decode.pod(orjson.dumps(api.put(PODS, obj))))
+    await SlotMarks(api, made, metrics, clock=clock).run_once()
+    assert NO_SLOT in (said(api, "web0"), said(api, "web1"))
+    assert len(calls(api, "patch")) == 20
+
+
 def failing(error):
     async def patch(*_):
         raise error
