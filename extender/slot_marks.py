@@ -42,9 +42,10 @@ class SlotMarks:
         Policies take turns, a pod each. It ends with the first pod that got no answer, which then comes last.
         """
         for found in self._ledger.gather_untrue():
+            await asyncio.sleep(0)
             if found is None:
-                await asyncio.sleep(0)
-            elif found.wanted:
+                continue
+            if found.wanted:
                 self._wanted[found.policy] = {pod.uid: (pod, value) for pod, value in found.wanted}
             else:
                 self._wanted.pop(found.policy, None)

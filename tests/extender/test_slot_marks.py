@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import orjson
 import pytest
 
@@ -12,6 +14,7 @@ from ledger.seats import NO_SLOT
 from qos import keys
 from tests.extender.accounts import calls
 from tests.ledger.builders import demand, ledger, nodes
+from tests.waiting import running as running_beside
 
 KEY = "default/web"
 
@@ -141,6 +144,22 @@ async def test_a_policy_of_many_pods_keeps_no_other_waiting(api, metrics, clock,
     await SlotMarks(api, made, metrics, clock=clock).run_once()
     assert NO_SLOT in (said(api, "web0"), said(api, "web1"))
     assert len(calls(api, "patch")) == 20
+
+
+async def test_others_have_their_turn_after_each_policy(api, metrics, clock):
+    """All policies are looked at when one begins to lead: 150,000 pods, 500 of each, were 50 ms in one go."""
+    made = ledger(*nodes(1), *(demand(f"p{number}", 1) for number in range(30)))
+    turns = 0
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with running_beside(others()):
+        await SlotMarks(api, made, metrics, clock=clock).run_once()
+    assert turns >= 30
 
 
 def failing(error):
