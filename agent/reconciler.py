@@ -78,6 +78,9 @@ class Reconciler:
         self._due = Changes(LONGEST_SECONDS)
         self._one_pass = asyncio.Lock()
         self.planned: dict[str, PlannedPod] = {}
+        self._newer: dict[str, PlannedPod] = {}
+        """Planned alone since the pass under way began: the runtime has told of what that pass does not know.
+        """
         self.passes = 0
         self.changes = 0
         self.seconds = self.first_seconds = 0.0
@@ -156,12 +159,15 @@ class Reconciler:
     async def _plan(self, turn: Turn) -> None:
         self._containers.found(self._known.pods)
         planned: dict[str, PlannedPod] = {}
+        self._newer.clear()
         for _ in self._planner.prepare(self._known, self._containers.all(), self._originals):
             await turn.breathe()
         for one in self._planner.plans():
             planned[one.uid] = one
             await turn.breathe()
-        self.planned = planned
+        self.planned = planned | self._newer
+        if self._newer:
+            self.changed()
         self.changes += 1
 
     async def _apply_to_unseen(self, turn: Turn, *, take_back: bool) -> None:
@@ -255,7 +261,7 @@ class Reconciler:
             last = self.planned.get(uid)
             return {container.name: container for container in last.containers} if last else {}
         self._broken.pop(ContainerKey(uid, ""), None)
-        self.planned[uid] = one
+        self.planned[uid] = self._newer[uid] = one
         self.changes += 1
         return {container.name: container for container in one.containers}
 
@@ -294,6 +300,7 @@ class Reconciler:
     def forget(self, uid: str) -> None:
         """A pod is gone."""
         self.planned.pop(uid, None)
+        self._newer.pop(uid, None)
         self._planner.forget(uid)
 
     def _apply(self, key: ContainerKey, container: ContainerPlan, *, take_back: bool) -> Report | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from qos.plan.node import V2
 from qos.plan.settings import Plan
 from tests.adapters.fake_machine import Fake
 from tests.agent.enforcement.conftest import Rig, above, kernel_rig, plan, scratch
+from tests.agent.plain_node import PATH, UID, PlainNode
 from tests.agent.test_planner import UIDS, Here, start
 
 __all__ = ["kernel_rig", "scratch"]
@@ -50,6 +53,28 @@ def test_it_has_the_lowest_weight_in_place_of_idle_while_kubelet_resizes_it(fake
     assert on_pod(resizing=False) == {"cpu.idle": "1"}
     assert on_pod(resizing=True) == {"cpu.weight": "1"}
     assert on_pod(resizing=False) == {"cpu.idle": "1"}
+
+
+async def test_what_the_runtime_tells_during_a_pass_outlasts_that_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = PlainNode(tmp_path, monkeypatch)
+    async with node.agent() as agent:
+        reconciler, known = agent.reconciler, agent.reconciler._known
+        (running,) = agent.reconciler._containers.of_pod(UID)
+        real, asked = reconciler._planner.prepare, list[bool]()
+
+        def prepare(*arguments: Any) -> Iterator[None]:
+            yield from real(*arguments)
+            one = known.pods[UID]
+            known.pods[UID] = replace(one, pod=replace(one.pod, labels={"koordinator.sh/qosClass": "BE"}))
+            reconciler.apply_now(running)
+            asked.append(reconciler.planned[UID].decided.pod.labels == known.pods[UID].pod.labels)
+
+        monkeypatch.setattr(reconciler._planner, "prepare", prepare)
+        await reconciler.reconcile()
+        assert asked == [True]
+        assert node.read(PATH, "cpu.idle") == "1"
 
 
 def test_kubelets_weight_is_taken_then(kernel_rig: Rig) -> None:
