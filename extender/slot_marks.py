@@ -15,6 +15,7 @@ from adapters.api import PODS, APIError, ClusterAPI, NotFound, Unreachable
 from extender.metrics import Metrics
 from extender.pace import Pace
 from ledger.ledger import Ledger
+from ledger.seats import NO_SLOT, Untrue
 from qos import keys
 from qos.cluster.objects import Pod
 
@@ -22,19 +23,36 @@ log = logging.getLogger(__name__)
 
 PER_SECOND: Final = 20
 """A policy over ten thousand pods that run already takes eight minutes, and the API server hardly notices."""
+TAKE_SECONDS: Final = 60.0
+"""Before a pod loses its floor: in a scale-down the workload is smaller first, and Kubernetes then chooses
+which pods to delete, some 20 a second.
+"""
 
 
 class SlotMarks:
-    """Patches the annotation of pods that fill a slot, or no longer do; at most 20 a second."""
+    """Patches the annotation of pods that fill a slot, or no longer do; at most 20 a second.
+
+    take_seconds: for so long a pod must have been beyond the slots before its floor is taken.
+    """
 
     def __init__(
-        self, api: ClusterAPI, ledger: Ledger, metrics: Metrics, *, clock: Callable[[], float]
+        self,
+        api: ClusterAPI,
+        ledger: Ledger,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], float],
+        take_seconds: float = TAKE_SECONDS,
     ) -> None:
         self._api = api
         self._ledger = ledger
         self._metrics = metrics
+        self._clock, self._take_seconds = clock, take_seconds
         self._pace = Pace(PER_SECOND, PER_SECOND, clock)
         self._wanted: dict[str, dict[str, tuple[Pod, str]]] = {}
+        """By policy and UID: what is to be written."""
+        self._later: dict[str, dict[str, tuple[Pod, float]]] = {}
+        """Likewise: who is to lose its floor, and when."""
 
     async def run_once(self) -> None:
         """Look at the policies that changed, and correct what the rate allows now; the rest stays queued.
@@ -43,12 +61,11 @@ class SlotMarks:
         """
         for found in self._ledger.gather_untrue():
             await asyncio.sleep(0)
-            if found is None:
-                continue
-            if found.wanted:
-                self._wanted[found.policy] = {pod.uid: (pod, value) for pod, value in found.wanted}
-            else:
-                self._wanted.pop(found.policy, None)
+            if found is not None:
+                self._note(found)
+        for policy in list(self._later):
+            self._let_go(policy)
+            await asyncio.sleep(0)
         while self._wanted:
             policy, queue = next(iter(self._wanted.items()))
             uid, (pod, value) = next(iter(queue.items()))
@@ -64,6 +81,34 @@ class SlotMarks:
                 # Behind all others: it may be this pod alone that the API server cannot answer for.
                 self._wanted.setdefault(policy, {})[uid] = pod, value
                 return
+
+    def _note(self, found: Untrue) -> None:
+        """Queue what is not true of a policy, in place of what was: a floor is given at once, taken later."""
+        earlier, waiting = self._wanted.get(found.policy, {}), self._later.pop(found.policy, {})
+        now: dict[str, tuple[Pod, str]] = {}
+        later: dict[str, tuple[Pod, float]] = {}
+        due = self._clock() + self._take_seconds
+        for pod, value in found.wanted:
+            if value != NO_SLOT or earlier.get(pod.uid, (pod, None))[1] == NO_SLOT:
+                now[pod.uid] = pod, value
+            else:
+                later[pod.uid] = pod, waiting[pod.uid][1] if pod.uid in waiting else due
+        if later:
+            self._later[found.policy] = later
+        if now:
+            self._wanted[found.policy] = now
+        else:
+            self._wanted.pop(found.policy, None)
+
+    def _let_go(self, policy: str) -> None:
+        """Who has been beyond the slots of a policy for long enough loses its floor."""
+        later, now = self._later[policy], self._clock()
+        due = {uid: (pod, NO_SLOT) for uid, (pod, when) in later.items() if when <= now}
+        if due:
+            self._wanted.setdefault(policy, {}).update(due)
+        self._later[policy] = {uid: one for uid, one in later.items() if uid not in due}
+        if not self._later[policy]:
+            del self._later[policy]
 
     def _end_turn(self, policy: str, uid: str) -> None:
         """Done with this pod; the policy's next has its turn after those of all other policies."""
