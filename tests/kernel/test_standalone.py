@@ -62,11 +62,11 @@ def test_a_named_floor_is_kept_against_all_that_runs(
 def test_its_memory_is_protected_on_the_parent_too(tree: Tree) -> None:
     parent = tree.make("libpod_parent")
     (other,) = containers(tree, "other")
-    other.write("memory.min", 4 << 20)
+    other.write("memory.low", 4 << 20)
     containers(tree, "ours")
     made = planned("ours")
-    wanted = {(one.level, one.mode): one.value for one in made.settings if one.file == "memory.min"}
+    wanted = {(one.level, one.mode): one.value for one in made.settings if one.file == "memory.low"}
     assert wanted == {(0, "set"): str(8 << 20), (1, "raise"): str(12 << 20)}
     with Target(ThisMachine().mounts, {"": "/libpod_parent/libpod-ours"}) as target:
         assert not apply(target, [setting.entry for setting in made.settings]).refusals
-    assert parent.number("memory.min") == 12 << 20
+    assert parent.number("memory.low") == 12 << 20
