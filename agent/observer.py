@@ -110,7 +110,11 @@ class Observer:
         """What is shared is looked at with each container."""
         return []
 
-    def sweep(self, unsettled: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002
+    def sweep(
+        self,
+        unsettled: Collection[str] = (),  # noqa: ARG002
+        awaited: Collection[str] | None = None,  # noqa: ARG002
+    ) -> Iterator[str]:
         """What an enforcing agent left is not taken back: `j10ce node restore` does."""
         return iter(())
 

@@ -36,6 +36,9 @@ SHARE: Final = 20
 LONGEST_REST: Final = 6.0
 FOLLOW_SECONDS: Final = 30.0
 """After a pass in which plans depended on what pods use of their memory."""
+ABSENT_SECONDS: Final = 60.0
+"""After which a container that no status has named as running does not run: kubelet is a second or two late.
+"""
 FIRST_PAUSE: Final = 2.0
 LONGEST_PAUSE: Final = 60.0
 """Before what failed, or was refused, is tried once more."""
@@ -88,6 +91,8 @@ class Reconciler:
         self._failures = self._refusals = 0
         self._failed = ""
         self._broken: dict[ContainerKey, str] = {}
+        self._absent: dict[ContainerKey, float] = {}
+        """Since when no status names a container as running, where no runtime reports them."""
         self._unseen: set[str] = set()
         """What is kept for containers in VMs, as the enforcer has it."""
         self._again: asyncio.TimerHandle | None = None
@@ -139,10 +144,10 @@ class Reconciler:
         if complete:
             await self._release(turn)
         await turn.yielded()
-        unsettled = self._unsettled()
+        unsettled, awaited = self._unsettled()
         wanted = self._node_wanted()
         self._enforcer.keep_node(wanted)
-        shared = self._enforcer.shared(take_back=complete and not unsettled)
+        shared = self._enforcer.shared(take_back=complete and not awaited)
         if any(one.written and one.key.name == place.path for place in wanted for one in shared):
             self.changed()  # floors that were short may grow now
         await turn.yielded()
@@ -150,7 +155,7 @@ class Reconciler:
             self._files.keep_opt_outs(self._known.opt_outs)
             await self._files.keep(list(self.planned.values()))
         if complete:
-            for _ in self._enforcer.sweep(unsettled):
+            for _ in self._enforcer.sweep(unsettled, awaited):
                 await turn.breathe()
             self._enforcer.keep_notes(self._known.pods.keys())
         self._try_again(self._enforcer.refused() or any(not (one.applied or one.gone) for one in shared))
@@ -221,31 +226,55 @@ class Reconciler:
                 self._enforcer.forget(container_id)
             await turn.breathe()
 
-    def _unsettled(self) -> set[str]:
-        """Uids of pods that may have containers whose plans were not tried; what was refused is not here."""
+    def _unsettled(self) -> tuple[set[str], set[str]]:
+        """Uids of pods that may have containers whose plans were not tried; what was refused is not here.
+
+        And of them those that are waited for: one that never starts, or always crashes, must not keep all
+        that is shared from being lowered.
+        """
         there = {_uid_of(path) for path in self._originals.paths()}
         there.update(key.pod_uid for key in self._containers.all())
         listed, pods = self._listed(), self._known.pods
-        alive = [uid for uid in there if uid in pods and not pods[uid].finished]
-        return {uid for uid in alive if not self._is_settled(uid, listed)}
+        before, self._absent = self._absent, {}
+        unsettled, awaited = set[str](), set[str]()
+        for uid in there:
+            if uid not in pods or pods[uid].finished:
+                continue
+            lacking = self._lacking(uid, listed)
+            if lacking:
+                unsettled.add(uid)
+            absent = [key for key in lacking if self._is_absent(key, before)]
+            if len(absent) < len(lacking):
+                awaited.add(uid)
+        return unsettled, awaited
 
-    def _is_settled(self, uid: str, listed: bool) -> bool:
+    def _lacking(self, uid: str, listed: bool) -> list[ContainerKey]:
+        """The containers of a pod whose plans were not tried; one without a name where it has none."""
         pod = self.planned.get(uid)
         if pod is None:
-            return False
+            return [ContainerKey(uid, "")]
+        lacking = []
         for one in pod.containers:
             key = ContainerKey(uid, one.name)
-            if key in self._broken:
-                return False
             if key in self._containers.unseen:
                 settled = self._enforcer.kept(self._containers.unseen[key].container_id) is not None
             elif key in self._containers:
                 settled = self._enforcer.kept(self._containers[key].container_id) is not None
             else:
                 settled = listed
-            if one.plan.settings and not settled:
-                return False
-        return True
+            if key in self._broken or (one.plan.settings and not settled):
+                lacking.append(key)
+        return lacking
+
+    def _is_absent(self, key: ContainerKey, before: Mapping[ContainerKey, float]) -> bool:
+        """Whether no status has named it as running for long enough. before: of the pass before."""
+        containers = self._containers
+        there = key in containers or key in containers.unseen or key in containers.missing
+        if not key.name or there or key in self._broken:
+            return False
+        now = self._clock()
+        since = self._absent[key] = before.get(key, now)
+        return now - since >= ABSENT_SECONDS
 
     def plan_now(self, uid: str) -> Mapping[str, ContainerPlan]:
         """The plans of one pod's containers, beside all others as they are; {} for an unknown pod.

@@ -232,11 +232,12 @@ class Enforcer:
                 found[place] = want
         return found
 
-    def sweep(self, unsettled: Collection[str] = ()) -> Iterator[str]:
+    def sweep(self, unsettled: Collection[str] = (), awaited: Collection[str] | None = None) -> Iterator[str]:
         """After all containers' plans were applied: put back what no plan has any more.
 
         unsettled: uids of pods that may have containers whose plans were not applied. What these pods have,
-        and those of which a plan was refused, stays; so does what is shared, while there are any.
+        and those of which a plan was refused, stays; so does what is shared, while there are any. awaited:
+        what is shared waits for these of them alone; None: for all.
         Yields the cgroups it was done for, or that are gone; a place to breathe.
         """
         for path in self.originals.paths():
@@ -246,7 +247,7 @@ class Enforcer:
             if not self.writing.there(path):
                 self.originals.drop(path)
                 self.writing.notes.index.forget(path)
-            elif self._is_settled(path, unsettled):
+            elif self._is_settled(path, unsettled, unsettled if awaited is None else awaited):
                 self._put_back(path, self._free(path, left))
             else:
                 continue
@@ -259,11 +260,10 @@ class Enforcer:
         """Remove what the hook noted of pods other than these."""
         self.writing.notes.found.keep(uids)
 
-    def _is_settled(self, path: str, unsettled: Collection[str]) -> bool:
+    def _is_settled(self, path: str, unsettled: Collection[str], awaited: Collection[str]) -> bool:
         """Whether every container that may want something of this cgroup has its plan."""
-        waiting = {*unsettled, *self._refused.values()}
-        uid = pod_uid(path)
-        return uid not in waiting if uid else not waiting
+        uid, refused = pod_uid(path), self._refused.values()
+        return uid not in unsettled and uid not in refused if uid else not (awaited or refused)
 
     def _is_new(self, place: Place, want: Wanted, lower: bool) -> bool:
         """Fights are the repairer's business."""

@@ -40,7 +40,7 @@ async def test_a_pod_in_a_vm_has_the_settings_of_its_own_cgroup(node: PlainNode)
         [state] = [one for one in agent.report().policies if one.key == "default/checkout"]
         assert (state.pods, state.applied, state.message) == (1, 1, IN_VM)
         assert agent.containers.missing == frozenset()
-        assert not agent.reconciler._unsettled()
+        assert agent.reconciler._unsettled() == (set(), set())
     assert put_back(node).left == ()
     assert files(node) == before
 

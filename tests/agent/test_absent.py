@@ -1,0 +1,51 @@
+"""Without NRI: a container that never starts does not keep what is shared from being lowered for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from adapters.api import PODS
+from agent import reconciler
+from lab.crowd import CrowdPod
+from tests.agent.plain_node import BESIDE, NODE, UID, PlainNode, passes
+from tests.waiting import eventually
+
+TOP = "/kubepods"
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlainNode:
+    """Beside the pod with a floor another has one, and a container whose image cannot be had."""
+    made = PlainNode(tmp_path, monkeypatch)
+    made.api.put(*made.another_policy())
+    draft = CrowdPod("beside", BESIDE, {"app": BESIDE[-1] * 64, "never": "9" * 64}, 1000)
+    body = draft.manifest(NODE)
+    body["metadata"] |= {"uid": BESIDE, "labels": {"app": "other"}}
+    status = draft.status()
+    status["containerStatuses"][1] |= {"state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    made.api.put(PODS, body | {"status": status})
+    return made
+
+
+async def low(node: PlainNode) -> list[int]:
+    """memory.low of what is shared, while the pod with a floor is there, and after it."""
+    async with node.agent() as agent:
+        await passes(agent, 2)
+        before = int(node.read(TOP, "memory.low"))
+        node.remove("shop")
+        await eventually(lambda: UID not in agent.known.pods, "the pod is gone")
+        await passes(agent, 3)
+        return [before, int(node.read(TOP, "memory.low"))]
+
+
+async def test_it_is_waited_for(node: PlainNode) -> None:
+    before, after = await low(node)
+    assert after == before > 0
+
+
+async def test_but_not_for_ever(node: PlainNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler, "ABSENT_SECONDS", 0.0)
+    before, after = await low(node)
+    assert after == before - (64 << 20)
