@@ -52,9 +52,18 @@ def serve(
     listen: Annotated[
         str,
         typer.Option(
-            "--address", help="HOST:PORT of /metrics, /healthz, /readyz.", envvar="J10CE_AGENT_ADDRESS"
+            "--address",
+            help="HOST:PORT of /healthz, /readyz, and /metrics for the loopback.",
+            envvar="J10CE_AGENT_ADDRESS",
         ),
     ] = "127.0.0.1:10262",
+    metrics_address: Annotated[
+        str,
+        typer.Option(
+            help="HOST:PORT of /metrics by HTTPS, for those whose token may read it; '' serves none.",
+            envvar="J10CE_AGENT_METRICS_ADDRESS",
+        ),
+    ] = "",
     node_cgroups: Annotated[
         bool,
         typer.Option(
@@ -120,6 +129,7 @@ def serve(
                 state=state,
                 nri_socket=Path(nri_socket) if nri_socket else None,
                 address=address(listen),
+                metrics_address=address(metrics_address, "--metrics-address") if metrics_address else None,
                 check_seconds=check_seconds,
                 observe=observe,
                 choices=Choices(class_defaults, author_oom_scores),

@@ -28,7 +28,8 @@ class AgentConfig:
     """node: its name in the API server, "" standalone. standalone: a folder of YAML; None: an API server.
 
     kubeconfig: None: the service account of the pod it runs in. nri_socket: None: no NRI. address: host and
-    port of /metrics. check_seconds: between two full checks of all files. observe: write nothing that a pod
+    port of probes, and of /metrics for the loopback. metrics_address: those of /metrics for who has a token;
+    None: nowhere. check_seconds: between two full checks of all files. observe: write nothing that a pod
     could feel. proc, sys: where those are mounted. node_shares: the weight of the cgroup of all pods.
     """
 
@@ -39,6 +40,7 @@ class AgentConfig:
     state: Path = STATE
     nri_socket: Path | None = NRI_SOCKET
     address: tuple[str, int] = ("127.0.0.1", 10262)
+    metrics_address: tuple[str, int] | None = None
     check_seconds: float = 60.0
     observe: bool = False
     proc: str = "/proc"
@@ -54,6 +56,10 @@ def checked(config: AgentConfig) -> AgentConfig:
             raise ConfigError(f"--standalone {config.standalone}: not a folder")
         if config.kubeconfig is not None:
             raise ConfigError("--standalone and --kubeconfig: one of them, a node has one source of pods")
+        if config.metrics_address is not None:
+            raise ConfigError(
+                "--standalone and --metrics-address: one of them: only an API server says who may"
+            )
     elif not config.node:
         raise ConfigError("--node: the node's name is needed; in a pod set NODE_NAME from spec.nodeName")
     if config.kubeconfig is not None and not config.kubeconfig.is_file():
@@ -63,15 +69,15 @@ def checked(config: AgentConfig) -> AgentConfig:
     return config
 
 
-def address(text: str) -> tuple[str, int]:
-    """HOST:PORT, [HOST]:PORT or :PORT (every address: ""). ConfigError."""
+def address(text: str, option: str = "--address") -> tuple[str, int]:
+    """HOST:PORT, [HOST]:PORT or :PORT (every address: ""). ConfigError names the option."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"--address {text}: expected HOST:PORT, such as 127.0.0.1:10262")
+        raise ConfigError(f"{option} {text}: expected HOST:PORT, such as 127.0.0.1:10262")
     if host not in ("", "localhost"):
         try:
             ipaddress.ip_address(host)
         except ValueError:
-            raise ConfigError(f"--address {text}: {host} is not an IP address") from None
+            raise ConfigError(f"{option} {text}: {host} is not an IP address") from None
     return host, int(port)

@@ -13,12 +13,14 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from adapters.api import ClusterAPI
 from adapters.atomic_file import make_folder
+from adapters.kubernetes.reviews import Reviews
+from adapters.own_certificate import server_context
 from agent.config import AGENT_LOCK, AgentConfig
 from agent.nri.instance import only_instance
 from agent.program import Agent
 from agent.reporting import Identity
 from agent.restoring import restore
-from agent.serving import serving
+from agent.serving import METRICS, serving, serving_metrics
 from kernel import facts
 
 log = logging.getLogger(__name__)
@@ -38,12 +40,30 @@ async def keep(config: AgentConfig, api: ClusterAPI | None, identity: Identity, 
 
     make_folder(config.run)
     make_folder(config.state)
-    async with serving(config.address, registry, lambda: "", not_ready) as (host, port):
+    async with (
+        serving(config.address, registry, lambda: "", not_ready) as (host, port),
+        _metrics_for_others(config, api, registry),
+    ):
         log.info("serving address=%s:%d node=%s", host, port, config.node or "standalone")
         async with _alone(config.run / AGENT_LOCK, stop):
             if not stop.is_set():
                 at_work.append(Agent(config, api, identity, registry))
                 await at_work[0].run(stop)
+
+
+@contextlib.asynccontextmanager
+async def _metrics_for_others(
+    config: AgentConfig, api: ClusterAPI | None, registry: CollectorRegistry
+) -> AsyncIterator[None]:
+    """/metrics by HTTPS, where that is wanted."""
+    if config.metrics_address is None or api is None:
+        yield
+        return
+    tls = server_context(config.node, config.metrics_address[0], config.run)
+    asks = Reviews(api, METRICS).access
+    async with serving_metrics(config.metrics_address, registry, tls, asks) as (host, port):
+        log.info("serving metrics address=%s:%d by=https", host, port)
+        yield
 
 
 async def restore_and_stay(config: AgentConfig, stop: asyncio.Event) -> None:

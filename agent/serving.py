@@ -1,16 +1,38 @@
-"""The agent's HTTP: /metrics for Prometheus, /healthz and /readyz for kubelet."""
+"""The agent's HTTP: /metrics for Prometheus, /healthz and /readyz for kubelet.
+
+/metrics names namespaces, policies and pods: by HTTP it is for the loopback alone, by HTTPS for those whose
+token may read it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from adapters.kubernetes.reviews import Access
+
 Problem = Callable[[], str]
 """Why not, or ""."""
 Handler = Callable[[web.Request], Awaitable[web.Response]]
+Asks = Callable[[str], Awaitable[Access]]
+"""Whether the holder of a token may read /metrics."""
+METRICS: Final = "/metrics"
+_ELSEWHERE: Final = (
+    "/metrics names namespaces and pods: here it is for the loopback alone. Others take "
+    "https://ADDRESS/metrics with a token, where --metrics-address serves it.\n"
+)
+_WHY: Final = {
+    Access.UNKNOWN: "a bearer token that the API server knows is needed",
+    Access.REFUSED: "this account may not `get` the nonResourceURL /metrics: bind j10ce-metrics-reader to it",
+    Access.TOO_MANY: "too many unknown tokens: try again in a second",
+    Access.NO_ANSWER: "the API server does not say who this is",
+}
 
 
 @contextlib.asynccontextmanager
@@ -21,25 +43,67 @@ async def serving(
 
     OSError where the address cannot be had.
     """
+    pages = {METRICS: _nearby(registry), "/healthz": _state(healthy), "/readyz": _state(ready)}
+    async with _site(address, pages, None) as served:
+        yield served
+
+
+@contextlib.asynccontextmanager
+async def serving_metrics(
+    address: tuple[str, int], registry: CollectorRegistry, tls: ssl.SSLContext, asks: Asks
+) -> AsyncIterator[tuple[str, int]]:
+    """Serve /metrics to those whose token may read it, as `serving` does the rest."""
+    async with _site(address, {METRICS: _authorized(registry, asks)}, tls) as served:
+        yield served
+
+
+@contextlib.asynccontextmanager
+async def _site(
+    address: tuple[str, int], pages: dict[str, Handler], tls: ssl.SSLContext | None
+) -> AsyncIterator[tuple[str, int]]:
     app = web.Application()
-    app.router.add_get("/metrics", _metrics(registry))
-    app.router.add_get("/healthz", _state(healthy))
-    app.router.add_get("/readyz", _state(ready))
+    for path, handler in pages.items():
+        app.router.add_get(path, handler)
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     try:
         host, port = address
-        await web.TCPSite(runner, host or None, port).start()
+        await web.TCPSite(runner, host or None, port, ssl_context=tls).start()
         yield runner.addresses[0][0], runner.addresses[0][1]
     finally:
         await runner.cleanup()
 
 
-def _metrics(registry: CollectorRegistry) -> Handler:
-    async def answer(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+def _page(registry: CollectorRegistry) -> web.Response:
+    return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _nearby(registry: CollectorRegistry) -> Handler:
+    async def answer(request: web.Request) -> web.Response:
+        return _page(registry) if _is_loopback(request.remote) else web.Response(status=403, text=_ELSEWHERE)
 
     return answer
+
+
+def _authorized(registry: CollectorRegistry, asks: Asks) -> Handler:
+    async def answer(request: web.Request) -> web.Response:
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        access = await asks(token.strip() if kind.lower() == "bearer" else "")
+        if access is Access.ALLOWED:
+            return _page(registry)
+        headers = {"WWW-Authenticate": "Bearer"} if access is Access.UNKNOWN else {}
+        return web.Response(status=access, text=f"{_WHY[access]}\n", headers=headers)
+
+    return answer
+
+
+def _is_loopback(peer: str | None) -> bool:
+    """Whether a peer's address is this machine's own; IPv4 within IPv6 is IPv4."""
+    if peer is None:
+        return False
+    address = ipaddress.ip_address(peer.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
 
 
 def _state(problem: Problem) -> Handler:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import shlex
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ from lab.runtimes.cgroups import Scratch
 PROGRAM = Path(sys.executable).with_name("j10ce-agent")
 READY_SECONDS = 120.0
 _QUICK = 0.02
+_UNVERIFIED = ssl._create_unverified_context()  # noqa: S323, SLF001 - the agent's certificate is its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class AgentProcess:
 
     arguments: after those of its folders and its address. wrap: makes the command line another, as
     Part.argv does; parent: what it makes stays, as the agent's parent. folder/agent.log is its own; run and
-    state are below `home`, which is the same folder. host: the address where it listens.
+    state are below `home`, which is the same folder. host: the address where it listens. token: with which
+    /metrics are asked for, by HTTPS; "": as who is on the loopback.
     """
 
     def __init__(
@@ -89,12 +92,14 @@ class AgentProcess:
         home: Path | None = None,
         host: str = ports.LOOPBACK,
         parent: bool = False,
+        token: str = "",
     ) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self._home = folder, home or folder
         self.log = folder / "agent.log"
         self.arguments, self.wrap, self.program = arguments, wrap, program
-        self.host, self.port = host, ports.reserve(folder)[0]
+        self.host, self._token = host, token
+        self.port, self._metrics_port = ports.reserve(folder, 2)
         self._parent = parent
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -119,6 +124,8 @@ class AgentProcess:
     def start(self, *, ready: bool = True) -> None:
         """Start it, and wait until it is ready."""
         argv = [*self.program, "--address", f"{self.host}:{self.port}", "--run", self.run]
+        if self._token:
+            argv += ["--metrics-address", f"{self.host}:{self._metrics_port}"]
         argv = [*self.wrap([*argv, "--state", self.state, *self.arguments])]
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(argv, stdout=out, stderr=out)
@@ -149,10 +156,17 @@ class AgentProcess:
                 raise LabError(f"not within {seconds:g} s: {what}: {self.last_words()}")
             time.sleep(_QUICK)
 
-    def get(self, path: str) -> tuple[int, str]:
-        """Status and text of a page; status 0: nobody answers."""
+    def get(self, path: str, token: str = "") -> tuple[int, str]:
+        """Status and text of a page; status 0: nobody answers. token: by HTTPS, where only /metrics is."""
+        served, headers = f"http://{self.host}:{self.port}", {}
+        if token:
+            served, headers = (
+                f"https://{self.host}:{self._metrics_port}",
+                {"Authorization": f"Bearer {token}"},
+            )
+        request = urllib.request.Request(served + path, headers=headers)  # noqa: S310
         try:
-            with urllib.request.urlopen(f"http://{self.host}:{self.port}{path}", timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=30, context=_UNVERIFIED) as answer:  # noqa: S310
                 return int(answer.status), answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -161,7 +175,9 @@ class AgentProcess:
 
     def metrics(self) -> dict[str, float]:
         """All series: name with labels -> value."""
-        lines = [line for line in self.get("/metrics")[1].splitlines() if not line.startswith("#")]
+        lines = [
+            line for line in self.get("/metrics", self._token)[1].splitlines() if not line.startswith("#")
+        ]
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
     def metric(self, name: str) -> float:
@@ -189,6 +205,10 @@ class AgentProcess:
     def logged(self) -> str:
         """Its log, over all its lives."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def last_life(self) -> str:
+        """Its log since it was last started."""
+        return self.logged().rpartition("agent.process serving address")[2]
 
     def last_words(self) -> str:
         """The end of its log."""

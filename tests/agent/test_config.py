@@ -34,6 +34,7 @@ def test_what_cannot_work(tmp_path: Path) -> None:
         "--node": AgentConfig(),
         "not a folder": AgentConfig(standalone=tmp_path / "none"),
         "one of them": AgentConfig(standalone=tmp_path, kubeconfig=tmp_path / "k"),
+        "only an API server says who may": AgentConfig(standalone=tmp_path, metrics_address=("", 1)),
         "not a file": AgentConfig(node="n", kubeconfig=tmp_path / "k"),
         "--check-seconds 0": AgentConfig(node="n", check_seconds=0),
     }

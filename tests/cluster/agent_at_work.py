@@ -82,15 +82,11 @@ def everybody_is_known(agent: AgentProcess) -> None:
 
 def settle(here: Place, agent: AgentProcess) -> None:
     """Until a pass was completed that began after the API server had said everything."""
-    agent.until(lambda: "has spoken" in last_life(agent), "the API server's word")
+    agent.until(lambda: "has spoken" in agent.last_life(), "the API server's word")
     for _ in range(2):  # the pass that ends first may have begun before
         before = agent.metric("j10ce_agent_passes_total")
         here.apply(policy(NOBODY, cpu=f"{next(_NUMBERS)}m"))
         agent.until(lambda: agent.metric("j10ce_agent_passes_total") > before, "a pass")  # noqa: B023
-
-
-def last_life(agent: AgentProcess) -> str:
-    return agent.logged().rpartition("agent.process serving")[2]
 
 
 def shares(here: Place, pod: CrowdPod) -> Path:

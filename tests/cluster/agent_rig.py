@@ -34,6 +34,8 @@ RIGHTS = [
     },
     {"apiGroups": ["j10ce.io"], "resources": ["nodeqoses"], "verbs": ["get", "create"]},
     {"apiGroups": ["j10ce.io"], "resources": ["nodeqoses/status"], "verbs": ["patch"]},
+    {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+    {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
 ]
 """All that the agent asks of an API server: nothing that could remove or evict a pod."""
 

@@ -37,6 +37,7 @@ class Here:
 
     def __init__(self, cluster: Cluster, node: RealNode, namespace: str, folder: Path) -> None:
         self.cluster, self.node, self.namespace, self.folder = cluster, node, namespace, folder
+        self.token = self._reader()
         self.agent = self.an_agent("agent")
 
     def an_agent(self, name: str, home: Path | None = None) -> AgentProcess:
@@ -46,7 +47,24 @@ class Here:
             home=home,
             host=self.node.address,
             parent=True,
+            token=self.token,
         )
+
+    def _reader(self) -> str:
+        """The token of an account that may read /metrics."""
+        self.kubectl("create", "serviceaccount", "prometheus")
+        rights = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": self.namespace},
+            "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+        }
+        self.kubectl("create", "--filename=-", document=rights)
+        account = f"--serviceaccount={self.namespace}:prometheus"
+        self.kubectl(
+            "create", "clusterrolebinding", self.namespace, f"--clusterrole={self.namespace}", account
+        )
+        return self.kubectl("create", "token", "prometheus").strip()
 
     def kubectl(self, *arguments: str, document: object = None, check: bool = True) -> str:
         stdin = "" if document is None else json.dumps(document)
@@ -89,7 +107,9 @@ class Here:
         return int(self.kubectl("logs", name).split()[0])
 
     def connected(self) -> bool:
-        return self.agent.metric("j10ce_agent_nri_connected") == 1
+        """By its log: without an API server, who has not been asked for before may not read /metrics."""
+        log = self.agent.last_life()
+        return log.rfind("nri connected") > log.rfind("nri disconnected")
 
 
 @contextlib.contextmanager
@@ -124,6 +144,7 @@ def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         made.agent.end()
         made.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
     cluster.kubectl("delete", "nodeqos", name, "--ignore-not-found")
+    cluster.kubectl("delete", "clusterrole,clusterrolebinding", name, "--ignore-not-found")
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
@@ -222,6 +243,14 @@ def test_no_control_plane_and_containerd_restarts(here: Here, kept: str, beside:
     until(lambda: here.cluster.kubectl("get", "--raw=/readyz", check=False) == "ok", "the API server is back")
     assert here.said("kept") in here.containers(kept).values()
     repaired(here, here.agent, kept)
+
+
+def test_metrics_are_for_those_whose_token_may_read_them(here: Here) -> None:
+    here.agent.until(lambda: here.agent.get("/metrics", here.token)[0] == 200, "the reader's right")
+    assert here.agent.get("/metrics")[0] == 403, "by HTTP, and not from the loopback"
+    assert here.agent.get("/metrics", "nobodys")[0] == 401
+    assert here.agent.get("/metrics", here.kubectl("create", "token", "default").strip())[0] == 403
+    assert here.agent.get("/readyz")[0] == 200
 
 
 def test_without_the_policy_kubelets_values_are_back(here: Here, kept: str, beside: str) -> None:

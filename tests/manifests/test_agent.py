@@ -36,10 +36,12 @@ def test_every_variable_is_one_that_the_agent_reads() -> None:
 
 def test_probes_ask_where_it_answers() -> None:
     values = {one["name"]: one.get("value") for one in AGENT["env"]}
-    (port,) = AGENT["ports"]
+    port, metrics = AGENT["ports"]
     assert values["J10CE_AGENT_ADDRESS"] == f"$(NODE_IP):{port['containerPort']}"
+    assert values["J10CE_AGENT_METRICS_ADDRESS"] == f"$(NODE_IP):{metrics['containerPort']}"
     annotations = DAEMONSET["spec"]["template"]["metadata"]["annotations"]
-    assert annotations["prometheus.io/port"] == str(port["containerPort"])
+    assert annotations["prometheus.io/port"] == str(metrics["containerPort"])
+    assert annotations["prometheus.io/scheme"] == "https"
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         asked = AGENT[probe]["httpGet"]
         assert "host" not in asked, "kubelet takes the pod's address, which is the node's"
