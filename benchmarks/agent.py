@@ -1,7 +1,8 @@
 """What the agent costs a node: 250 pods of two containers with floors, on real cgroups and a real API server.
 
 In one run: the first apply of everything, CPU and memory in steady state, how soon a foreign write is
-repaired, and what NRI adds to a container's start (with a real containerd, against one without the agent).
+repaired, CPU while ten of twice as many pods start and end a second, and what NRI adds to a container's start
+(with a real containerd, against one without the agent).
 
 Bounds are ratios to work of the same run, because machines differ by a factor of two: the first apply and the
 CPU to a fixed work (fixed_work.py), a repair to a process that sleeps as long as a repair waits for more
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +52,9 @@ QUIET_SECONDS = 10.0
 REPAIR_WAITS_SECONDS = 0.010
 APPLY_UNITS = 200
 SCRAPE_SECONDS = 30
+STARTS_A_SECOND = 10
+"""Pods, of two containers each; as many end."""
+_ALIVE_SECONDS = 5
 _DRAWS = 400
 FLOOR_POLICY = {
     "apiVersion": "j10ce.io/v1alpha1",
@@ -102,27 +107,56 @@ def bind_pods(here: Cluster, machine: Crowd, count: int) -> list[CrowdPod]:
     here.kubectl("apply", "-f", "-", stdin=policy)
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": {"bench": "agent"}}}
     here.kubectl("apply", "-f", "-", stdin=json.dumps(node))
-    return asyncio.run(_bind(here, machine, count))
+    return more_pods(here, machine, count)
 
 
-async def _bind(here: Cluster, machine: Crowd, count: int) -> list[CrowdPod]:
+def more_pods(here: Cluster, machine: Crowd, count: int) -> list[CrowdPod]:
+    """More of the same."""
+
+    async def bind() -> list[CrowdPod]:
+        async with KubernetesAPI.from_kubeconfig(here.kubeconfig) as api:
+            return await _bind(api, machine, [f"crowd-{len(machine.pods) + one}" for one in range(count)])
+
+    return asyncio.run(bind())
+
+
+async def _bind(api: KubernetesAPI, machine: Crowd, names: list[str]) -> list[CrowdPod]:
+    draft = CrowdPod("", "", {"c0": "", "c1": ""}, labels={"app": POLICY})
+    bodies = []
+    for name in names:
+        manifest = draft.manifest(NODE)
+        manifest["metadata"] |= {"name": name}
+        bodies.append(manifest)
+    made = await asyncio.gather(*(api.create(PODS, "default", body) for body in bodies))
+    uids = [json.loads(raw)["metadata"]["uid"] for raw in made]
+    pods = machine.add(len(names), uids=uids, names=names, labels={"app": POLICY})
+    status = [(pod.name, {"status": pod.status()}) for pod in pods]
+    await asyncio.gather(*(api.patch(PODS, "default", *one, subresource="status") for one in status))
+    return pods
+
+
+def churn(here: Cluster, machine: Crowd, running: AgentProcess, seconds: float) -> float:
+    """Percent of one core that the agent takes while pods start and end all the time."""
+    return asyncio.run(_churn(here, machine, running, seconds))
+
+
+async def _churn(here: Cluster, machine: Crowd, running: AgentProcess, seconds: float) -> float:
+    alive: deque[CrowdPod] = deque()
+    began = used = 0.0
     async with KubernetesAPI.from_kubeconfig(here.kubeconfig) as api:
-        draft = CrowdPod("", "", {"c0": "", "c1": ""}, labels={"app": POLICY})
-        bodies = []
-        for index in range(count):
-            manifest = draft.manifest(NODE)
-            manifest["metadata"] |= {"name": f"crowd-{index}"}
-            bodies.append(manifest)
-        made = await asyncio.gather(*(api.create(PODS, "default", body) for body in bodies))
-        uids = [json.loads(raw)["metadata"]["uid"] for raw in made]
-        pods = machine.add(count, uids=uids, labels={"app": POLICY})
-        await asyncio.gather(
-            *(
-                api.patch(PODS, "default", pod.name, {"status": pod.status()}, subresource="status")
-                for pod in pods
-            )
-        )
-        return pods
+        first, at = time.monotonic(), 0
+        while True:
+            if at == _ALIVE_SECONDS * STARTS_A_SECOND:  # from here on as many end as start
+                began, used = time.monotonic(), running.cpu_seconds()
+            if began and time.monotonic() - began >= seconds:
+                return 100 * (running.cpu_seconds() - used) / (time.monotonic() - began)
+            alive += await _bind(api, machine, [f"comes-{at}"])
+            if len(alive) > _ALIVE_SECONDS * STARTS_A_SECOND:
+                gone = alive.popleft()
+                await api.delete(PODS, "default", gone.name, grace_seconds=0)
+                machine.remove(gone)
+            at += 1
+            await asyncio.sleep(max(0.0, first + at / STARTS_A_SECOND - time.monotonic()))
 
 
 def settle(running: AgentProcess) -> None:
@@ -278,12 +312,17 @@ def measure(count: int, seconds: float, writes: int, rounds: int) -> list[Figure
                     raise SystemExit(f"the first pass saw {containers:.0f} containers of {2 * count}")
                 cpu, memory = steady(running, seconds)
                 repairs, turns = drift(machine, pods, writes)
+                more_pods(here, machine, count)
+                settle(running)
+                churning = churn(here, machine, running, seconds)
         finally:
             cluster.down(here.name)
         unit = 1000 * unit_seconds(50)
         beside = f"x {APPLY_UNITS} units of fixed work, just after"
         figures.append(Figure(f"first apply of {count} pods", 1000 * first, plain, 5, "ms", beside))
         figures.append(Figure("CPU a second", 10 * cpu, unit, 20, "ms", "x a unit of fixed work"))
+        name = f"CPU a second, {2 * count} pods, {2 * STARTS_A_SECOND} container starts"
+        figures.append(Figure(name, 10 * churning, unit, 100, "ms", "x a unit of fixed work"))
         figures.append(Figure("memory", memory, 1.0, 80, "MB", "plain"))
         beside = f"x a plain turn; medians {statistics.median(repairs):.1f}, {statistics.median(turns):.1f}"
         figures.append(Figure("repair of a write, p99", p99(repairs), p99(turns), 5, "ms", beside))
