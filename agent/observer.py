@@ -106,14 +106,14 @@ class Observer:
             log.info("would write for all pods: %s", told(differ))
         self._node = differ
 
-    def shared(self, *, take_back: bool = True) -> list[Report]:  # noqa: ARG002
+    def shared(self, *, take_back: bool = True, awaited: Collection[str] = ()) -> list[Report]:  # noqa: ARG002
         """What is shared is looked at with each container."""
         return []
 
     def sweep(
         self,
         unsettled: Collection[str] = (),  # noqa: ARG002
-        awaited: Collection[str] | None = None,  # noqa: ARG002
+        awaited: Collection[str] = (),  # noqa: ARG002
     ) -> Iterator[str]:
         """What an enforcing agent left is not taken back: `j10ce node restore` does."""
         return iter(())

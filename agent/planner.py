@@ -217,6 +217,10 @@ class Planner:
         tree = replace(self._tree, groups={**self._tree.groups, **own}, pods={**self._tree.pods, uid: path})
         return PlannedPod(decided, self._node.plan_beside(self._placed(tree, decided, cgroups)))
 
+    def cgroup_of(self, uid: str) -> str:
+        """A pod's cgroup, "" where it had none when it was looked for."""
+        return self._cgroups.path_of(uid)
+
     def read_pod(self, path: str) -> Mapping[str, str]:
         """What a pod's cgroup has now, by file, whoever wrote it; {} where there is none."""
         self.changed(path)

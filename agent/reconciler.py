@@ -147,7 +147,7 @@ class Reconciler:
         unsettled, awaited = self._unsettled()
         wanted = self._node_wanted()
         self._enforcer.keep_node(wanted)
-        shared = self._enforcer.shared(take_back=complete and not awaited)
+        shared = self._enforcer.shared(take_back=complete, awaited=awaited)
         if any(one.written and one.key.name == place.path for place in wanted for one in shared):
             self.changed()  # floors that were short may grow now
         await turn.yielded()
@@ -229,8 +229,8 @@ class Reconciler:
     def _unsettled(self) -> tuple[set[str], set[str]]:
         """Uids of pods that may have containers whose plans were not tried; what was refused is not here.
 
-        And of them those that are waited for: one that never starts, or always crashes, must not keep all
-        that is shared from being lowered.
+        And the cgroups of those that are waited for, "" where they have none yet: one that never starts, or
+        always crashes, must not keep what is shared from being lowered.
         """
         there = {_uid_of(path) for path in self._originals.paths()}
         there.update(key.pod_uid for key in self._containers.all())
@@ -245,7 +245,7 @@ class Reconciler:
                 unsettled.add(uid)
             absent = [key for key in lacking if self._is_absent(key, before)]
             if len(absent) < len(lacking):
-                awaited.add(uid)
+                awaited.add(self._planner.cgroup_of(uid))
         return unsettled, awaited
 
     def _lacking(self, uid: str, listed: bool) -> list[ContainerKey]:

@@ -206,13 +206,15 @@ class Enforcer:
         else:
             self.wants.drop(_NODE)
 
-    def shared(self, *, take_back: bool = True) -> list[Report]:
+    def shared(self, *, take_back: bool = True, awaited: Collection[str] = ()) -> list[Report]:
         """Each shared cgroup gets what others want, or what all plans need where that is more.
 
-        Without take_back, or while a container's newest plan is refused, nothing is lowered.
+        Without take_back, or while a container's newest plan is refused, nothing is lowered; nor is it above
+        a pod that is awaited: given by its cgroup, "" where that is not known and may be anywhere.
         """
-        reports, lower = [], take_back and not self._refused
+        reports = []
         for path in list(self.wants.shared_paths()):
+            lower = take_back and self._is_quiet_below(path, awaited)
             wanted = {
                 place: want if lower else Wanted(RAISE, want.value)
                 for place, want in self.wanted_at(path).items()
@@ -232,12 +234,11 @@ class Enforcer:
                 found[place] = want
         return found
 
-    def sweep(self, unsettled: Collection[str] = (), awaited: Collection[str] | None = None) -> Iterator[str]:
+    def sweep(self, unsettled: Collection[str] = (), awaited: Collection[str] = ()) -> Iterator[str]:
         """After all containers' plans were applied: put back what no plan has any more.
 
         unsettled: uids of pods that may have containers whose plans were not applied. What these pods have,
-        and those of which a plan was refused, stays; so does what is shared, while there are any. awaited:
-        what is shared waits for these of them alone; None: for all.
+        and those of which a plan was refused, stays. awaited: as with shared().
         Yields the cgroups it was done for, or that are gone; a place to breathe.
         """
         for path in self.originals.paths():
@@ -247,7 +248,7 @@ class Enforcer:
             if not self.writing.there(path):
                 self.originals.drop(path)
                 self.writing.notes.index.forget(path)
-            elif self._is_settled(path, unsettled, unsettled if awaited is None else awaited):
+            elif self._is_settled(path, unsettled, awaited):
                 self._put_back(path, self._free(path, left))
             else:
                 continue
@@ -263,7 +264,14 @@ class Enforcer:
     def _is_settled(self, path: str, unsettled: Collection[str], awaited: Collection[str]) -> bool:
         """Whether every container that may want something of this cgroup has its plan."""
         uid, refused = pod_uid(path), self._refused.values()
-        return uid not in unsettled and uid not in refused if uid else not (awaited or refused)
+        if uid:
+            return uid not in unsettled and uid not in refused
+        return self._is_quiet_below(path, awaited)
+
+    def _is_quiet_below(self, path: str, awaited: Collection[str]) -> bool:
+        """Whether a shared cgroup waits for no pod in it."""
+        above = f"{path.rstrip('/')}/"
+        return not self._refused and not any(not one or one.startswith(above) for one in awaited)
 
     def _is_new(self, place: Place, want: Wanted, lower: bool) -> bool:
         """Fights are the repairer's business."""

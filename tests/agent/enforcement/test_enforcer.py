@@ -121,6 +121,25 @@ def test_a_shared_cgroup_has_what_suffices_for_all_and_not_more(rig: Rig) -> Non
     assert dict(rig.enforcer.originals) == {}
 
 
+@pytest.mark.parametrize(
+    ("awaited", "lowered"),
+    [((), True), (("/kubepods/elsewhere/podX",), True), (("TIER/podX",), False), (("",), False)],
+)
+def test_a_shared_cgroup_waits_for_pods_in_it_alone(
+    rig: Rig, awaited: tuple[str, ...], lowered: bool
+) -> None:
+    one = rig.container()
+    tier = above(one.cgroup, 2)
+    waits = [where.replace("TIER", tier) for where in awaited]
+    rig.enforcer.apply(one, plan((2, SHARES, 5000)))
+    rig.enforcer.apply(one, plan((2, SHARES, 3000)))
+    rig.enforcer.shared(awaited=waits)
+    assert rig.read(tier, SHARES) == ("3000" if lowered else "5000")
+    rig.enforcer.apply(one, Plan(()))
+    assert list(rig.enforcer.sweep(awaited=waits)) == ([tier] if lowered else [])
+    assert rig.read(tier, SHARES) == ("1024" if lowered else "5000")
+
+
 def test_ending_undoes_nothing_and_the_next_agent_knows(rig: Rig) -> None:
     one = rig.container()
     tier = above(one.cgroup, 2)
