@@ -164,7 +164,12 @@ def kept(here: Here, beside: str) -> str:
 
 
 def repaired(here: Here, agent: AgentProcess, uid: str) -> None:
-    """Somebody writes the pod's file; the agent puts it right: by its newest plan, as the hook has it."""
+    """Somebody writes the pod's file; the agent puts it right: by its newest plan, as the hook has it.
+
+    A pod without a floor, such as one that is on its way out, may keep all others at kubelet's weights: so
+    first there is a plan that gives more.
+    """
+    agent.until(lambda: planned(agent, uid) > KUBELETS["200m"], "room for the floor")
     (here.folder_of(uid) / "cpu.shares").write_text("3")
     agent.until(lambda: here.shares(uid) == planned(agent, uid), "the repair")
     assert here.shares(uid) > KUBELETS["200m"]
