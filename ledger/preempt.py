@@ -47,8 +47,9 @@ def candidates(
         return [pod.nominated_node_name]
     kept = _kept(state, request, victims, ways, violations or {})
     state.offers.put(pod.uid, Offer({node: tuple(victims[node]) for node in kept}, now))
-    if len(kept) == 1 and pod.uid in state.pending and not pod.nominated_node_name:
-        state.nominations.foresee(pod, kept[0], now)  # the next preemptor may come before this shows
+    if kept and pod.uid in state.pending and not pod.nominated_node_name:
+        likely = min(kept, key=lambda node: ((violations or {}).get(node, 0), *_harm(state, victims[node])))
+        state.nominations.foresee(pod, likely, now)  # the next preemptor may come before this shows
     return kept
 
 
