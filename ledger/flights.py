@@ -112,6 +112,24 @@ class Flights:
                 flight.own = [(demand, there) for demand, there in flight.own if there != row]
                 self._charge(flight, 1)
 
+    def drop_hopeless(self, rows: AbstractSet[int]) -> bool:
+        """Forget pods that can go to one of these nodes alone, and fit there no more: others came first.
+
+        What they were charged for may be held. True when there were any.
+        """
+        table, late = self._table, list[str]()
+        for uid, flight in self.by_uid.items():
+            row = next((int(part[0]) for part, _ in flight.parts if part.size), -1)
+            if row not in rows or not flight.certain:
+                continue
+            free = table.free[:, row]
+            amounts = ((table.dims.get(name), amount) for name, amount in flight.pod.requests.items())
+            if any(dim is not None and amount > free[dim] for dim, amount in amounts):
+                late.append(uid)
+        for uid in late:
+            self.drop(uid)
+        return bool(late)
+
     def bereave(self, demand: int, row: int | None = None) -> None:
         """A hold given to an owner in flight is lifted, there or anywhere.
 

@@ -25,6 +25,15 @@ def leave_lost_nodes(state: State) -> None:
             lift_many(state, demand, lost, state.holds.count[demand].take(lost).astype(np.int64))
 
 
+def forget_hopeless(state: State) -> None:
+    """Pods in flight that were answered one node alone, whose room there others have taken, land nowhere."""
+    table = state.table
+    rows = np.fromiter(table.touched, dtype=np.intp)
+    short = (table.free[:, rows] < table.charged[:, rows]).any(axis=0)
+    if short.any() and state.flights.drop_hopeless(set(rows[short].tolist())):
+        state.changed()
+
+
 def _leave_full_nodes(state: State, demand: int, rows: Rows) -> None:
     """maxSlotsPerNode counts filled and held slots: owners may have come to a node with holds."""
     limit = state.demands[demand].max_slots_per_node

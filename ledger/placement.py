@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ledger.board import Amounts, slots_that_fit
 from ledger.judge import commit, moved
-from ledger.leaving import leave_lost_nodes, leave_short_node, leave_short_nodes, lift_excess
+from ledger.leaving import forget_hopeless, leave_lost_nodes, leave_short_node, leave_short_nodes, lift_excess
 from ledger.lifting import first_of, keep_cap, over_cap
 from ledger.moves import Search
 from ledger.requests import Request, board, board_at, cells, room, scale, vector_of
@@ -45,6 +45,7 @@ def _settle(state: State, thorough: bool) -> None:
     if state.regraded:
         leave_lost_nodes(state)
         state.regraded = False
+    forget_hopeless(state)
     lift_excess(state)
     keep_cap(state)
     leave_short_nodes(state)
