@@ -287,7 +287,10 @@ class State:
     def _pending(self, pod: Pod) -> None:
         if pod.deleting:
             self.settle_flight(pod.uid)
-        if pod.uid in self.claims.by_uid:
+        claim = self.claims.by_uid.get(pod.uid)
+        if claim is not None:
+            if claim.state is not ClaimState.SEEN and claim.requests != pod.requests:  # resized meanwhile
+                self.put_claim(pod, self.table.names[claim.row], claim.state, claim.since)
             return
         if pod.nominated_node_name and not pod.deleting:
             if self.nominations.put(pod, pod.nominated_node_name):

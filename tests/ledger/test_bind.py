@@ -219,3 +219,12 @@ def _calls(policies: int) -> int:
 
 def test_a_pod_costs_the_same_however_many_policies_there_are() -> None:
     assert _calls(100) == _calls(1)
+
+
+def test_a_pod_that_is_resized_while_its_binding_is_under_way_takes_what_it_asks_for_now() -> None:
+    made = ledger(node("n0", 8), demand("a", 1, 1), pod("p", 2))
+    assert not made.bind(pod("p", 2), "n0", 1.0).refusal
+    made.set_pod(pod("p", 6))
+    assert made.gauges()["claimed/cpu"] == 6000
+    assert not made.filter(pod("q", 2), ["n0"], 2.0).nodes
+    assert [one.name for one in made.expired(1_000.0)] == ["p"], "it is still waited for"
