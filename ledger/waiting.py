@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 import numpy as np
 
@@ -125,7 +126,7 @@ class Waiting:
             if earlier.seen is not None and refused.seen is not None:
                 refused.seen[: earlier.seen.size] |= earlier.seen
         if sampled:
-            refused.later = state.now + _pause(refused.vain + 1, SAMPLED_SECONDS)
+            refused.later = state.now + _pause(refused.vain + 1, SAMPLED_SECONDS) * _unlike_others(refused)
         self._refused.put(refused)
 
     def forget(self, uid: str) -> None:
@@ -185,8 +186,8 @@ def _wakes(state: State, refused: _Refused, passing: Flags) -> bool:
     """Whether the pod is to try again, which would pass on these rows.
 
     A node that it was refused on and that would do now is a reason at once. Others of which it was shown a
-    sample are one until, since one of them is new, it has been shown so many samples that kube-scheduler must
-    have looked at all nodes.
+    sample are one until, since one of them is new, it has been shown as many samples as show every node, and
+    some more: which one is next depends on the other pods that try.
     """
     refused.later = math.inf
     if refused.seen is None:
@@ -194,7 +195,7 @@ def _wakes(state: State, refused: _Refused, passing: Flags) -> bool:
     if _is_news(refused, passing):
         refused.tries = 0
     rounds = -(-len(state.table.index) // refused.sample)
-    searched = refused.tries > rounds
+    searched = refused.tries > rounds + _CHANGES_AHEAD
     if passing[: refused.seen.size][refused.seen].any():
         if searched and not _due(state, refused, SAMPLED_SECONDS):
             refused.later = refused.since + SAMPLED_SECONDS
@@ -226,6 +227,13 @@ def _turn(refused: _Refused, rounds: int) -> float:
     return max(refused.since + _pause(refused.vain, SAMPLED_SECONDS), paid)
 
 
+def _unlike_others(refused: _Refused) -> float:
+    """1/2 to 1, another one for each pod and try: pods that always try in turn would each be shown the same
+    few samples again and again.
+    """
+    return 0.5 + crc32(f"{refused.pod.uid} {refused.vain}".encode()) / (2 << 32)
+
+
 def _kind(state: State, refused: _Refused) -> object:
     """Pods of one kind get one verdict."""
     pod = refused.pod
@@ -249,9 +257,12 @@ def _names(state: State, refused: _Refused) -> tuple[str, ...]:
 
 
 def _passing(state: State, refused: _Refused) -> tuple[Flags, int]:
-    """Where a pod like this one would pass now, by row, and how many of them; by moves one at a time."""
+    """Where a pod like this one would pass now, by row, and how many of them; by moves one at a time.
+
+    Nodes that are not ready are no reason to try others again: kube-scheduler shows them to hardly any pod.
+    """
     names = _names(state, refused)
-    rows = state.table.rows_of(names) if names else np.flatnonzero(state.table.present)
+    rows = state.table.rows_of(names) if names else np.flatnonzero(state.table.usable)
     request = request_of(state, refused.pod)
     verdict = judge(state, request, rows)
     passing = np.zeros(state.table.shape[1], dtype=np.bool_)
