@@ -257,12 +257,15 @@ class Watcher(Told):
         return self._was_at_risk(finding.policy) or self._pinned_in_the_way(finding.policy)
 
     def _uninformed(self) -> bool:
-        """Whether the extender has still to hear of a pod that ended, or of anything but pods."""
+        """Whether the extender has still to hear of a pod that ended or was resized, or of what is no pod."""
         if self.extender is None:
             return True
         unseen = self.extender.api.unseen
-        ended = any(entry.type == "DELETED" or _ended(entry.body) for entry in unseen(PODS.plural))
-        return ended or any(next(unseen(kind.plural), None) for kind in WATCHED if kind is not PODS)
+        changed = any(
+            entry.type == "DELETED" or _ended(entry.body) or entry.body["metadata"]["uid"] in self._resized
+            for entry in unseen(PODS.plural)
+        )
+        return changed or any(next(unseen(kind.plural), None) for kind in WATCHED if kind is not PODS)
 
     def _owners_away(self) -> bool:
         """Pods on nodes that are gone or not ready fill slots for the checker, but none for the ledger."""
@@ -354,8 +357,10 @@ class Watcher(Told):
             self.wrong("evictions lead to binds", problem)
         now = self._clock()
         for name, (pod, nodes) in waiting.items():
-            let_in = self._passes(again, pod, nodes, now)
-            if let_in and ledger.filter(pod, nodes, now).nodes:
+            would_now = ledger.filter(pod, nodes, now).nodes
+            # A Pinned hold may stand elsewhere than where a rebuilt ledger puts it.
+            let_in = [node for node in self._passes(again, pod, nodes, now) if node in would_now]
+            if let_in:
                 self.wrong("nobody waits for ever", f"{name} would be let in to {' '.join(let_in)}")
 
     def waits_in_vain(self, waiting: Waiting) -> bool:
