@@ -38,6 +38,7 @@ PERCENT_OF_NODES: Final = 5
 """kube-scheduler then looks for 100 fitting nodes, its least."""
 WRITERS: Final = 32
 START_SECONDS: Final = 60.0
+STEADY_SECONDS: Final = 2.0
 FLOOD_SECONDS: Final = 90.0
 NONE, ACCEPTS_ALL, OURS = "no extender", "accepts all", "ours"
 ENDED: Final = ("kube-scheduler", "kube-controller-manager", "kwok-controller")
@@ -165,9 +166,13 @@ class Arena:
             self.cluster.kill(contender.extender, signal.SIGTERM)  # the next one leads at once
 
     async def _settle(self, ours: extender_process.ExtenderProcess) -> None:
-        """Wait until it leads, and has written at the nodes what it writes once: that is no pod's cost."""
+        """Wait until it leads, and has written at the nodes what it writes once: that is no pod's cost.
+
+        Nodes that had a hold before keep their mark for a minute.
+        """
         deadline = time.monotonic() + START_SECONDS
         mark = HELD_ANNOTATION.encode()
+        last, since = -1, 0.0
         async with aiohttp.ClientSession() as session:
             while time.monotonic() < deadline:
                 async with session.get(f"{ours.url}/metrics") as answer:
@@ -175,7 +180,10 @@ class Arena:
                 nodes = await self._api.list_page(NODES, limit=0)
                 marked = sum(mark in node for node in nodes.items)
                 held = float(shown["j10ce_ledger_held_nodes"])
-                if float(shown["j10ce_leader"]) and 0 < held == marked:
+                if marked != last:
+                    last, since = marked, time.monotonic()
+                steady = time.monotonic() - since > STEADY_SECONDS
+                if float(shown["j10ce_leader"]) and 0 < held <= marked and steady:
                     return
                 await asyncio.sleep(0.2)
         raise FloodError(f"{ours.name} has not annotated its nodes after {START_SECONDS:g} s: {ours.log}")
