@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Final
 
 _USUAL: Final = gc.get_threshold()
-_YOUNG: Final = (5_000, 5, 2**31 - 1)
-"""Only young objects are looked at: in a few milliseconds, once in 5,000 that were made and not freed."""
+_YOUNG: Final = (2_000, 5, 2**31 - 1)
+"""Only young objects are looked at: in a few milliseconds, once in 2,000 that were made and not freed."""
 
 
 _SMALL: Final = 400_000

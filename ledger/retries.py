@@ -14,7 +14,7 @@ from ledger.requests import cells, room, vector_of
 from ledger.state import State
 from ledger.table import Columns, Rows
 
-_ROWS_VISITED = 100_000
+_ROWS_VISITED = 75_000
 """What one settle may take, some milliseconds: so many rows looked at once."""
 _FILL, _SEARCH, _LEAST, _RISK = 2, 16, 1_000, 500
 _USUAL_DIMS = 8
