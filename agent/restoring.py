@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,8 @@ from agent.config import AGENT_LOCK, NRI_LOCK
 from agent.enforcement import found
 from agent.enforcement.enforcer import NOBODY_SEEN
 from agent.enforcement.lowering import REACHED
+from agent.enforcement.originals import BAD, Originals, Record
 from agent.enforcement.originals import NAME as ORIGINALS
-from agent.enforcement.originals import Originals, Record
 from agent.enforcement.places import Place, Wanted
 from agent.enforcement.writing import Writing
 from agent.measuring import BUDGETS
@@ -27,7 +28,7 @@ from kernel.change import GATE, SET, WEIGHTS
 LOWER_SECONDS: Final = 120.0
 """For all limits that have to be lowered below what is in use."""
 _FOLDERS: Final = (hook_files.PODS, hook_files.DEFAULTS, hook_files.OPTED_OUT, found.FOLDER, missed.FOLDER)
-_OF_RUN: Final = (AGENT_LOCK, NRI_LOCK, lock.NAME, f"{ORIGINALS}.bad", f".{ORIGINALS}.new")
+_OF_RUN: Final = (AGENT_LOCK, NRI_LOCK, lock.NAME, f".{ORIGINALS}.new")
 _OF_STATE: Final = (store.NAME, f"{store.NAME}.bad", BUDGETS, observed.NAME)
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,8 @@ def restore(mounts: Mapping[str, str], run: Path, state: Path, proc: str = "/pro
     """Put everything back that is known, then remove our files; no agent must run here.
 
     What somebody else has written meanwhile is theirs, and stays. While something is left, RUN/originals
-    stays so that it can be tried again. Raises nothing but OSError for our own files.
+    stays so that it can be tried again; what could not be read of it (originals.bad) stays and is something
+    left, until a boot or somebody who knows removes it. Raises nothing but OSError for our own files.
     """
     originals = Originals(run)
     if originals.newer:
@@ -64,7 +66,7 @@ def restore(mounts: Mapping[str, str], run: Path, state: Path, proc: str = "/pro
     for path in clean:
         if path not in late:
             originals.drop(path)
-    done, left = done + lowered, left + list(late.values())
+    done, left = done + lowered, [*left, *late.values(), *_unread(run)]
     _remove_files(run, state, keep_originals=bool(left))
     return Restored(done, tuple(left))
 
@@ -77,6 +79,15 @@ def _lowered(writing: Writing) -> tuple[int, dict[str, str]]:
     asyncio.run(lowering.finish(LOWER_SECONDS))
     late = {place.path: f"{place.path}/{place.key}: {why}" for place, _, why in lowering.why(tuple(lowering))}
     return lowering.outcomes[REACHED], late
+
+
+def _unread(run: Path) -> Iterator[str]:
+    bad = run / BAD
+    if os.path.lexists(bad):
+        yield (
+            f"{bad} could not be read: what was in its kernel files before is not known, they hold what we "
+            "wrote until their pods end or the node boots; remove it then"
+        )
 
 
 def _records(originals: Originals, run: Path) -> dict[Place, Record]:

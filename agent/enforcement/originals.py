@@ -23,6 +23,8 @@ from typing import Final, NamedTuple
 from agent.enforcement.places import Place
 
 NAME: Final = "originals"
+BAD: Final = f"{NAME}.bad"
+"""What could not be read, as it was: kernel files of ours are in it, and what others wanted there is lost."""
 LIMIT: Final = 64 << 20
 _MAGIC: Final = "j10ce-originals"
 _VERSION: Final = 1
@@ -46,13 +48,14 @@ class Originals(Mapping[tuple[str, str], str]):
     """(cgroup's path, FileKey) -> what others want there; what is not known is left out.
 
     Reads RUN/originals when made; a file that cannot be used is reported in the log and moved aside
-    (originals.bad). One of a newer version stays as it is: then nothing is kept on the disk, and what is in
-    the kernel may be ours, so `newer` is true and no first look counts. Raises nothing: what cannot be
-    written is kept in memory and tried again with the next change. kept: False: the file is only read.
+    (originals.bad), one with damaged lines is copied there. One of a newer version stays as it is: then
+    nothing is kept on the disk, and what is in the kernel may be ours, so `newer` is true and no first look
+    counts. Raises nothing: what cannot be written is kept in memory and tried again with the next change.
+    kept: False: the file is only read.
     """
 
     def __init__(self, run: Path, *, kept: bool = True) -> None:
-        self._file = run / NAME
+        self._file, self._bad = run / NAME, run / BAD
         self._kept = kept
         self._records: dict[Place, Record] = {}
         self._at: dict[str, set[Place]] = {}
@@ -201,6 +204,14 @@ class Originals(Mapping[tuple[str, str], str]):
             self._sound = False  # the next change writes the whole anew
             log.warning("originals are damaged file=%s lines=%d first=%r: those are lost", self._file,
                         len(bad) + 1 - bool(bad), (bad or ["its end"])[0][:80])  # fmt: skip
+        if bad and self._kept:  # an end that is missing was never written into the kernel either
+            self._copy_aside(body)
+
+    def _copy_aside(self, body: str) -> None:
+        try:
+            _write(os.open(self._bad, _MAKE, 0o600), f"{_MAGIC}\t{_VERSION}\n{body}")
+        except OSError as error:
+            log.warning("originals cannot be copied file=%s why=%r", self._bad, error.strerror)
 
     def _taken(self, fields: list[str]) -> bool:
         path = fields[0]
@@ -215,12 +226,11 @@ class Originals(Mapping[tuple[str, str], str]):
         return True
 
     def _set_aside(self, why: str) -> None:
-        bad = self._file.with_name(f"{NAME}.bad")
-        log.warning("originals cannot be used file=%s why=%r kept_as=%s", self._file, why, bad)
+        log.warning("originals cannot be used file=%s why=%r kept_as=%s", self._file, why, self._bad)
         if not self._kept:
             return
         try:
-            self._file.rename(bad)
+            self._file.rename(self._bad)
         except OSError as error:
             log.warning("originals cannot be moved file=%s why=%r", self._file, error.strerror)
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agent.config import AGENT_LOCK
-from agent.enforcement.originals import NAME, Originals, Record
+from agent.enforcement.originals import BAD, NAME, Originals, Record
 from agent.enforcement.places import Place
 from agent.nri.instance import only_instance
 from agent.process import restore_and_stay
@@ -82,6 +82,35 @@ async def test_what_is_refused_is_said_and_costs_the_others_nothing(node: PlainN
 def test_an_original_that_nobody_knows_is_said(node: PlainNode) -> None:
     Originals(node.config.run).note({Place(PATH, "cpu.weight"): Record("4", None)})
     assert put_back(node).left == (f"{PATH}/cpu.weight: what was there before is not known",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b"j10ce", b"J10ce"), (b"/kubepods", b".kubepods"), (b"weight", b"\xffeight")]
+)
+async def test_a_damaged_journal_is_said_as_often_as_one_asks(
+    node: PlainNode, old: bytes, new: bytes
+) -> None:
+    before = files(node)
+    async with node.agent():
+        pass
+    journal = node.folder / "run" / NAME
+    journal.write_bytes(journal.read_bytes().replace(old, new, 1))
+    for _ in range(2):
+        done = put_back(node)
+        assert files(node) != before
+        assert [one.partition(" ")[0] for one in done.left] == [f"{node.folder}/run/{BAD}"]
+    (node.folder / "run" / BAD).unlink()
+    assert put_back(node).left == ()
+
+
+async def test_an_agent_that_went_on_with_a_damaged_journal_hides_nothing(node: PlainNode) -> None:
+    async with node.agent():
+        pass
+    journal = node.folder / "run" / NAME
+    journal.write_bytes(journal.read_bytes().replace(b"/kubepods", b".kubepods", 1))
+    async with node.agent():
+        pass
+    assert any(BAD in one for one in put_back(node).left)
 
 
 def test_what_the_hook_noted_is_put_back_where_no_agent_came(node: PlainNode) -> None:
