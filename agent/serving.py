@@ -16,6 +16,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from adapters.kubernetes.reviews import Access
+from agent.admission import listening
 
 Problem = Callable[[], str]
 """Why not, or ""."""
@@ -66,10 +67,10 @@ async def _site(
         app.router.add_get(path, handler)
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
+    assert runner.server is not None
     try:
-        host, port = address
-        await web.TCPSite(runner, host or None, port, ssl_context=tls).start()
-        yield runner.addresses[0][0], runner.addresses[0][1]
+        async with listening(address, runner.server, tls) as served:
+            yield served
     finally:
         await runner.cleanup()
 
