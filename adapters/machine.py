@@ -87,7 +87,7 @@ class ThisMachine:
 
     def has(self, path: str) -> bool:
         """Whether there is such a cgroup."""
-        return self._values(path, ()) is not None
+        return any(kernel_facts.there(mountpoint, path) for mountpoint in self.hierarchies())
 
     def kubepods(self) -> tuple[str, ...]:
         """Where kubelet keeps all pods: below the root, or one or two levels lower (its --cgroup-root)."""

@@ -96,7 +96,8 @@ def _watched(planned: Mapping[str, PlannedPod], containers: Containers) -> dict[
         if uid in groups and decided.kept:
             policy = decided.policy.key if decided.policy else ""
             pod = decided.pod
-            found[uid] = Watched(pod.namespace, pod.name, policy, groups[uid], decided.kept)
+            limited = any(container.cpu_limit for container in pod.containers)
+            found[uid] = Watched(pod.namespace, pod.name, policy, groups[uid], decided.kept, limited)
     return found
 
 

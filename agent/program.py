@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from adapters import garbage
 from adapters.api import ClusterAPI
 from adapters.loops import forever
 from adapters.machine import ThisMachine
@@ -55,6 +55,7 @@ MISSED_SECONDS: Final = 1.0
 OBSERVED_SECONDS: Final = 10.0
 FACTS_SECONDS: Final = 10.0
 """Until a disk, a CPU or a controller that came or went is planned with: a look takes about a millisecond."""
+GARBAGE_SECONDS: Final = 5.0
 PROBE_SECONDS: Final = 900.0
 """A controller may be turned on or off while we run."""
 LISTING_SECONDS: Final = 2.0
@@ -139,6 +140,7 @@ class Agent:
         self._complete_since: int | None = None
         self._missed: frozenset[ContainerKey] = frozenset()
         self._lost: frozenset[ContainerKey] = frozenset()
+        self._garbage = garbage.Keeper()
         self._errors = Counter(
             "j10ce_agent_loop_errors",
             "Errors of background loops, by loop; each has a log line.",
@@ -268,6 +270,7 @@ class Agent:
         yield loop("source", RESTART_SECONDS, self.source.run)
         yield loop("spoken", RESTART_SECONDS, self._once_spoken)
         yield loop("store", RESTART_SECONDS, lambda: self.store.run(self.known))
+        yield loop("garbage", GARBAGE_SECONDS, self._collect)
         yield loop("reconcile", 0.0, self.reconciler.run_once)
         yield loop("drift", RESTART_SECONDS, self.drift.run)
         if self._lowering is not None:
@@ -306,9 +309,10 @@ class Agent:
         await self.source.spoken.wait()
         self.store.spoken()
         self.reconciler.changed()
-        gc.collect()
-        gc.freeze()  # what is there now lives as long as we: the collector need not look at it again
         await asyncio.Event().wait()
+
+    async def _collect(self) -> None:
+        self._garbage.keep()
 
     async def _see_missed(self) -> None:
         """The hook could not give a container its settings: a pass does."""

@@ -30,10 +30,9 @@ GATHER_SECONDS: Final = 0.2
 """Changes seldom come alone: a rollout, a list, the containers of a pod."""
 LONGEST_SECONDS: Final = 300.0
 """Between two passes: cgroups that are no pods' come and go without a word."""
-SHARE: Final = 20
-"""From a pass to the next nineteen times what it took of a CPU go by: passes take a twentieth of one at most.
-"""
-LONGEST_REST: Final = 6.0
+SHARE: Final = 30
+"""From a pass to the next 29 times what it took of a CPU go by: passes take a thirtieth of one at most."""
+LONGEST_REST: Final = 9.0
 FOLLOW_SECONDS: Final = 30.0
 """After a pass in which plans depended on what pods use of their memory."""
 ABSENT_SECONDS: Final = 60.0

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import orjson
 
+from adapters import garbage
 from benchmarks import clusters
 from benchmarks.clusters import Size
 from benchmarks.fixed_work import Took, took
-from extender import garbage, verbs
+from extender import verbs
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 

@@ -9,11 +9,12 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final
 
+from adapters import garbage
 from adapters.api import NODE_QOS, ClusterAPI
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
 from adapters.loops import Changes, forever
-from extender import garbage, rest, server
+from extender import rest, server
 from extender.binder import Binder
 from extender.catalog import Catalog
 from extender.config import ExtenderConfig

@@ -48,6 +48,21 @@ def look(mountpoint: str, path: str, wanted: "tuple[str, ...]") -> "Look | None"
     return Look(values, names, children)
 
 
+def there(mountpoint: str, path: str) -> bool:
+    """Whether there is a cgroup at that path of the hierarchy mounted there, by its name: nothing is opened.
+
+    Raises Refused.
+    """
+    if ".." in path.split("/"):
+        raise Refused("not a path from the hierarchy's root", path)
+    try:
+        return posix.lstat(mountpoint + path).st_mode & 0o170000 == 0o040000
+    except OSError as error:
+        if error.errno in GONE:
+            return False
+        raise Refused(posix.strerror(error.errno or 0), path, errno=error.errno or 0) from None
+
+
 def threads(mountpoint: str, path: str, proc: str = "/proc") -> int:
     """How many threads are in the cgroup itself, not in one below it; without those of the kernel.
 

@@ -30,7 +30,8 @@ tick.
 class Watched:
     """A pod whose floor is measured. `policy_key`: namespace/name, "" none; `cgroup`: its path from the root.
 
-    `floor`: cpu in millicores, memory in bytes; a pod without either is not read.
+    `floor`: cpu in millicores, memory in bytes; a pod without either is not read. `limited`: whether a
+    container of it has a CPU limit of its own, which can throttle it.
     """
 
     namespace: str
@@ -38,6 +39,7 @@ class Watched:
     policy_key: str
     cgroup: str
     floor: Mapping[str, int]
+    limited: bool = True
 
     @property
     def measured(self) -> bool:
@@ -169,11 +171,11 @@ class Monitor:
             pod.opened = PodMeters(self._layout, pod.watched.cgroup, self._made)
             self._opened += 1
             pod.closer_at = now + SELDOM_SECONDS * (self._made % 10) / 10
-            pod.opened.look_closer(now)
+            pod.opened.look_closer(now, limited=pod.watched.limited)
             pod.delays = Delays(self._settle_seconds, now + self._settle_seconds * (self._made % 10) / 10)
         elif now >= pod.closer_at:
             pod.closer_at += SELDOM_SECONDS * (1 + (now - pod.closer_at) // SELDOM_SECONDS)
-            pod.opened.look_closer(now)
+            pod.opened.look_closer(now, limited=pod.watched.limited)
         due = pod.delays.due(now)
         sample = pod.opened.sample(now, settling=due)
         cpus = pod.watched.floor.get(keys.CPU, 0) / 1000

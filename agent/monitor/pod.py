@@ -88,11 +88,15 @@ class PodMeters:
             self._limit,
         )
 
-    def look_closer(self, at: float) -> None:
-        """Read what is read each ten seconds into `detail`. Raises Gone, Refused."""
+    def look_closer(self, at: float, *, limited: bool = True) -> None:
+        """Read what is read each ten seconds into `detail`; limited: a container has a limit that throttles.
+
+        Raises Gone, Refused.
+        """
         texts = {name: one.read(name) for name, one in self._meters.items() if name in self._layout.closer}
         self._held = self._memory()
-        self._look_below()
+        if limited:
+            self._look_below()
         if "io.pressure" in texts:
             self._io_stalled = samples.stalled(texts["io.pressure"])
         self.detail = samples.detail(

@@ -17,7 +17,7 @@ from qos.plan.before import Found, shares
 from qos.plan.container_plan import ContainerPlan, container_plan
 from qos.plan.cpu_list import cpu_count
 from qos.plan.hierarchy import MOST_TIMES, load_of, with_unpromised
-from qos.plan.node import Level, Rival
+from qos.plan.node import Level, NodeFacts, Rival
 from qos.plan.placed_pod import NodeTree, PlacedPod, node_facts, parent_of
 from qos.plan.protection import whole_pages
 from qos.plan.rivals import Beside, Children
@@ -38,15 +38,16 @@ class PlannedNode:
         self._tree, self._machine = tree, machine
         self._scale = UNIFIED if machine.unified else LEGACY
         self._pods = {place.level.path: place for place in places.values()}
-        self._inner = {
-            path: self._shared(path) for place in places.values() for path in _down_to(place.parent)
-        }
+        parents = dict.fromkeys(place.parent for place in places.values())
+        inner = dict.fromkeys(path for parent in parents for path in _down_to(parent))
+        self._inner = {path: self._shared(path) for path in inner}
         self._inside: dict[str, list[str]] = {path: self._children_of(path) for path in ("/", *self._inner)}
         self._as_rivals: dict[str, Rival] = {}
         self._needs: dict[str, int] = {}
         self._index: dict[str, int] = {}
         self._siblings: dict[str, Children] = {}
         self._levels: dict[str, tuple[Level, ...]] = {}
+        self._facts: dict[str, NodeFacts] = {}
         self._weights: dict[str, int] = {}
         self._guards: dict[str, int] = {}
         self._loads: dict[str, int] = {}
@@ -92,9 +93,12 @@ class PlannedNode:
 
     def _plans(self, place: PlacedPod, level: Level, *, together: bool) -> Iterator[ContainerPlan]:
         above = self._levels[place.parent]
+        if place.parent not in self._facts:
+            self._facts[place.parent] = node_facts(self._tree, self._machine, place.parent)
+        usual = self._facts[place.parent]
         for one in place.decided.pod.containers:
             levels = (*above, level, place.inside[one.name])
-            facts = node_facts(self._tree, self._machine, levels, together=together)
+            facts = replace(usual, levels=levels, planned_together=together)
             made = container_plan(place.decided, one, facts, place.floors)
             yield made
             if not level.planned_weight:  # what the pod weighs is the same for all its containers

@@ -99,18 +99,12 @@ def placed(tree: NodeTree, machine: Machine, decided: Decided, running: Mapping[
     return PlacedPod(decided, level, inside, floors, contest, claims, protected, tree.page)
 
 
-def node_facts(
-    tree: NodeTree, machine: Machine, levels: tuple[Level, ...], *, together: bool = True
-) -> NodeFacts:
-    """The facts with these levels, the pod's and its container's last; together: see NodeFacts."""
-    made = assumed.facts(machine, levels)
-    shared = tree.cpus.get(parent_of(levels[-2].path)) or made.shared_cpus
+def node_facts(tree: NodeTree, machine: Machine, parent: str) -> NodeFacts:
+    """The facts of pods in this cgroup, planned together, without their levels."""
+    made = assumed.facts(machine, ())
+    shared = tree.cpus.get(parent) or made.shared_cpus
     return replace(
-        made,
-        cpus=1000 * cpu_count(shared),
-        shared_cpus=shared,
-        page=tree.page,
-        planned_together=together,
+        made, cpus=1000 * cpu_count(shared), shared_cpus=shared, page=tree.page, planned_together=True
     )
 
 
@@ -163,7 +157,8 @@ def _wanted(
     if decided.exempt or not decided.pod.containers:
         return Contest(level.weight, level.idle), (level.memory_min, level.memory_low), False
     first = decided.pod.containers[0]
-    case = case_of(decided, first, node_facts(tree, machine, (level, inside[first.name])), floors)
+    facts = replace(node_facts(tree, machine, parent_of(level.path)), levels=(level, inside[first.name]))
+    case = case_of(decided, first, facts, floors)
     least, low = memory.claims(case)
     claims = level.memory_min if least is None else least, level.memory_low if low is None else low
     return cpu.contest(case), claims, (least, low) != (None, None)

@@ -5,6 +5,9 @@ Hook, agent and command line all apply what is planned here; they differ in when
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 from qos.cluster.objects import Resources
 from qos.keys import CPU, MEMORY
 from qos.plan.controller import Case, all_controllers, all_files
@@ -43,7 +46,7 @@ def planned(case: Case) -> Plan:
     )
 
 
-def parts(pod: NodePod, floor: Resources | None) -> dict[str, dict[str, int]]:
+def parts(pod: NodePod, floor: Resources | None) -> Mapping[str, Resources]:
     """Each container's part of the pod's floor, in the floor's units; the parts of those that run at the same
     time add up to it.
 
@@ -51,9 +54,17 @@ def parts(pod: NodePod, floor: Resources | None) -> dict[str, dict[str, int]]:
     in whole pages, as the kernel counts them, as long as the floor is. An init container that is no sidecar
     gets what the sidecars that run then leave: mostly all of it.
     """
-    result: dict[str, dict[str, int]] = {one.name: {} for one in pod.containers}
-    running, *init = at_once(pod)
-    for resource, amount in (floor or {}).items():
+    return _parts(pod.containers, tuple((floor or {}).items()))
+
+
+@lru_cache(maxsize=4096)
+def _parts(
+    containers: tuple[Container, ...], floor: tuple[tuple[str, int], ...]
+) -> Mapping[str, Mapping[str, int]]:
+    """Remembered: each container's plan asks for them, in every pass."""
+    result: dict[str, dict[str, int]] = {one.name: {} for one in containers}
+    running, *init = at_once(containers)
+    for resource, amount in floor:
         unit = LARGEST_PAGE if is_bytes(resource) and amount % LARGEST_PAGE == 0 else 1
         portions = divided(amount // unit, [_requested(one, resource) for one in running])
         for one, portion in zip(running, portions, strict=True):

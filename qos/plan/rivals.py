@@ -51,11 +51,12 @@ class Children:
 class Beside(Sequence[Rival]):
     """The children of a cgroup, one of them left out where `own` is its place: what is beside that one."""
 
-    __slots__ = ("_all", "_own")
+    __slots__ = ("_all", "_own", "_totals")
 
     def __init__(self, children: Children, own: int | None) -> None:
         self._all = children
         self._own = () if own is None else (own,)
+        self._totals: dict[object, int] = {}
 
     def __len__(self) -> int:
         return len(self._all.rivals) - len(self._own)
@@ -80,8 +81,14 @@ class Beside(Sequence[Rival]):
 
     def total(self, measure: Callable[..., int], arguments: tuple[object, ...]) -> int:
         """The measure of all of them."""
-        own = sum(measure(self._all.rivals[index], *arguments) for index in self._own)
-        return self._all.total(measure, arguments) - own
+        key = (measure, arguments)
+        found = self._totals.get(key)
+        if found is None:
+            found = self._all.total(measure, arguments)
+            for index in self._own:
+                found -= measure(self._all.rivals[index], *arguments)
+            self._totals[key] = found
+        return found
 
     def once(self, asked: tuple[object, ...], find: Callable[[], T]) -> T:
         """What is found, once for all that ask the same beside these: replicas of a pod that start."""

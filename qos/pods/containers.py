@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from qos import keys
@@ -83,18 +84,19 @@ class NodePod:
     resizing: bool = False
 
 
-def at_once(pod: NodePod) -> tuple[tuple[Container, ...], ...]:
-    """The containers that run at the same time: first all but init containers, then with each of those, last
-    in its group, the sidecars that were started before it.
+@lru_cache(maxsize=4096)
+def at_once(containers: tuple[Container, ...]) -> tuple[tuple[Container, ...], ...]:
+    """Those of a pod's containers that run at the same time: first all but init containers, then with each of
+    those, last in its group, the sidecars that were started before it.
     """
     sidecars: list[Container] = []
     groups: list[tuple[Container, ...]] = []
-    for one in pod.containers:
+    for one in containers:
         if one.sidecar:
             sidecars.append(one)
         elif one.init:
             groups.append((*sidecars, one))
-    running = tuple(one for one in pod.containers if one.sidecar or not one.init)
+    running = tuple(one for one in containers if one.sidecar or not one.init)
     return (running, *groups)
 
 

@@ -253,5 +253,5 @@ def running_now(data, node: Node) -> set[str]:
         f"{node.path(uid)}/{one.name}"
         for uid, decided in node.decided.items()
         if node.path(uid) in node.values
-        for one in data.draw(st.sampled_from(at_once(decided.pod)))
+        for one in data.draw(st.sampled_from(at_once(decided.pod.containers)))
     }

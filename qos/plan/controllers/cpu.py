@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from qos.keys import CPU
@@ -19,7 +20,7 @@ from qos.plan.settings import Shortfall
 from qos.plan.weights import LEGACY as LEGACY_SCALE
 from qos.plan.weights import UNIFIED as UNIFIED_SCALE
 from qos.plan.weights import Scale
-from qos.pods.containers import at_once
+from qos.pods.containers import Container, at_once
 from qos.promises import PINNED, CpuQuota, CpuSet
 from qos.quantity import render
 
@@ -172,8 +173,16 @@ def _scale(case: Case) -> Scale:
 
 def _inside(case: Case, scale: Scale, others: int) -> PodWeights:
     """The weights of all containers of the pod; others: the load of what is there besides."""
-    parts = {name: part.get(CPU, 0) for name, part in case.parts.items()}
-    return Inside(at_once(case.pod), parts, scale, others).settled()
+    parts = tuple((name, part.get(CPU, 0)) for name, part in case.parts.items())
+    return _settled(at_once(case.pod.containers), parts, scale, others)
+
+
+@lru_cache(maxsize=4096)
+def _settled(
+    groups: tuple[tuple[Container, ...], ...], parts: tuple[tuple[str, int], ...], scale: Scale, others: int
+) -> PodWeights:
+    """Remembered: every container of a pod asks for it in every pass, and so do all pods of a workload."""
+    return Inside(groups, dict(parts), scale, others).settled()
 
 
 def _fixed(case: Case, scale: Scale, idle: bool) -> dict[int, int]:

@@ -100,7 +100,7 @@ def _demand(case: Case, file: str) -> MemoryDemand:
     }
     groups = [
         {one.name: whole_pages(amounts[one.name], case.node.page) for one in group}
-        for group in at_once(case.pod)
+        for group in at_once(case.pod.containers)
     ]
     name = case.container.name
     most = max(sum(group.values()) for group in groups)

@@ -143,7 +143,7 @@ def test_every_container_gets_its_part_or_is_said_to_get_less(case, recursive):
     """With all that runs at the same time: all containers, and each init container beside its sidecars."""
     plans, of_each = case.plans(), parts(case.pod, case.floor)
     node = next(iter(case.facts.values()))
-    for running in at_once(case.pod):
+    for running in at_once(case.pod.containers):
         root = tree(case, plans, running)
         received = cpu_time(root, node.cpus)
         protected = protection(root, recursive=recursive, memory=node.memory)
@@ -157,7 +157,7 @@ def test_every_container_gets_its_part_or_is_said_to_get_less(case, recursive):
 @given(cases())
 def test_the_pod_is_never_promised_more_than_its_floor(case):
     of_each = parts(case.pod, case.floor)
-    for running in at_once(case.pod):
+    for running in at_once(case.pod.containers):
         for resource, amount in case.floor.items():
             assert sum(of_each[one.name][resource] for one in running) == amount
 
@@ -235,4 +235,4 @@ def test_who_runs_beside_whom():
     first, proxy = Container("first", init=True), Container("proxy", init=True, sidecar=True)
     second, app = Container("second", init=True), Container("app")
     one = NodePod("uid", "shop", "web", (first, proxy, second, app))
-    assert at_once(one) == ((proxy, app), (first,), (proxy, second))
+    assert at_once(one.containers) == ((proxy, app), (first,), (proxy, second))

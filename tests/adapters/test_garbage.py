@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from extender.garbage import Keeper, only_young
+from adapters.garbage import Keeper, only_young
 
 
 def full_collections(objects: int) -> int:

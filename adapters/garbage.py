@@ -1,4 +1,4 @@
-"""Python's garbage collector, and a cluster that is listed: what comes in lives as long as its pod.
+"""Python's garbage collector where a cluster or a node is listed: what comes in lives as long as its pod.
 
 A full collection walks over all objects there are. While 150,000 pods were listed there were 32 of them, of
 up to a quarter of a second each, in which nothing is answered; and as pods come and go there would be more.
