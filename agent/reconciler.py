@@ -11,6 +11,7 @@ from typing import Final
 
 from adapters.kubernetes.reflector import Turn
 from adapters.loops import Changes
+from agent.absence import Absences
 from agent.containers import Containers
 from agent.enforcement.enforcer import Enforcer, Report
 from agent.enforcement.originals import Originals
@@ -35,9 +36,6 @@ SHARE: Final = 30
 LONGEST_REST: Final = 9.0
 FOLLOW_SECONDS: Final = 30.0
 """After a pass in which plans depended on what pods use of their memory."""
-ABSENT_SECONDS: Final = 60.0
-"""After which a container that no status has named as running does not run: kubelet is a second or two late.
-"""
 FIRST_PAUSE: Final = 2.0
 LONGEST_PAUSE: Final = 60.0
 """Before what failed, or was refused, is tried once more."""
@@ -90,8 +88,7 @@ class Reconciler:
         self._failures = self._refusals = 0
         self._failed = ""
         self._broken: dict[ContainerKey, str] = {}
-        self._absent: dict[ContainerKey, float] = {}
-        """Since when no status names a container as running, where no runtime reports them."""
+        self._absences = Absences()
         self._unseen: set[str] = set()
         """What is kept for containers in VMs, as the enforcer has it."""
         self._again: asyncio.TimerHandle | None = None
@@ -234,18 +231,14 @@ class Reconciler:
         there = {_uid_of(path) for path in self._originals.paths()}
         there.update(key.pod_uid for key in self._containers.all())
         listed, pods = self._listed(), self._known.pods
-        before, self._absent = self._absent, {}
-        unsettled, awaited = set[str](), set[str]()
-        for uid in there:
-            if uid not in pods or pods[uid].finished:
-                continue
-            lacking = self._lacking(uid, listed)
-            if lacking:
-                unsettled.add(uid)
-            absent = [key for key in lacking if self._is_absent(key, before)]
-            if len(absent) < len(lacking):
-                awaited.add(self._planner.cgroup_of(uid))
-        return unsettled, awaited
+        alive = [uid for uid in there if uid in pods and not pods[uid].finished]
+        lacking = {uid: keys for uid in alive if (keys := self._lacking(uid, listed))}
+        absent = {key for keys in lacking.values() for key in keys if self._is_absent(key)}
+        now = self._clock()
+        self._absences.see(absent, now)
+        over = {key for key in absent if self._absences.is_over(key, now)}
+        awaited = {uid for uid, keys in lacking.items() if not over.issuperset(keys)}
+        return set(lacking), {self._planner.cgroup_of(uid) for uid in awaited}
 
     def _lacking(self, uid: str, listed: bool) -> list[ContainerKey]:
         """The containers of a pod whose plans were not tried; one without a name where it has none."""
@@ -265,15 +258,11 @@ class Reconciler:
                 lacking.append(key)
         return lacking
 
-    def _is_absent(self, key: ContainerKey, before: Mapping[ContainerKey, float]) -> bool:
-        """Whether no status has named it as running for long enough. before: of the pass before."""
+    def _is_absent(self, key: ContainerKey) -> bool:
+        """Whether no status names it as running, where no runtime reports it either."""
         containers = self._containers
         there = key in containers or key in containers.unseen or key in containers.missing
-        if not key.name or there or key in self._broken:
-            return False
-        now = self._clock()
-        since = self._absent[key] = before.get(key, now)
-        return now - since >= ABSENT_SECONDS
+        return bool(key.name) and not there and key not in self._broken
 
     def plan_now(self, uid: str) -> Mapping[str, ContainerPlan]:
         """The plans of one pod's containers, beside all others as they are; {} for an unknown pod.

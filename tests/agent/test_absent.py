@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from adapters.api import PODS
-from agent import reconciler
+from agent import absence
+from agent.absence import ABSENT_SECONDS, Absences
+from agent.state import ContainerKey
 from lab.crowd import CrowdPod
 from tests.agent.plain_node import BESIDE, NODE, UID, PlainNode, passes
 from tests.waiting import eventually
@@ -46,6 +48,32 @@ async def test_it_is_waited_for(node: PlainNode) -> None:
 
 
 async def test_but_not_for_ever(node: PlainNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciler, "ABSENT_SECONDS", 0.0)
+    monkeypatch.setattr(absence, "ABSENT_SECONDS", 0.0)
     before, after = await low(node)
     assert after == before - (64 << 20)
+
+
+CRASHING = [ContainerKey(f"p{number}", "c") for number in range(20)]
+
+
+def test_of_many_that_crash_again_and_again_none_is_waited_for_any_more() -> None:
+    """Each runs for five seconds of a hundred: at any time some have just ended."""
+    absences = Absences()
+    for now in range(1000):
+        absent = [key for number, key in enumerate(CRASHING) if (now + 5 * number) % 100 >= 5]
+        absences.see(absent, now)
+        over = [absences.is_over(key, now) for key in absent]
+        assert all(over) if now > ABSENT_SECONDS + 5 else not any(over) or now >= ABSENT_SECONDS
+
+
+def test_one_that_ran_for_long_enough_is_waited_for_again() -> None:
+    absences, [one, *_] = Absences(), CRASHING
+    absences.see([one], 0.0)
+    absences.see([one], 300.0)  # passes may be far apart
+    assert absences.is_over(one, 300.0)
+    absences.see([], 301.0)
+    absences.see([], 301.0 + ABSENT_SECONDS)
+    absences.see([one], 500.0)
+    assert not absences.is_over(one, 500.0)
+    assert not absences.is_over(one, 499.0 + ABSENT_SECONDS)
+    assert absences.is_over(one, 500.0 + ABSENT_SECONDS)
