@@ -21,8 +21,8 @@ from agent.admission import listening
 Problem = Callable[[], str]
 """Why not, or ""."""
 Handler = Callable[[web.Request], Awaitable[web.Response]]
-Asks = Callable[[str], Awaitable[Access]]
-"""Whether the holder of a token may read /metrics."""
+Asks = Callable[[str, str], Awaitable[Access]]
+"""Whether the holder of a token may read /metrics; the other one is his address."""
 METRICS: Final = "/metrics"
 _ELSEWHERE: Final = (
     "/metrics names namespaces and pods: here it is for the loopback alone. Others take "
@@ -31,7 +31,7 @@ _ELSEWHERE: Final = (
 _WHY: Final = {
     Access.UNKNOWN: "a bearer token that the API server knows is needed",
     Access.REFUSED: "this account may not `get` the nonResourceURL /metrics: bind j10ce-metrics-reader to it",
-    Access.TOO_MANY: "too many unknown tokens: try again in a second",
+    Access.TOO_MANY: "too many unknown tokens: try again in some seconds",
     Access.NO_ANSWER: "the API server does not say who this is",
 }
 
@@ -89,7 +89,7 @@ def _nearby(registry: CollectorRegistry) -> Handler:
 def _authorized(registry: CollectorRegistry, asks: Asks) -> Handler:
     async def answer(request: web.Request) -> web.Response:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        access = await asks(token.strip() if kind.lower() == "bearer" else "")
+        access = await asks(token.strip() if kind.lower() == "bearer" else "", request.remote or "")
         if access is Access.ALLOWED:
             return _page(registry)
         headers = {"WWW-Authenticate": "Bearer"} if access is Access.UNKNOWN else {}

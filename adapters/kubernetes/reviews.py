@@ -28,8 +28,7 @@ _FRESH_SECONDS: Final = 120.0
 _KEPT_SECONDS: Final = 3600.0
 """How long he still may while the API server does not answer: then metrics are wanted most."""
 _MOST_KEPT: Final = 64
-_PER_SECOND: Final = 5.0
-"""Reviews of tokens that are not known to be good: a stranger's guesses are no load on the API server."""
+_MOST_PEERS: Final = 256
 
 
 class Access(IntEnum):
@@ -59,23 +58,61 @@ class _Review(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
+class _Budget:
+    """How often one may ask: so often at once, and so often a second from then on."""
+
+    def __init__(self, at_once: float, per_second: float, now: float) -> None:
+        self._most, self._per_second = at_once, per_second
+        self._spare, self._at = at_once, now
+
+    def has(self, now: float) -> bool:
+        self._spare = min(self._most, self._spare + (now - self._at) * self._per_second)
+        self._at = now
+        return self._spare >= 1
+
+    def spend(self) -> None:
+        self._spare -= 1
+
+
+class Guesses:
+    """How many tokens that are not known to be good are asked about: strangers' are no load on the API server
+    (one pod may knock at every node), and one of them does not use up what others may.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._all = _Budget(5.0, 1.0, now)
+        self._peers: dict[str, _Budget] = {}
+
+    def may_ask(self, peer: str, now: float) -> bool:
+        """Whether one more of this address may be asked about; it counts then."""
+        own = self._peers.pop(peer, None) or _Budget(3.0, 0.1, now)
+        self._peers[peer] = own
+        if len(self._peers) > _MOST_PEERS:
+            del self._peers[next(iter(self._peers))]
+        if not (own.has(now) and self._all.has(now)):
+            return False
+        own.spend()
+        self._all.spend()
+        return True
+
+
 class Reviews:
     """What the API server says of tokens, for one path. Good answers are kept, bounded in number and age."""
 
     def __init__(self, api: ClusterAPI, path: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._path, self._clock = api, path, clock
         self._allowed: dict[bytes, float] = {}  # digest -> when the API server said so
-        self._spare, self._refilled = _PER_SECOND, clock()
+        self._guesses = Guesses(clock())
 
-    async def access(self, token: str) -> Access:
-        """What the holder of this token may; raises nothing."""
+    async def access(self, token: str, peer: str) -> Access:
+        """What the holder of this token may, who asks from this address; raises nothing."""
         if not token:
             return Access.UNKNOWN
         digest = hashlib.sha256(token.encode()).digest()
         said = self._allowed.get(digest)
         if said is not None and self._clock() - said < _FRESH_SECONDS:
             return Access.ALLOWED
-        if said is None and not self._may_ask():
+        if said is None and not self._guesses.may_ask(peer, self._clock()):
             return Access.TOO_MANY
         try:
             found = await self._ask(token)
@@ -90,15 +127,6 @@ class Reviews:
                 del self._allowed[next(iter(self._allowed))]
             self._allowed[digest] = self._clock()
         return found
-
-    def _may_ask(self) -> bool:
-        now = self._clock()
-        self._spare = min(_PER_SECOND, self._spare + (now - self._refilled) * _PER_SECOND)
-        self._refilled = now
-        if self._spare < 1:
-            return False
-        self._spare -= 1
-        return True
 
     async def _ask(self, token: str) -> Access:
         who = await self._review(_TOKEN_REVIEWS, {"token": token})

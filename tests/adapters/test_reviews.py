@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adapters.api import APIError, Resource, Unreachable
-from adapters.kubernetes.reviews import Access, Reviews
+from adapters.kubernetes.reviews import Access, Guesses, Reviews
 
 READER, OTHER = "readers-token", "others-token"
 
@@ -52,8 +52,8 @@ class Asked:
         self.server = Reviewer()
         self.reviews = Reviews(self.server, "/metrics", lambda: self.now)  # type: ignore[arg-type]
 
-    async def access(self, token: str) -> Access:
-        return await self.reviews.access(token)
+    async def access(self, token: str, peer: str = "10.0.0.7") -> Access:
+        return await self.reviews.access(token, peer)
 
 
 async def test_the_api_server_says_who_may() -> None:
@@ -97,7 +97,7 @@ async def test_guesses_are_no_load_on_the_api_server_and_do_not_lock_out_who_may
     asked = Asked()
     await asked.access(READER)
     asked.now += 10
-    found = [await asked.access(f"guess-{number}") for number in range(1000)]
+    found = [await asked.access(f"guess-{number}", f"10.0.1.{number % 50}") for number in range(1000)]
     assert found.count(Access.UNKNOWN) == 5
     assert found.count(Access.TOO_MANY) == 995
     asked.now += 115
@@ -105,4 +105,22 @@ async def test_guesses_are_no_load_on_the_api_server_and_do_not_lock_out_who_may
         await asked.access(f"more-{number}")
     assert await asked.access(READER) is Access.ALLOWED
     asked.now += 1
-    assert await asked.access("one-more") is Access.UNKNOWN
+    assert await asked.access("one-more", "10.0.0.8") is Access.UNKNOWN
+
+
+async def test_one_stranger_uses_up_nothing_of_what_a_reader_with_a_new_token_may() -> None:
+    """An hour of it: 3 guesses at once, then one in ten seconds. Prometheus has another token each hour."""
+    asked = Asked()
+    for second in range(3600):
+        for number in range(10):
+            await asked.access(f"guess-{second}-{number}", "10.0.0.66")
+        asked.now += 1
+    assert asked.server.asked.count("TokenReview") <= 3 + 360
+    assert await asked.access(READER) is Access.ALLOWED
+
+
+async def test_addresses_are_remembered_up_to_a_bound() -> None:
+    guesses = Guesses(0.0)
+    for number in range(10_000):
+        guesses.may_ask(str(number), 0.0)
+    assert len(guesses._peers) == 256

@@ -26,7 +26,7 @@ Runs = Callable[[Coroutine[Any, Any, None]], None]
 LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
 
 
-async def refused(_: str) -> Access:
+async def refused(*_: str) -> Access:
     return Access.REFUSED
 
 

@@ -73,7 +73,7 @@ def test_who_is_on_the_loopback(peer: str | None, is_one: bool) -> None:
     ],
 )
 async def test_by_https_metrics_need_a_token(tmp_path: Path, header: str, status: int) -> None:
-    async def asks(token: str) -> Access:
+    async def asks(token: str, _: str) -> Access:
         return {"good": Access.ALLOWED, "other": Access.REFUSED}.get(token, Access.UNKNOWN)
 
     tls = server_context("node-1", "127.0.0.1", tmp_path)
@@ -90,7 +90,7 @@ async def test_by_https_metrics_need_a_token(tmp_path: Path, header: str, status
 
 
 async def test_the_certificate_names_the_node_and_its_address(tmp_path: Path) -> None:
-    async def asks(_: str) -> Access:
+    async def asks(*_: str) -> Access:
         return Access.UNKNOWN
 
     tls = server_context("node-1.example", "127.0.0.1", tmp_path)
