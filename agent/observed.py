@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from adapters import atomic_file
-from agent.observer import Observed
+from agent.enforcement.writing import Differs
+from agent.observer import Observer
 from agent.planner import PlannedPod
 
 NAME: Final = "observed.json"
@@ -40,33 +41,38 @@ class ObservedContainer(msgspec.Struct, frozen=True, rename="camel"):
     settings: tuple[WouldWrite, ...]
 
 
-class ObservedNode(msgspec.Struct, frozen=True):
-    """at: seconds since the epoch."""
+class ObservedNode(msgspec.Struct, frozen=True, rename="camel"):
+    """at: seconds since the epoch. `of_all_pods`: what the cgroup of all pods would get (--node-shares)."""
 
     node: str
     at: float
     containers: tuple[ObservedContainer, ...]
+    of_all_pods: tuple[WouldWrite, ...] = ()
 
 
 def observed_node(
     node: str,
     at: float,
-    observed: Iterable[Observed],
+    observed: Observer,
     planned: Mapping[str, PlannedPod],
     deficit_seconds: Callable[[str], float],
 ) -> ObservedNode:
     """The containers of which something would be written; those whose floors were missed longest first."""
     found = []
-    for one in observed:
+    for one in observed.observed():
         pod = planned.get(one.running.key.pod_uid)
         if pod is None or not one.differ:
             continue
         policy = pod.decided.policy.key if pod.decided.policy else ""
-        settings = tuple(WouldWrite(*place, have, want) for place, have, want in one.differ)
+        settings = _would_write(one.differ)
         named = pod.decided.pod.namespace, pod.decided.pod.name, one.running.key.name
         found.append(ObservedContainer(*named, policy, deficit_seconds(policy) if policy else 0.0, settings))
     found.sort(key=lambda one: (-one.deficit_seconds, one.namespace, one.pod, one.container))
-    return ObservedNode(node, at, tuple(found))
+    return ObservedNode(node, at, tuple(found), _would_write(observed.of_all_pods))
+
+
+def _would_write(differ: Iterable[Differs]) -> tuple[WouldWrite, ...]:
+    return tuple(WouldWrite(*place, have, want) for place, have, want in differ)
 
 
 def write(folder: Path, seen: ObservedNode) -> None:

@@ -38,7 +38,8 @@ class Observer:
     """Looks where the enforcer would write, again every check_seconds; nothing is put back either.
 
     writing: only ever asked to look. `applied`: by container, as the enforcer has it; a setting that its file
-    does not have is a refusal. `checked_at`: on the clock: when everything was last looked at.
+    does not have is a refusal. `of_all_pods`: what would be written into the cgroup of all pods.
+    `checked_at`: on the clock: when everything was last looked at.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Observer:
         self._seconds = check_seconds
         self._clock = clock
         self._seen: dict[str, Observed] = {}
-        self._node: tuple[Differs, ...] = ()
+        self.of_all_pods: tuple[Differs, ...] = ()
         self.reports: dict[ContainerKey, Report] = {}
         self.checked_at = clock()
 
@@ -58,7 +59,7 @@ class Observer:
 
     def pending(self) -> Mapping[str, int]:
         """How many settings would be written now, by kernel controller."""
-        differ = chain(self._node, *(one.differ for one in self._seen.values()))
+        differ = chain(self.of_all_pods, *(one.differ for one in self._seen.values()))
         return Counter(controller(each.place.file) for each in differ)
 
     # --- what the reconciler asks of an enforcer ---
@@ -102,9 +103,9 @@ class Observer:
         """What would be written into the cgroup of all pods."""
         looks = [self.writing.look_at(place.path, {place: want}).differ for place, want in wanted.items()]
         differ = tuple(chain.from_iterable(looks))
-        if differ and differ != self._node:
+        if differ and differ != self.of_all_pods:
             log.info("would write for all pods: %s", told(differ))
-        self._node = differ
+        self.of_all_pods = differ
 
     def shared(self, *, take_back: bool = True, awaited: Collection[str] = ()) -> list[Report]:  # noqa: ARG002
         """What is shared is looked at with each container."""

@@ -347,7 +347,7 @@ class Agent:
         seen = observed.observed_node(
             self.config.node,
             self._wall(),
-            observer.observed(),
+            observer,
             self.reconciler.planned,
             self.measuring.deficit_seconds,
         )

@@ -134,9 +134,11 @@ def observed(
         for each in one.settings:
             table.add_row(*map(escape, (*named, each.cgroup, each.file, each.have, each.want)))
             named = "", "", "", ""
+    for each in seen.of_all_pods:
+        table.add_row(*map(escape, ("all pods", "", "", "", each.cgroup, each.file, each.have, each.want)))
     settings = sum(len(one.settings) for one in seen.containers)
     typer.echo(f"{settings} settings of {len(seen.containers)} containers would be written.")
-    if settings:
+    if table.row_count:
         console = Console()
         (console if console.is_terminal else Console(width=200)).print(table)
 

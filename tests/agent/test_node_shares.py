@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from agent.inspection import share_of
 from agent.planner import Planner
 from agent.restoring import restore
 from agent.state import Known
+from cli.app import app
 from kernel import facts
 from qos.plan.node_share import NodeShares
 from tests.adapters.fake_machine import Fake
@@ -86,6 +89,13 @@ async def test_who_observes_writes_nothing_and_counts_it(node: PlainNode) -> Non
     async with node.agent(node_shares=NodeShares.ALLOCATABLE, observe=True) as agent:
         assert weight(node) == KUBELETS
         one = agent.enforcer.pending()["cpu"]
+        await agent._write_observed(agent._observer)
+    shown = CliRunner().invoke(app, ["node", "observed", "--state", str(node.folder / "state"), "-o", "json"])
+    [said] = json.loads(shown.output)["ofAllPods"]
+    assert (said["cgroup"], said["file"], said["have"]) == (TOP, "cpu.weight", KUBELETS)
+    assert int(said["want"]) > int(KUBELETS)
+    table = CliRunner().invoke(app, ["node", "observed", "--state", str(node.folder / "state")])
+    assert "all pods" in table.output
     async with node.agent(observe=True) as agent:
         assert agent.enforcer.pending()["cpu"] == one - 1
 
