@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from zlib import crc32
 
 import numpy as np
@@ -146,14 +147,15 @@ class Waiting:
         """The same in steps, of one kind of pods or some of it; the last is all of it."""
         settle(state, thorough=True)
         kinds: dict[object, list[_Refused]] = {}
-        for refused in self._refused.by_uid.values():
+        woken: list[Pod] = []
+        for number, refused in enumerate(list(self._refused.by_uid.values())):
+            if number % _PODS_A_STEP == 0:
+                yield woken
             if refused.later <= state.now or (refused.moment != state.moment and _due(state, refused, _SOON)):
                 kinds.setdefault(_kind(state, refused), []).append(refused)
-        woken: list[Pod] = []
         yield woken
         # Those longest not judged first: changes may come faster than all kinds can be judged.
-        turns = sorted(kinds.values(), key=lambda alike: min(refused.moment for refused in alike))
-        for alike in turns[:_MOST_JUDGED]:
+        for alike in nsmallest(_MOST_JUDGED, kinds.values(), key=_longest):
             settle(state)
             passing, most = _passing(state, alike[0])
             nowhere = not most
@@ -171,6 +173,11 @@ class Waiting:
                 if number % _PODS_A_STEP == 0:
                     yield woken
         yield woken
+
+
+def _longest(alike: list[_Refused]) -> tuple[int, bool]:
+    """When the one of them was judged that was not for longest."""
+    return alike[0].moment if len(alike) == 1 else min([refused.moment for refused in alike])
 
 
 def _due(state: State, refused: _Refused, most: float) -> bool:
@@ -235,13 +242,15 @@ def _unlike_others(refused: _Refused) -> float:
 
 
 def _kind(state: State, refused: _Refused) -> object:
-    """Pods of one kind get one verdict."""
+    """Pods of one kind get one verdict. A nominated pod has a hole, which those like it have not."""
     pod = refused.pod
+    nominated = state.nominations.by_uid.get(pod.uid)
     return (
         tuple(sorted(pod.requests.items())),
         pod.priority,
         state.demands.owned_by(pod),
         _names(state, refused),
+        -1 if nominated is None else nominated[0],
     )
 
 
