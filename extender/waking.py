@@ -7,8 +7,9 @@ ledger knows.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 from typing import Final
 
@@ -23,6 +24,8 @@ from qos.cluster.objects import Pod
 log = logging.getLogger(__name__)
 
 PER_SECOND: Final = 50
+AT_ONCE: Final = 8
+"""One after the other would be five pods a second where the API server takes 0.2 s for an answer."""
 SHARE: Final = 0.05
 """The part of the time that looking for pods to wake may take: in a full cluster where thousands wait it is
 work.
@@ -32,7 +35,10 @@ POD_SECONDS: Final = 1.0
 
 
 class Waker:
-    """Patches the annotation (its value: `wall`), at most 50 pods a second, each at most once a second."""
+    """Patches the annotation (its value: `wall`), at most 50 pods a second and eight at once.
+
+    Each pod at most once a second.
+    """
 
     def __init__(
         self,
@@ -63,7 +69,12 @@ class Waker:
         await self._look()
         now = self._clock()
         self._woken = {uid: at for uid, at in self._woken.items() if now - at < POD_SECONDS}
-        for uid in [uid for uid in self._queue if uid not in self._woken]:
+        due = [uid for uid in self._queue if uid not in self._woken]
+        turns = iter(due)
+        await asyncio.gather(*(self._wake_in_turn(turns) for _ in due[:AT_ONCE]))
+
+    async def _wake_in_turn(self, uids: Iterator[str]) -> None:
+        for uid in uids:
             if not self._pace.take():
                 return
             pod = self._queue.pop(uid)
