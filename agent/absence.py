@@ -36,3 +36,8 @@ class Absences:
         """Whether the time in which this one is waited for is over."""
         since = self._since.get(key)
         return since is not None and now - since >= ABSENT_SECONDS
+
+    def left(self, now: float) -> float | None:
+        """Seconds until one more of those that do not run is waited for no more; None: none is."""
+        waits = [since + ABSENT_SECONDS - now for key, since in self._since.items() if key not in self._back]
+        return min([one for one in waits if one > 0], default=None)

@@ -201,11 +201,15 @@ class Reconciler:
             log.info("first pass pods=%d containers=%d seconds=%.3f", pods, containers, seconds)
 
     def _try_again(self, refused: bool) -> None:
-        """What was refused may be so for a moment only: the lock was held, a file was busy."""
+        """What was refused may be so for a moment only: the lock was held, a file was busy. Likewise who is
+        waited for.
+        """
         if self._again is not None:
             self._again.cancel()
         self._refusals = self._refusals + 1 if refused else 0
-        pause = _pause(self._refusals, 1.0) or (FOLLOW_SECONDS if self._planner.follows_use else 0.0)
+        pauses = [_pause(self._refusals, 1.0), FOLLOW_SECONDS if self._planner.follows_use else 0.0]
+        pauses.append(self._absences.left(self._clock()) or 0.0)
+        pause = min(filter(None, pauses), default=0.0)
         self._again = asyncio.get_running_loop().call_later(pause, self.changed) if pause else None
 
     async def _release(self, turn: Turn) -> None:

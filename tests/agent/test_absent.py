@@ -53,6 +53,18 @@ async def test_but_not_for_ever(node: PlainNode, monkeypatch: pytest.MonkeyPatch
     assert after == before - (64 << 20)
 
 
+async def test_when_it_is_waited_for_no_more_that_is_acted_on(
+    node: PlainNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else changes meanwhile on a quiet node."""
+    monkeypatch.setattr(absence, "ABSENT_SECONDS", 3.0)
+    async with node.agent() as agent:
+        before = int(node.read(TOP, "memory.low"))
+        node.remove("shop")
+        await eventually(lambda: UID not in agent.known.pods, "the pod is gone")
+        await eventually(lambda: int(node.read(TOP, "memory.low")) < before, "what it claimed is", seconds=25)
+
+
 CRASHING = [ContainerKey(f"p{number}", "c") for number in range(20)]
 
 
@@ -73,7 +85,10 @@ def test_one_that_ran_for_long_enough_is_waited_for_again() -> None:
     assert absences.is_over(one, 300.0)
     absences.see([], 301.0)
     absences.see([], 301.0 + ABSENT_SECONDS)
+    assert absences.left(499.0) is None
     absences.see([one], 500.0)
     assert not absences.is_over(one, 500.0)
+    assert absences.left(510.0) == ABSENT_SECONDS - 10
     assert not absences.is_over(one, 499.0 + ABSENT_SECONDS)
     assert absences.is_over(one, 500.0 + ABSENT_SECONDS)
+    assert absences.left(500.0 + ABSENT_SECONDS) is None
