@@ -209,8 +209,8 @@ class Enforcer:
     def shared(self, *, take_back: bool = True, awaited: Collection[str] = ()) -> list[Report]:
         """Each shared cgroup gets what others want, or what all plans need where that is more.
 
-        Without take_back, or while a container's newest plan is refused, nothing is lowered; nor is it above
-        a pod that is awaited: given by its cgroup, "" where that is not known and may be anywhere.
+        Without take_back nothing is lowered; nor is it above a container whose newest plan is refused, and
+        above a pod that is awaited: given by its cgroup, "" where that is not known and may be anywhere.
         """
         reports = []
         for path in list(self.wants.shared_paths()):
@@ -269,9 +269,10 @@ class Enforcer:
         return self._is_quiet_below(path, awaited)
 
     def _is_quiet_below(self, path: str, awaited: Collection[str]) -> bool:
-        """Whether a shared cgroup waits for no pod in it."""
+        """Whether a shared cgroup waits for no pod in it, and none in it has a plan that is refused."""
         above = f"{path.rstrip('/')}/"
-        return not self._refused and not any(not one or one.startswith(above) for one in awaited)
+        refused = (kept.running.cgroup for one in self._refused if (kept := self._kept.get(one)))
+        return not any(not one or one.startswith(above) for one in (*awaited, *refused))
 
     def _is_new(self, place: Place, want: Wanted, lower: bool) -> bool:
         """Fights are the repairer's business."""

@@ -140,6 +140,20 @@ def test_a_shared_cgroup_waits_for_pods_in_it_alone(
     assert rig.read(tier, SHARES) == ("1024" if lowered else "5000")
 
 
+@pytest.mark.parametrize(("where", "lowered"), [("TIER/podX/c", False), ("/kubepods/elsewhere/podX/c", True)])
+def test_a_refused_plan_keeps_what_is_shared_above_it_alone(rig: Rig, where: str, lowered: bool) -> None:
+    one = rig.container()
+    tier = above(one.cgroup, 2)
+    other = Running(ContainerKey("X", "c"), "d" * 64, where.replace("TIER", tier))
+    assert not rig.enforcer.apply(other, plan((50, SHARES, 2))).applied, "there is no such level"
+    rig.enforcer.apply(one, plan((2, SHARES, 5000)))
+    rig.enforcer.apply(one, plan((2, SHARES, 3000)))
+    rig.enforcer.shared()
+    assert rig.read(tier, SHARES) == ("3000" if lowered else "5000")
+    rig.enforcer.apply(one, Plan(()))
+    assert list(rig.enforcer.sweep()) == ([tier] if lowered else [])
+
+
 def test_ending_undoes_nothing_and_the_next_agent_knows(rig: Rig) -> None:
     one = rig.container()
     tier = above(one.cgroup, 2)
