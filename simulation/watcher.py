@@ -62,6 +62,8 @@ class Watcher(Told):
         self._placed: dict[str, str] = {}
         self._claimed: set[str] = set()
         self._unasked: set[str] = set()
+        self._given_up: dict[str, tuple[str, float]] = {}
+        """Pods whose Binding may land after kube-scheduler gave it up: where, and when it did."""
         self._foreign: dict[str, float] = {}
         self._resized: dict[str, float] = {}
         self._lacking: dict[str, float] = {}
@@ -118,6 +120,7 @@ class Watcher(Told):
         self.say(f"kube-scheduler gives up binding {pod.name}")
         if not self._refuses_at_bind:
             self._unasked.add(pod.uid)
+            self._given_up[pod.uid] = self._placed.get(pod.uid, ""), self._clock()
         if pod.uid not in self._claimed:
             self._lift(pod.uid)
 
@@ -132,6 +135,7 @@ class Watcher(Told):
         """The extender knows that a Binding did not happen."""
         self.say(f"extender releases {self._name(uid)}")
         self._claimed.discard(uid)
+        self._given_up.pop(uid, None)
         self._lift(uid)
 
     def _name(self, uid: str) -> str:
@@ -207,6 +211,7 @@ class Watcher(Told):
             self._feed(self._as_placed(pod), gone=True)
             self._placed.pop(pod.uid, None)
             self._unasked.discard(pod.uid)
+            self._given_up.pop(pod.uid, None)
             return
         self._shown[pod.uid] = pod
         if before is None:
@@ -245,8 +250,8 @@ class Watcher(Told):
 
     def _excused(self, finding: Finding, thing: Watched) -> bool:
         """What the mode does not promise."""
-        if isinstance(thing, Pod) and thing.controller is not None:  # a DaemonSet's pod always passes
-            return True
+        if isinstance(thing, Pod) and (thing.controller is not None or self._takes_nothing_more(thing)):
+            return True  # a DaemonSet's pod always passes
         if finding.kind is Kind.OVER_COMMITTED:
             recent = self._clock() - self._foreign.get(finding.node, -1e9) <= self._world.grace
             blind = recent or self._clock() < self._blind_until
@@ -255,6 +260,13 @@ class Watcher(Told):
         if blind or self._uninformed() or self._owners_away():
             return True
         return self._was_at_risk(finding.policy) or self._pinned_in_the_way(finding.policy)
+
+    def _takes_nothing_more(self, pod: Pod) -> bool:
+        """Whether it is let in where a Binding given up before may land all the same: no slot was held
+        there.
+        """
+        node, since = self._given_up.get(pod.uid, ("", 0.0))
+        return node == pod.node_name != "" and self._clock() - since <= self._world.settle
 
     def _uninformed(self) -> bool:
         """Whether the extender has still to hear of a pod that ended or was resized, or of what is no pod."""
