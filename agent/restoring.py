@@ -58,7 +58,8 @@ def restore(mounts: Mapping[str, str], run: Path, state: Path, proc: str = "/pro
     paths = sorted({place.path for place in records}, key=lambda path: (-path.count("/"), path))
     for path in paths:  # below before above: what is shared is lowered when nothing needs it any more
         known = {place: record for place, record in records.items() if place.path == path}
-        put_back, refused = _put_back(writing, path, known)
+        with originals.held():
+            put_back, refused = _put_back(writing, path, known)
         done += put_back
         left += refused
         clean += [] if refused else [path]

@@ -13,6 +13,7 @@ The last line about a place counts; one without its newline was never finished, 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import stat
@@ -106,6 +107,17 @@ class Originals(Mapping[tuple[str, str], str]):
             self._put(place, record)
             self._seeds.pop(place, None)
         self._append([_line(place, record) for place, record in changed.items()])
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """What is noted meanwhile is in memory only. Who puts everything back and is killed on the way finds
+        what was ours as ours: noted first and not written, it would be another's.
+        """
+        kept, self._kept = self._kept, False
+        try:
+            yield
+        finally:
+            self._kept = kept
 
     def seed(self, path: str, values: Mapping[str, str]) -> None:
         """What others want, where NRI lets us say ours before theirs is written: when made, when updated.

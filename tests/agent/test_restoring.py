@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import urllib.error
 import urllib.request
 from dataclasses import replace
@@ -20,6 +21,7 @@ from agent.process import restore_and_stay
 from agent.restoring import restore
 from cli.app import app
 from kernel import facts
+from kernel.files import Group
 from lab import ports
 from tests.agent.plain_node import PATH, PlainNode
 from tests.waiting import until
@@ -82,6 +84,42 @@ async def test_what_is_refused_is_said_and_costs_the_others_nothing(node: PlainN
 def test_an_original_that_nobody_knows_is_said(node: PlainNode) -> None:
     Originals(node.config.run).note({Place(PATH, "cpu.weight"): Record("4", None)})
     assert put_back(node).left == (f"{PATH}/cpu.weight: what was there before is not known",)
+
+
+class Killed(BaseException):
+    """Nothing after it is done."""
+
+
+async def test_killed_before_any_write_the_next_one_puts_everything_back(
+    node: PlainNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files(node)
+    async with node.agent():
+        pass
+    saved, writes, really = tmp_path / "saved", [0], Group.write
+    folders = ("node", "run", "state")
+    for name in folders:
+        shutil.copytree(node.folder / name, saved / name)
+
+    def write(self: Group, file: str, value: str) -> None:
+        writes[0] -= 1
+        if not writes[0]:
+            raise Killed
+        really(self, file, value)
+
+    monkeypatch.setattr(Group, "write", write)
+    for number in range(1, 20):
+        for name in folders:
+            shutil.rmtree(node.folder / name, ignore_errors=True)
+            shutil.copytree(saved / name, node.folder / name)
+        writes[0] = number
+        try:
+            put_back(node)
+            break
+        except Killed:
+            assert put_back(node).left == ()
+        assert files(node) == before, f"killed before write {number}"
+    assert number > 3
 
 
 @pytest.mark.parametrize(
