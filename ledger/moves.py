@@ -74,13 +74,18 @@ class Search:
 
     def __init__(self, board: Board) -> None:
         self.board = board
-        self.effort = EFFORT_SMALL if board.rows <= SMALL else EFFORT
+        self._most = self.effort = EFFORT_SMALL if board.rows <= SMALL else EFFORT
         self._change: dict[int, Amounts] = {}
         self._lifted: dict[tuple[int, int], int] = {}
         self._arrived: dict[tuple[int, int], int] = {}
         self._moves: list[Move] = []
         self._wider = False
         self.cut = False
+
+    @property
+    def steps(self) -> int:
+        """How many it has taken so far."""
+        return self._most - self.effort
 
     def plan(
         self,

@@ -20,7 +20,7 @@ from ledger.board import Amounts, slots_that_fit
 from ledger.judge import commit, moved
 from ledger.leaving import forget_hopeless, leave_lost_nodes, leave_short_node, leave_short_nodes, lift_excess
 from ledger.lifting import first_of, keep_cap, over_cap
-from ledger.moves import Search
+from ledger.moves import SMALL, Search
 from ledger.requests import Request, board, board_at, cells, room, scale, vector_of
 from ledger.retries import Patience, cap_slots, in_turn, note_failure, pool_slots, slots_by_pool, take_turns
 from ledger.risk import at_risk, rows_at_risk, uncertain
@@ -279,8 +279,8 @@ def _place_by_force(
         if number and patience.over:  # each call tries once: else the same would be left out time and again
             break
         patience.search()
-        found = _place_by_moves(state, demand, [], risky=risky)
-        if not found and not (displace and _displace(state, demand)):
+        found = _place_by_moves(state, demand, [], patience, risky=risky)
+        if not found and not (displace and _displace(state, demand, patience)):
             return placed
         placed += 1
     if placed < want:
@@ -288,7 +288,9 @@ def _place_by_force(
     return placed
 
 
-def _place_by_moves(state: State, demand: int, aside: list[int], *, risky: bool = False) -> bool:
+def _place_by_moves(
+    state: State, demand: int, aside: list[int], patience: Patience, *, risky: bool = False
+) -> bool:
     """Move other holds so that one more fits.
 
     Those of the demands `aside` do not count, and leave where they must. With `risky` also where pods in
@@ -308,7 +310,10 @@ def _place_by_moves(state: State, demand: int, aside: list[int], *, risky: bool 
             open_rows &= limit > 0
     rows = np.flatnonzero(open_rows)
     request = Request(Pod("", "", "", {}), demand, vector_of(state, demand), ())
-    verdict = moved(Search(pool), request, rows, pool.room[:, rows], np.zeros(rows.size, dtype=np.bool_))
+    search = Search(pool)
+    verdict = moved(search, request, rows, pool.room[:, rows], np.zeros(rows.size, dtype=np.bool_))
+    if pool.rows > SMALL:  # there it may take longer, and bind leaves no slot for later
+        patience.steps(search.steps)
     if verdict is None:
         return False
     commit(state, request, verdict)
@@ -318,7 +323,7 @@ def _place_by_moves(state: State, demand: int, aside: list[int], *, risky: bool 
     return True
 
 
-def _displace(state: State, demand: int) -> bool:
+def _displace(state: State, demand: int, patience: Patience) -> bool:
     """Take the place of later demands' holds, on the row where the fewest of them stand.
 
     Last, by moves of the earlier ones.
@@ -332,7 +337,7 @@ def _displace(state: State, demand: int) -> bool:
         if not rows.size:
             rows = np.flatnonzero(_fit(state, demand, left) > 0)
     if not rows.size:
-        return _place_by_moves(state, demand, later)
+        return _place_by_moves(state, demand, later, patience)
     lack = state.demands.vectors[demand, dims][:, None] - room(state, state.holds.all, rows=rows, dims=dims)
     lacks = (np.maximum(lack, 0) / scale(state, dims)[:, None]).sum(axis=0)
     row = int(rows[np.lexsort((state.table.rank()[rows], lacks))[0]])

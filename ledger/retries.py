@@ -17,6 +17,8 @@ from ledger.table import Columns, Rows
 _ROWS_VISITED = 75_000
 """What one settle may take, some milliseconds: so many rows looked at once."""
 _FILL, _SEARCH, _LEAST, _RISK = 2, 16, 1_000, 500
+_STEP = 500
+"""Of a search: 20 microseconds, however few rows there are."""
 _USUAL_DIMS = 8
 """Rows cost the more, the more resources are held beyond as many."""
 
@@ -55,8 +57,12 @@ class Patience:
         self._left -= _RISK
 
     def search(self) -> None:
-        """A search for moves."""
+        """What a search for moves looks at."""
         self._left -= _SEARCH * self._rows * self._weight + _LEAST
+
+    def steps(self, count: int) -> None:
+        """The steps that a search took."""
+        self._left -= _STEP * count
 
 
 def take_turns(state: State, grown: set[int], *, thorough: bool) -> set[int]:

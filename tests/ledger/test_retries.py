@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -10,6 +12,7 @@ import pytest
 from ledger import placement
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
+from ledger.moves import EFFORT
 from qos.cluster.objects import Demand
 from tests.ledger.builders import demand, go, holds, ledger, names, nodes, pod
 
@@ -99,3 +102,23 @@ def test_what_one_call_may_take_never_leaves_a_search_out_time_and_again() -> No
         while made.tend():
             next(turns)
         assert holds(made, "a") == {"n0": 2}
+
+
+def test_one_call_makes_no_more_than_one_long_search_where_holds_displace_each_other() -> None:
+    """Each of 60 policies that lost its hold drove a later one's away, and each was searched for."""
+    policies = [demand(f"a{i}", 1, 4, 1 + i, max_slots_per_node=1) for i in range(60)]
+    there = [pod(f"f{i}", 4, node=f"n{i}") for i in range(60)]
+    made = ledger(*nodes(60, 8, memory=100), *policies, *there, mode=Mode.GUARD, cap_percent=100)
+    made.report()
+    steps = Counter[str]()
+    longest = 0
+    for number in range(6):
+        made.set_pod(pod(f"x{number}", 0.25, node=f"n{7 * number}", priority=5_000))
+        steps.clear()
+        sys.setprofile(lambda frame, event, _: steps.update((frame.f_code.co_name,) * (event == "call")))
+        try:
+            made.prioritize(pod(f"p{number}", 1), names(60), 0.0)
+        finally:
+            sys.setprofile(None)
+        longest = max(longest, steps["_try"] + steps["_relocate"])
+    assert 0 < longest <= EFFORT
