@@ -21,6 +21,7 @@ from agent.enforcement.places import Place, same
 from kernel import files, values
 from kernel.allowed import ALLOWED, IN_USE
 from kernel.refused import Gone, Refused
+from qos.plan.controller import KILLS, THROTTLES, all_files
 
 STEP: Final = 32 << 20
 """Bytes that one write reclaims: some 10 ms of clean page cache, a second of a slow disk's swap."""
@@ -37,10 +38,6 @@ _LOOK: Final = 0.01
 """Seconds from one look at a limit that cannot be lowered yet to the next look at any: a few hundredths of a
 core, however many there are.
 """
-_KILLS: Final = ("memory.max",)
-"""Below what is in use the kernel kills where it cannot reclaim: written only when that is below it."""
-_LEFT: Final = ("memory.high",)
-"""Files that hold what was written even where as much could not be reclaimed: who is above is throttled."""
 _SOON: Final = "it is lowered in steps, because what is in use has to be reclaimed first"
 _LATE: Final = "more is in use and could not be reclaimed: it is tried again"
 
@@ -84,10 +81,13 @@ class _Job:
 
 
 def next_value(file: str, have: int, in_use: int, target: int) -> int | None:
-    """What is written next, in bytes; None: nothing now. have: what the file holds. Pure."""
+    """What is written next, in bytes; None: nothing now. have: what the file holds. Pure.
+
+    Nothing where the kernel would kill whom it cannot reclaim from.
+    """
     if in_use <= target:
         return target
-    return None if file in _KILLS else max(target, min(have, in_use - STEP))
+    return None if all_files()[file].unreclaimed == KILLS else max(target, min(have, in_use - STEP))
 
 
 class Lowering:
@@ -265,7 +265,7 @@ class Lowering:
         self.outcomes[outcome] += 1
         have = _bytes(job.place.file, job.at)
         eased = min(job.most, in_use + STEP)
-        if outcome == LATE and job.place.file in _LEFT and have < in_use:
+        if outcome == LATE and all_files()[job.place.file].unreclaimed == THROTTLES and have < in_use:
             job.at = values.render(job.place.file, ("", (eased,)))
             self._note(job.place, job.at)
             with contextlib.suppress(Refused):  # it raises: nothing is reclaimed

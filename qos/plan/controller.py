@@ -34,6 +34,11 @@ UNIFIED: Final = ""
 OF_PROCESS: Final = "process"
 """The hierarchy of a file in /proc/PID."""
 
+# Unreclaimed: what a limit below what is in use does where that cannot be reclaimed.
+REFUSED: Final = "refused"
+KILLS: Final = "kills"  # the kernel kills until it fits
+THROTTLES: Final = "throttles"  # it holds, and slows down whoever is above it
+
 BOTH: Final = (V1, V2)
 
 
@@ -47,6 +52,7 @@ class File:
     when all of them raise; lowering goes backwards. `since`: the mainline kernel, `unified_since`: where v2
     had it later than v1. `in_use`: the file with what is in use, for a limit that makes the kernel reclaim
     within the write that lowers it below that: whoever writes it waits, for seconds where disks are slow.
+    `unreclaimed`: what such a limit does where that much cannot be reclaimed.
 
     `trial`: what is written into a new cgroup, and read back, to see whether the kernel takes it; of a file
     with a line a disk without the disk; "" for one of a process, whose own value is tried. `after`: the files
@@ -71,6 +77,7 @@ class File:
     unified_since: str = ""
     _: KW_ONLY
     in_use: str = ""
+    unreclaimed: str = REFUSED
     trial: str
     after: tuple[str, ...] = ()
     fresh: str

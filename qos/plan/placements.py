@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from qos.keys import CPU
 from qos.plan.assumed import HOST_SLICES, Machine
+from qos.plan.controllers.cpu import NO_QUOTA
 from qos.plan.hierarchy import load_of
 from qos.plan.node import Level, NodeFacts, Rival
 from qos.plan.settings import Plan, Shortfall
@@ -19,8 +20,6 @@ from qos.plan.siblings import Capacity
 from qos.plan.weights import LEGACY, UNIFIED, Scale
 from qos.pods.containers import BEST_EFFORT, BURSTABLE, Container, NodePod, request
 from qos.quantity import render
-
-_LIFTED = ("cpu.max", "cpu.cfs_quota_us")
 
 
 def elsewhere(
@@ -84,7 +83,7 @@ def _reaching(facts: NodeFacts, levels: list[Level], made: Plan, scale: Scale) -
     for level in levels:
         weight = _weight(facts, made, 1, scale) if level is levels[-1] else level.weight
         capacity = capacity.shared(scale.load(weight), load_of(level.rivals, scale))
-        if not any(setting.file in _LIFTED for setting in made.settings):
+        if not any(setting.file in (*NO_QUOTA.v2, *NO_QUOTA.v1) for setting in made.settings):
             capacity = capacity.limited(level.cpu_quota)
     return capacity
 

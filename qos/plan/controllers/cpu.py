@@ -59,10 +59,10 @@ _WEIGHT: Final = Keeps("cpu_weight", ("cpu.weight",), ("cpu.shares",), "all cont
 _BURST: Final = Keeps(
     "cpu_burst_percent", ("cpu.max.burst",), ("cpu.cfs_burst_us",), "the quota throttles bursts as before"
 )
-_NO_QUOTA: Final = Keeps(
+NO_QUOTA: Final = Keeps(
     "cpu_quota", ("cpu.max",), ("cpu.cfs_quota_us",), "nothing throttles here: there are no quotas"
 )
-KEEPS: Final = (_FLOOR, _IDLE, _WEIGHT, _BURST, _NO_QUOTA)
+KEEPS: Final = (_FLOOR, _IDLE, _WEIGHT, _BURST, NO_QUOTA)
 
 
 def settings(case: Case) -> Iterator[Finding]:
@@ -199,7 +199,7 @@ def _without_quota(level: Level) -> Level:
 
 
 def _no_quota(case: Case) -> Iterator[Finding]:
-    file = case.first(_NO_QUOTA)
+    file = case.first(NO_QUOTA)
     limited = bool(case.pod.cpu_limit) or any(one.cpu_limit for one in case.pod.containers)
     for number, level in case.owned():
         if file and (limited or level.cpu_quota is not None):

@@ -9,7 +9,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from qos.keys import MEMORY
-from qos.plan.controller import INTEGER, INTEGER_OR_MAX, SIGNED, UNIFIED, Case, File, Finding, Keeps, setting
+from qos.plan.controller import (
+    INTEGER,
+    INTEGER_OR_MAX,
+    KILLS,
+    SIGNED,
+    THROTTLES,
+    UNIFIED,
+    Case,
+    File,
+    Finding,
+    Keeps,
+    setting,
+)
 from qos.plan.node import V1, V2, Level
 from qos.plan.protection import LOW, MIN, MemoryDemand, MemoryFloor, keep_memory, whole_pages
 from qos.plan.settings import Shortfall
@@ -38,9 +50,9 @@ FILES: Final = (
          in_use=_USAGE, trial=_MIB, fresh="", nri="",
          hints={"EINVAL": "more than memory.memsw.limit_in_bytes", "EBUSY": _BUSY}),
     File("memory.max", (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 62, "4.5", _REPAIR,
-         in_use=_CURRENT, trial=_MIB, fresh="", nri=""),
+         in_use=_CURRENT, unreclaimed=KILLS, trial=_MIB, fresh="", nri=""),
     File(HIGH, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 63, "4.5",
-         in_use=_CURRENT, trial=_MIB, fresh="max", nri="unified"),
+         in_use=_CURRENT, unreclaimed=THROTTLES, trial=_MIB, fresh="max", nri="unified"),
     File(SOFT_LIMIT, (V1,), NAME, SIGNED, -1, MOST, 64, "2.6.34", "not on PREEMPT_RT kernels",
          trial=_MIB, fresh="-1", nri=""),
     File(MIN, (V2,), UNIFIED, INTEGER_OR_MAX, 0, MOST, 65, "4.18",
