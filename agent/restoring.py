@@ -135,10 +135,17 @@ def _still_ours(writing: Writing, path: str, known: Mapping[Place, Record]) -> l
         differs.place
         for one, want in written.items()
         for differs in writing.look_at(path, {one: want}).differ
+        if not _is_earlier(writing, one)
     }
     if gate in changed:
         return [one for one in known if one not in changed]
     return [one for one in known if one in others or one in weights or one not in changed]
+
+
+def _is_earlier(writing: Writing, place: Place) -> bool:
+    """Whether it holds what we wrote before: the agent was killed before it wrote the last one."""
+    earlier = writing.notes.originals.earlier(place)
+    return bool(earlier) and not writing.look_at(place.path, {place: Wanted(SET, earlier or "")}).differ
 
 
 def _remove_files(run: Path, state: Path, *, keep_originals: bool) -> None:

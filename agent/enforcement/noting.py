@@ -33,11 +33,17 @@ class Notes:
     untold: str = UNTOLD
 
     def after(self, there: Place, look: Look) -> Record:
-        """What is known of a place after a look; what is ours at the first, the hook may have written."""
+        """What is known of a place after a look; what is ours at the first, the hook may have written.
+
+        So is what an agent was killed before it wrote over it.
+        """
         record = self.originals.record(there)
         if record is None and look.file not in NEW and same(look.file, look.have, look.want):
             before = self.found.value(there)
             record = Record("", before) if before is not None else None
+        earlier = self.originals.earlier(there)
+        if record is not None and earlier is not None and same(look.file, look.have, earlier):
+            record = record._replace(written=look.have)
         return seen(record, look, first_looks=not self.originals.newer)
 
 

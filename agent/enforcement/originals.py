@@ -62,6 +62,7 @@ class Originals(Mapping[tuple[str, str], str]):
         self._at: dict[str, set[Place]] = {}
         self._lines = 0
         self._seeds: dict[Place, str] = {}
+        self._earlier: dict[Place, str] = {}
         self._sound = False
         """The file has all that is known: one may append to it."""
         self._refused = False
@@ -92,6 +93,12 @@ class Originals(Mapping[tuple[str, str], str]):
         found = self._records.get(place)
         return found if found is not None or place not in self._seeds else Record("", self._seeds[place])
 
+    def earlier(self, place: Place) -> str | None:
+        """What we had written before the last one that the journal says, until something is noted: an agent
+        that was killed had noted that one, and may not have written it.
+        """
+        return self._earlier.get(place)
+
     def at(self, path: str) -> frozenset[Place]:
         """The places of one cgroup of which something is known."""
         return frozenset(self._at.get(path, ()))
@@ -103,6 +110,8 @@ class Originals(Mapping[tuple[str, str], str]):
     def note(self, records: Mapping[Place, Record]) -> None:
         """What is known now; on the disk before this returns, where the disk takes it."""
         changed = {place: record for place, record in records.items() if self._records.get(place) != record}
+        for place in records:
+            self._earlier.pop(place, None)
         for place, record in changed.items():
             self._put(place, record)
             self._seeds.pop(place, None)
@@ -146,6 +155,7 @@ class Originals(Mapping[tuple[str, str], str]):
             self._append([f"{path}\n"])
 
     def _put(self, place: Place, record: Record) -> None:
+        self._earlier.pop(place, None)
         self._records[place] = record
         self._at.setdefault(place.path, set()).add(place)
 
@@ -232,7 +242,11 @@ class Originals(Mapping[tuple[str, str], str]):
         if len(fields) == 1:
             self._remove_all(path)
         elif len(fields) > 2:
-            self._put(Place(path, fields[1]), Record(fields[2], fields[3] if len(fields) == 4 else None))
+            place = Place(path, fields[1])
+            before = self._records.get(place)
+            self._put(place, Record(fields[2], fields[3] if len(fields) == 4 else None))
+            if before is not None and before.written:
+                self._earlier[place] = before.written
         elif Place(path, fields[1]) in self._records:
             self._remove(Place(path, fields[1]))
         return True

@@ -86,6 +86,26 @@ def test_an_original_that_nobody_knows_is_said(node: PlainNode) -> None:
     assert put_back(node).left == (f"{PATH}/cpu.weight: what was there before is not known",)
 
 
+@pytest.mark.parametrize("another", [False, True])
+async def test_what_an_agent_noted_and_was_killed_before_it_wrote_is_ours(
+    node: PlainNode, another: bool
+) -> None:
+    before = files(node)
+    async with node.agent():
+        pass
+    assert files(node) != before
+    originals = Originals(node.config.run)
+    for place in [place for path in originals.paths() for place in originals.at(path)]:
+        record = originals.record(place)
+        assert record is not None
+        originals.note({place: record._replace(written="99")})
+    if another:
+        async with node.agent():
+            pass
+    assert put_back(node).left == ()
+    assert files(node) == before
+
+
 class Killed(BaseException):
     """Nothing after it is done."""
 

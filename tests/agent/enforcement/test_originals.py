@@ -49,6 +49,18 @@ def test_what_the_runtime_tells_of_others_counts_at_the_first_look_and_after(tmp
     assert Originals(tmp_path).record(FILE) == Record("600", "409")
 
 
+def test_what_was_ours_before_the_last_line_is_known_until_something_is_noted(tmp_path: Path) -> None:
+    before = Originals(tmp_path)
+    before.note({FILE: Record("600", "204")})
+    assert Originals(tmp_path).earlier(FILE) is None
+    before.note({FILE: Record("700", "204")})
+    assert before.earlier(FILE) is None
+    after = Originals(tmp_path)
+    assert after.earlier(FILE) == "600"
+    after.note({FILE: Record("700", "204")})
+    assert after.earlier(FILE) is None
+
+
 def test_it_does_not_grow_without_bound(tmp_path: Path) -> None:
     one = Originals(tmp_path)
     for number in range(3000):
