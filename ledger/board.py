@@ -110,16 +110,31 @@ class Board:
             )
         return pooled
 
-    def fit(self, demand: int) -> NDArray[np.int64]:
-        """How many more holds of a demand each row can take."""
-        fit = self._fit.get(demand)
-        if fit is None:
-            fit = np.where(self.eligible(demand), slots_that_fit(self.room, self.vector(demand)), 0)
-            seats = self.seats(demand)
+    def fits(self, demand: int) -> NDArray[np.int64]:
+        """How many more holds of a demand each roomy row can take; and 0 at the end: any other row."""
+        fits = self._fit.get(demand)
+        if fits is None:
+            some = self._roomy
+            there = slots_that_fit(self.room[:, some], self.vector(demand))
+            seats = self.holds.seats(demand, some)
             if seats is not None:
-                fit = np.minimum(fit, seats)
-            self._fit[demand] = fit
-        return fit
+                there = np.minimum(there, seats)
+            fits = self._fit[demand] = np.zeros(some.size + 1, dtype=np.int64)
+            fits[:-1] = np.where(self.eligible(demand)[some], there, 0)
+        return fits
+
+    @cached_property
+    def _roomy(self) -> Rows:
+        """The rows that have room for a slot of some demand: in a full cluster one or two of thousands."""
+        least = self.vectors[self.demands.order].min(axis=0, initial=NEVER)
+        return np.flatnonzero(((self.room >= least[:, None]) | (least <= 0)[:, None]).all(axis=0))
+
+    @cached_property
+    def _place(self) -> Rows:
+        """Each row's position among the roomy ones; -1: none of them."""
+        place = np.full(self.room.shape[1], -1, dtype=np.intp)
+        place[self._roomy] = np.arange(self._roomy.size)
+        return place
 
     def room_of(self, row: int) -> Amounts:
         """One row's room."""
@@ -132,7 +147,7 @@ class Board:
         """How many places there are for holds of a demand: those with least choice are placed first."""
         choice = self._choice.get(demand)
         if choice is None:
-            choice = self._choice[demand] = int(self.fit(demand).sum())
+            choice = self._choice[demand] = int(self.fits(demand).sum())
         return choice
 
     @cached_property
@@ -165,7 +180,7 @@ class Board:
 
     def places_besides(self, demand: int, rows: Rows) -> NDArray[np.int64]:
         """How many holds of a demand the other rows can take, seen from each of these."""
-        return self.choice(demand) - self.fit(demand).take(rows)
+        return self.choice(demand) - self.fits(demand)[self._place.take(rows)]
 
     @cached_property
     def anywhere(self) -> Flags:
@@ -191,7 +206,7 @@ class Board:
         """The rows that can take a hold of a demand as they are, tightest first, the best few."""
         targets = self._targets.get(demand)
         if targets is None:
-            rows = np.flatnonzero(self.fit(demand) > 0)
+            rows = self._roomy[self.fits(demand)[:-1] > 0]
             order = np.lexsort((self.rank[rows], self.tightness[rows]))[:_TARGETS]
             targets = self._targets[demand] = rows[order].tolist()
         return targets

@@ -229,12 +229,15 @@ class Holds:
         for place in range(bisect_right(self.levels, self._demands[demand].priority), len(self.levels)):
             self.visible[place][:, row] += amounts
 
-    def seats(self, demand: int) -> NDArray[np.int64] | None:
-        """How many more holds of a demand each row may carry by maxSlotsPerNode; None without a limit."""
+    def seats(self, demand: int, rows: Rows | None = None) -> NDArray[np.int64] | None:
+        """How many more holds of a demand each row, or each of these, may carry by maxSlotsPerNode; None
+        without a limit.
+        """
         limit = self._demands[demand].max_slots_per_node
         if limit is None:
             return None
-        taken = self.count[demand].astype(np.int64) + self.filled[demand]
+        there = slice(None) if rows is None else rows
+        taken = self.count[demand][there].astype(np.int64) + self.filled[demand][there]
         return np.asarray(np.maximum(limit - taken, 0), dtype=np.int64)
 
     def on(self, row: int) -> list[int]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from ledger.decisions import Unplaced
+from ledger.requests import board_at
 from qos.cluster.objects import NodePredicate, PlacementMode, Taint
 from qos.quantity import parse
 from tests.ledger.builders import demand, holds, ledger, names, node, nodes, pod
@@ -192,3 +195,22 @@ def test_what_is_displaced_has_its_place_before_the_next_pod() -> None:
     made.remove_pod("o")
     assert not made.filter(pod("p", 1), ["n1"], 0.0).nodes
     assert (holds(made, "a"), holds(made, "c")) == ({"n0": 1}, {"n1": 1})
+
+
+def test_a_search_looks_for_room_only_where_there_is_any() -> None:
+    """In a full cluster each of 300 policies had 5,000 nodes measured once one of them had room: 40 ms."""
+    policies = [demand(f"a{i}", 20, 4, 1 + i, max_slots_per_node=1) for i in range(30)]
+    full = [pod(f"f{i}", 4, node=f"n{i}") for i in range(600)]
+    made = ledger(*nodes(600, 8, memory=100), *policies, *full, cap_percent=100)
+    made.report()
+    made.remove_pod("f7")
+    pool = board_at(made._state, 0)
+    pool.choice(pool.shapes[0])
+    tracemalloc.start()
+    try:
+        choices = [pool.choice(shape) for shape in pool.shapes]
+        (_, peak) = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 0 < sum(choices) <= 30
+    assert peak < 30 * 600 * 8 / 2
