@@ -8,7 +8,7 @@ several, and will be on one of them at most.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -112,15 +112,16 @@ class Flights:
                 flight.own = [(demand, there) for demand, there in flight.own if there != row]
                 self._charge(flight, 1)
 
-    def drop_hopeless(self, rows: AbstractSet[int]) -> bool:
+    def drop_hopeless(self, rows: AbstractSet[int], preemptors: Container[str]) -> bool:
         """Forget pods that can go to one of these nodes alone, and fit there no more: others came first.
 
-        What they were charged for may be held. True when there were any.
+        What they were charged for may be held. True when there were any. Not `preemptors` (UIDs): their
+        victims may be counted yet.
         """
         table, late = self._table, list[str]()
         for uid, flight in self.by_uid.items():
             row = next((int(part[0]) for part, _ in flight.parts if part.size), -1)
-            if row not in rows or not flight.certain:
+            if row not in rows or uid in preemptors or not flight.certain:
                 continue
             free = table.free[:, row]
             amounts = ((table.dims.get(name), amount) for name, amount in flight.pod.requests.items())

@@ -30,7 +30,7 @@ def forget_hopeless(state: State) -> None:
     table = state.table
     rows = np.fromiter(table.touched, dtype=np.intp)
     short = (table.free[:, rows] < table.charged[:, rows]).any(axis=0)
-    if short.any() and state.flights.drop_hopeless(set(rows[short].tolist())):
+    if short.any() and state.flights.drop_hopeless(set(rows[short].tolist()), state.offers.by_uid):
         state.changed()
 
 

@@ -368,3 +368,14 @@ def test_t14_a_preemptor_counts_the_one_before_it_whose_nomination_does_not_show
     assert made.preempt(first, {"n0": ["v0"]}, 0.0) == ["n0"]
     assert made.preempt(second, {"n0": ["v0", "v1"]}, 0.0) == []
     assert made.preempt(second, {"n0": ["v0", "v1"]}, 60.0) == ["n0"], "it was never nominated"
+
+
+def test_t06_a_preemptor_in_flight_stays_charged_while_its_victims_are_counted_yet() -> None:
+    made = ledger(node("n0", 4), pod("victim", 4, node="n0"), mode=Mode.GUARD)
+    made.set_pod(pod("p", 4, priority=5))
+    assert made.preempt(pod("p", 4, priority=5), {"n0": ["victim"]}, 1.0) == ["n0"]
+    made.set_pod(pod("p", 4, priority=5, nominated_node_name="n0"))
+    assert made.filter(pod("p", 4, priority=5, nominated_node_name="n0"), ["n0"], 2.0).nodes == ["n0"]
+    made.set_demand(demand("a", 1, 4, priority=9))
+    made.tend()
+    assert [one.name for one in made.expired(1_000.0)] == ["p"]
