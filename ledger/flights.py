@@ -8,7 +8,7 @@ several, and will be on one of them at most.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,16 +55,27 @@ Kind: TypeAlias = tuple[tuple[str, int], ...]
 class Flights:
     """Flights by pod UID, kept in step with the charged columns and the holds given to owners.
 
+    A pod that is charged all it asks for on the node it is nominated to waits for no hole beside that.
+
     `uncertain`: how many of those that are charged as possible there are, by what their pods request.
     `ignored`: see `left_out`; then a hold that an owner in flight was given may also be displaced.
     """
 
-    def __init__(self, table: Table, holds: Holds) -> None:
+    def __init__(self, table: Table, holds: Holds, nominations: Nominations) -> None:
         self._table = table
         self._holds = holds
+        self._nominations = nominations
+        nominations.charged = self.covers
         self.by_uid: dict[str, Flight] = {}
         self.uncertain: Counter[Kind] = Counter()
         self.ignored = False
+
+    def covers(self, pod: Pod, row: int) -> bool:
+        """Whether all that the pod asks for is charged on this row, and nowhere else."""
+        flight = self.by_uid.get(pod.uid)
+        if flight is None or self.ignored or not flight.certain:
+            return False
+        return any(row in part and amounts == pod.requests for part, amounts in flight.parts)
 
     def put(self, flight: Flight) -> None:
         """Charge a flight; the pod must not have one."""
@@ -96,10 +107,12 @@ class Flights:
         charged, table.charged = table.charged, np.zeros_like(table.charged)
         table.changes += 1
         self.ignored = True
+        self._nominations.follow_all()
         try:
             yield
         finally:
             self.ignored = False
+            self._nominations.follow_all()
             table.charged += charged  # what was charged meanwhile stays
             table.changes += 1
 
@@ -176,6 +189,7 @@ class Flights:
                 (self._table.touched if sign > 0 else self._table.grown).update(rows.tolist())
         for demand, row in flight.own:
             self._holds.give(demand, row, sign)
+        self._nominations.follow(flight.pod.uid)
 
     def _count(self, kind: Kind, sign: int) -> None:
         self.uncertain[kind] += sign
@@ -204,12 +218,15 @@ def joined(before: Flight | None, after: Flight) -> Flight:
 class Nominations:
     """Pods nominated to a node: the hole their victims leave is theirs (trap T14).
 
-    `by_priority`: what those of each priority wait for, in columns.
+    `by_priority`: what those of each priority wait for, in columns; without those that are charged there as
+    pods in flight: `charged` says which.
     """
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self.by_uid: dict[str, tuple[int, Pod]] = {}
+        self.charged: Callable[[Pod, int], bool] = lambda _pod, _row: False
+        self._covered: set[str] = set()
         self._foreseen: dict[str, float] = {}
         self.by_priority: dict[int, Columns] = {}
         self._counts: Counter[int] = Counter()
@@ -233,6 +250,7 @@ class Nominations:
         row = self._table.row(node)
         self._count(row, pod, 1)
         self.by_uid[pod.uid] = (row, pod)
+        self.follow(pod.uid)
         return True
 
     def drop(self, uid: str) -> bool:
@@ -241,9 +259,26 @@ class Nominations:
         if there is None:
             return False
         row, pod = there
-        self._count(row, pod, -1)
+        if uid in self._covered:
+            self._covered.discard(uid)
+        else:
+            self._count(row, pod, -1)
         self._table.recycle(row)
         return True
+
+    def follow(self, uid: str) -> None:
+        """What the pod is charged has changed, or whether it waits."""
+        there = self.by_uid.get(uid)
+        covered = there is not None and self.charged(there[1], there[0])
+        if there is None or covered == (uid in self._covered):
+            return
+        self._count(*there, -1 if covered else 1)
+        (self._covered.add if covered else self._covered.discard)(uid)
+
+    def follow_all(self) -> None:
+        """Likewise, of all that wait."""
+        for uid in self.by_uid:
+            self.follow(uid)
 
     def foresee(self, pod: Pod, node: str, now: float) -> None:
         """Keep a hole for a pod that will be nominated there, most likely."""
@@ -266,7 +301,7 @@ class Nominations:
         dims = self._table.dims
         for columns in self.by_priority.values():
             columns[[dims[name] for name in resources]] = 0
-        for row, pod in self.by_uid.values():
+        for row, pod in (one for uid, one in self.by_uid.items() if uid not in self._covered):
             for name in pod.requests.keys() & resources:
                 self._table.nominated[dims[name], row] += pod.requests[name]
                 self.by_priority[pod.priority][dims[name], row] += pod.requests[name]
@@ -294,7 +329,8 @@ class Nominations:
             if level >= priority:
                 total = columns[pick] if total is None else total + columns[pick]
         own = self.by_uid.get(uid)
-        if total is not None and own is not None and own[1].priority >= priority:
+        counted = own is not None and uid not in self._covered
+        if total is not None and own is not None and counted and own[1].priority >= priority:
             names = [self._table.resources[dim] for dim in dims]
             mine = np.asarray([own[1].requests.get(name, 0) for name in names], dtype=np.int64)
             total[:, rows == own[0]] -= mine[:, None]

@@ -26,11 +26,18 @@ def leave_lost_nodes(state: State) -> None:
 
 
 def forget_hopeless(state: State) -> None:
-    """Pods in flight that were answered one node alone, whose room there others have taken, land nowhere."""
+    """Pods in flight that were answered one node alone, whose room there others have taken, land nowhere.
+
+    Once that has lasted: while the account is behind the scheduler's, a pod may be let in where another that
+    is counted yet has ended.
+    """
     table = state.table
     rows = np.fromiter(table.touched, dtype=np.intp)
     short = (table.free[:, rows] < table.charged[:, rows]).any(axis=0)
-    if short.any() and state.flights.drop_hopeless(set(rows[short].tolist()), state.offers.by_uid):
+    for row in rows[short].tolist():
+        state.short.setdefault(row, state.now)
+    late = {row for row in state.short_for_long() if (table.free[:, row] < table.charged[:, row]).any()}
+    if late and state.flights.drop_hopeless(late, state.offers.by_uid):
         state.changed()
 
 
@@ -121,8 +128,8 @@ def _holes(state: State, rows: Collection[int]) -> Iterator[tuple[int, int, Vect
     if not state.nominations.by_uid:
         return
     table, there = state.table, np.fromiter(rows, dtype=np.intp)
-    there = there[(state.holds.number[there] > 0) & table.nominated[:, there].any(axis=0)]
-    crowded = set(there.tolist())
+    there = there[state.holds.number[there] > 0]
+    crowded = set(there.tolist()) & {row for row, _ in state.nominations.by_uid.values()}
     for uid, (row, pod) in state.nominations.by_uid.items() if crowded else ():
         offer = state.offers.by_uid.get(uid)
         victims = offer.victims.get(table.names[row]) if offer is not None and row in crowded else None

@@ -30,6 +30,8 @@ from qos.keys import SYSTEM_CRITICAL_PRIORITY
 _MOST_KINDS = 256
 _MOST_GONE = 10_000
 _MOST_ASKED = 1_000
+SHORT_SECONDS: Final = 3.0
+"""So far the watch may be behind kube-scheduler's."""
 COUNTERS: Final = ("moves", "displaced", "refusals", "withheld", "exempt")
 
 
@@ -57,7 +59,8 @@ class State:
     amounted to when the cap last kept it from more, by column, last looked at when the holds and the demands
     were those of `capped_at`; `used`: what all holds up to each demand amount to, and as of when; `boards`:
     what searches for moves look at, by the level of those who ask, as of `boards_at`; `refuge`: places for
-    holds at risk, and as of when; `gone`: UIDs of the pods removed last; `version` counts the changes that
+    holds at risk, and as of when; `short`: rows where pods in flight are charged for more than is free, since
+    when; `gone`: UIDs of the pods removed last; `version` counts the changes that
     are to be settled.
     """
 
@@ -84,8 +87,8 @@ class State:
         self.holds = Holds(self.table, self.demands, self.pools)
         self.lost = LostNodes(not_ready_seconds)
         self.claims = Claims(self.table, self.demands, self.holds, self.lost)
-        self.flights = Flights(self.table, self.holds)
         self.nominations = Nominations(self.table)
+        self.flights = Flights(self.table, self.holds, self.nominations)
         self.daemons = Daemons(self.table)
         self.pods: dict[str, Pod] = {}
         self.asked: dict[str, Pod] = {}
@@ -98,6 +101,7 @@ class State:
         self.grown = False
         self.regraded = False
         self.recheck = False
+        self.short: dict[int, float] = {}
         self.landed: set[int] = set()
         self.overdue = False
         self.turns: dict[int, bool] = {}
@@ -214,8 +218,17 @@ class State:
         self._limits, self.holds.heavier = None, True
         self.changed(grown=True)
 
+    def short_for_long(self) -> list[int]:
+        """Rows where more was charged than is free so long ago that it should be over; they are forgotten."""
+        late = [row for row, since in self.short.items() if self.now - since >= SHORT_SECONDS]
+        for row in late:
+            del self.short[row]
+        return late
+
     def lapse(self) -> None:
         """Notice what has changed only because time has passed, and go on with what is done in steps."""
+        if self.short and self.now - next(iter(self.short.values())) >= SHORT_SECONDS:
+            self.changed()
         if self.ownership.step():
             self.changed()
         if self.daemons.lapse(self.now):
@@ -359,8 +372,19 @@ class State:
     def _foresee(self, victim: str, node: str) -> None:
         """A victim is gone, and where its preemptor is nominated is not shown yet: most likely there."""
         for uid in self.offers.awaiting(victim, node, self.now):
-            if uid in self.pending:
+            if uid in self.pending and not self._has_its_hole(self.pending[uid], node):
                 self.nominations.foresee(self.pending[uid], node, self.now)
+
+    def _has_its_hole(self, pod: Pod, node: str) -> bool:
+        """Whether its victims are gone where it was nominated before: to be nominated there once more
+        changes nothing that a watch could show.
+        """
+        shown = pod.nominated_node_name
+        if shown in ("", node):
+            return False
+        victims = self.offers.by_uid[pod.uid].victims.get(shown)
+        claims = (self.claims.by_uid.get(victim) for victim in victims or ())
+        return victims is not None and all(c is None or self.table.names[c.row] != shown for c in claims)
 
     def remove_pod(self, uid: str) -> None:
         """The pod is gone; a scheduler whose watch lags may ask for it yet."""

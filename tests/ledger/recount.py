@@ -11,7 +11,7 @@ from ledger.ledger import Ledger
 from ledger.requests import board_at
 from ledger.state import State
 from ledger.table import Columns
-from qos.cluster.objects import Resources
+from qos.cluster.objects import Pod, Resources
 from qos.cluster.selectors import admits
 
 
@@ -66,6 +66,14 @@ def _put(state: State, columns: Columns, row: int, amounts: Resources, sign: int
             columns[dim, row] += sign * amount
 
 
+def _is_charged(state: State, pod: Pod, row: int) -> bool:
+    """Whether a nominated pod is in flight to its node, and charged there: it waits for no hole then."""
+    flight = state.flights.by_uid.get(pod.uid)
+    if flight is None or {one for rows, _ in flight.parts for one in rows.tolist()} != {row} or flight.unsure:
+        return False
+    return any(rows.size and amounts == pod.requests for rows, amounts in flight.parts)
+
+
 def _check_table(state: State) -> None:
     table = state.table
     free, charged, possible, nominated = (np.zeros(table.shape, dtype=np.int64) for _ in range(4))
@@ -83,6 +91,8 @@ def _check_table(state: State) -> None:
                 _put(state, charged if flight.certain else possible, row, amounts)
     by_priority: dict[int, Columns] = {}
     for row, pod in state.nominations.by_uid.values():
+        if _is_charged(state, pod, row):
+            continue
         _put(state, nominated, row, pod.requests)
         _put(state, by_priority.setdefault(pod.priority, np.zeros_like(free)), row, pod.requests)
     assert (table.free == free).all()
