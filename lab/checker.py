@@ -232,7 +232,7 @@ class Checker:
         """What it is that a bind left fewer slots of a promise kept."""
         if bypass:
             return Kind.BYPASSED
-        if promise.yields_to(pod):
+        if promise.yields_to(pod) or self._gains(pod, promise, promised):
             return Kind.OUTRANKED
         if any(start <= self._now <= end for start, end in self._terms.unguarded):
             return Kind.LAPSED
@@ -244,6 +244,13 @@ class Checker:
         free, wants = self._witness.free(cautious=False), self._witness.wants(counts)
         undisturbed = self._disturbances.without(self._now, promise, free, wants)
         return Kind.FLOOR_BROKEN if refuted(*undisturbed) else Kind.UNDECIDED
+
+    def _gains(self, pod: Pod, promise: Promise, promised: Mapping[str, int]) -> bool:
+        """Whether the pod fills a slot of a promise that comes first, which keeps one more with it."""
+        owner, kept = self._witness.owner_of(pod), self._witness.kept()
+        keys = [one.key for one in self._witness.promises]
+        first = owner in keys and keys.index(owner) < keys.index(promise.key)
+        return first and kept[owner] > promised.get(owner, 0)
 
     def _judge_node(self, pod: Pod) -> None:
         place = self._occupancy.places.get(pod.node_name)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ledger.decisions import DemandReport
+from ledger.unplaced import FRAGMENTED
 from qos.cluster.objects import Demand, Node, PlacementMode, Pod, Resources
 from qos.cluster.selectors import admits
 
@@ -173,7 +174,7 @@ def no_fewer_slots(
     """After quiet, as many slots of each demand are filled and held as a rebuilt ledger has.
 
     In the demands' order: more for an earlier one may cost a later one. A Pinned hold stays where it is, so
-    it may be in the way.
+    it may be in the way. What is reported as Fragmented a packing from nothing may find a place for.
     """
     wrong = []
     for demand in demands:
@@ -181,6 +182,8 @@ def no_fewer_slots(
             break
         mine, other = running[demand.key], again[demand.key]
         if mine.filled + mine.held > other.filled + other.held:
+            break
+        if any(one.reason == FRAGMENTED for one in mine.unplaced):
             break
         if mine.filled + mine.held < other.filled + other.held:
             wrong.append(

@@ -62,12 +62,15 @@ class Watcher(Told):
         self._placed: dict[str, str] = {}
         self._claimed: set[str] = set()
         self._unasked: set[str] = set()
-        self._given_up: dict[str, tuple[str, float]] = {}
-        """Pods whose Binding may land after kube-scheduler gave it up: where, and when it did."""
+        self._chosen: dict[str, str] = {}
+        self._given_up: dict[str, str] = {}
+        """Pods whose Binding may land after kube-scheduler gave it up: where."""
         self._foreign: dict[str, float] = {}
         self._resized: dict[str, float] = {}
         self._lacking: dict[str, float] = {}
         self._risky: dict[str, float] = {}
+        self._had: Mapping[str, int] = {}
+        """Slots of each policy that were filled or held when all was last at rest."""
         self._preemptions: dict[str, Preemption] = {}
         store.listeners.append(self._see)
 
@@ -112,6 +115,7 @@ class Watcher(Told):
     def assumed(self, pod: Pod, node: str) -> None:
         """kube-scheduler has chosen. Where bind cannot refuse, this is where a pod is let in."""
         self.say(f"kube-scheduler chooses {node} for {pod.name}")
+        self._chosen[pod.uid] = node
         if not self._refuses_at_bind:
             self._place(pod.uid, node)
 
@@ -120,7 +124,7 @@ class Watcher(Told):
         self.say(f"kube-scheduler gives up binding {pod.name}")
         if not self._refuses_at_bind:
             self._unasked.add(pod.uid)
-            self._given_up[pod.uid] = self._placed.get(pod.uid, ""), self._clock()
+            self._given_up[pod.uid] = self._chosen.get(pod.uid, "")
         if pod.uid not in self._claimed:
             self._lift(pod.uid)
 
@@ -135,7 +139,8 @@ class Watcher(Told):
         """The extender knows that a Binding did not happen."""
         self.say(f"extender releases {self._name(uid)}")
         self._claimed.discard(uid)
-        self._given_up.pop(uid, None)
+        if self._world.binds:  # otherwise it has only waited long enough
+            self._given_up.pop(uid, None)
         self._lift(uid)
 
     def _name(self, uid: str) -> str:
@@ -212,6 +217,7 @@ class Watcher(Told):
             self._placed.pop(pod.uid, None)
             self._unasked.discard(pod.uid)
             self._given_up.pop(pod.uid, None)
+            self._chosen.pop(pod.uid, None)
             return
         self._shown[pod.uid] = pod
         if before is None:
@@ -259,14 +265,15 @@ class Watcher(Told):
         blind = self._clock() < self._blind_until
         if blind or self._uninformed() or self._owners_away():
             return True
-        return self._was_at_risk(finding.policy) or self._pinned_in_the_way(finding.policy)
+        at_risk = self._was_at_risk(finding.policy) or self._pinned_in_the_way(finding.policy)
+        return at_risk or self._never_held(finding.policy)
 
     def _takes_nothing_more(self, pod: Pod) -> bool:
-        """Whether it is let in where a Binding given up before may land all the same: no slot was held
-        there.
+        """Whether it comes where a Binding given up before may land all the same: the extender holds nothing
+        in its place while it waits for that, and cannot know of one that it was not asked about, or that
+        comes later.
         """
-        node, since = self._given_up.get(pod.uid, ("", 0.0))
-        return node == pod.node_name != "" and self._clock() - since <= self._world.settle
+        return self._given_up.get(pod.uid, "") == pod.node_name != ""
 
     def _uninformed(self) -> bool:
         """Whether the extender has still to hear of a pod that ended or was resized, or of what is no pod."""
@@ -306,6 +313,12 @@ class Watcher(Told):
         held = {name for demand in demands for name in demand.vector}
         return any(f"{name} by " in finding.message for name in held)
 
+    def _never_held(self, key: str) -> bool:
+        """Whether as many slots are kept as were held: the checker packs all anew, and may find a place for a
+        slot that the search for moves reports as Fragmented.
+        """
+        return self._had.get(key, 1 << 40) <= self._checker.verdict().kept.get(key, 0)
+
     def _pinned_in_the_way(self, key: str) -> bool:
         """Pinned holds do not move, so slots that a packing from nothing has a place for may be unplaced."""
         extender = self.extender
@@ -330,6 +343,7 @@ class Watcher(Told):
         facts = facts_of(self._world, self._store, extender)
         risky = (key for key, report in facts.reports.items() if report.at_risk)
         self._risky.update(dict.fromkeys(risky, self._clock()))
+        self._had = {key: report.filled + report.held for key, report in facts.reports.items()}
         for problem in invariants.accounts_add_up(facts):
             self.wrong("accounts add up", problem)
         if extender.busy:

@@ -298,7 +298,8 @@ def test_a_real_limit_gives_up_page_cache(kernel_rig, tmp_path: Path) -> None:
         async with running(kernel_rig.enforcer.lowering.run()):
             report = kernel_rig.enforcer.apply(one, plan((0, "memory.limit_in_bytes", 48 * MIB)))
             assert not report.applied
-            assert int(kernel_rig.read(one.cgroup, "memory.usage_in_bytes")) == in_use
+            still = int(kernel_rig.read(one.cgroup, "memory.usage_in_bytes"))
+            assert still > in_use - 16 * MIB  # the kernel may free a page or two by itself
             await eventually(lambda: kernel_rig.enforcer.reports[one.key].applied, "it is reached")
 
     asyncio.run(lowered())
