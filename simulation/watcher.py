@@ -149,6 +149,8 @@ class Watcher(Told):
     def preempted(self, pod: Pod, node: str, victims: list[Pod]) -> None:
         """kube-scheduler evicts."""
         self.say(f"{pod.name} preempts {' '.join(one.name for one in victims)} on {node}")
+        if self._behind_on_policies():
+            return  # what it does not know of yet may keep the pod out
         before = self._preemptions.get(pod.name)
         gone = frozenset(one.uid for one in victims) | (before.victims if before else frozenset())
         again = before is not None and gone != before.victims
@@ -284,7 +286,14 @@ class Watcher(Told):
             entry.type == "DELETED" or _ended(entry.body) or entry.body["metadata"]["uid"] in self._resized
             for entry in unseen(PODS.plural)
         )
-        return changed or any(next(unseen(kind.plural), None) for kind in WATCHED if kind is not PODS)
+        return changed or self._behind_on_policies()
+
+    def _behind_on_policies(self) -> bool:
+        """Whether the extender has still to hear of what is no pod."""
+        if self.extender is None:
+            return True
+        unseen = self.extender.api.unseen
+        return any(next(unseen(kind.plural), None) for kind in WATCHED if kind is not PODS)
 
     def _owners_away(self) -> bool:
         """Pods on nodes that are gone or not ready fill slots for the checker, but none for the ledger."""

@@ -195,21 +195,6 @@ def test_priority_is_compared_with_the_policys(held: Stream) -> None:
     ]
 
 
-@pytest.mark.parametrize(("app", "kind"), [("payment", Kind.OUTRANKED), ("batch", Kind.FLOOR_BROKEN)])
-def test_a_slot_of_an_earlier_policy_that_had_no_room_before_outranks(app: str, kind: Kind) -> None:
-    """It had none while filler ran; then it comes before what a later policy keeps there."""
-    stream = Stream()
-    stream.node("n1")
-    stream.put(PriorityClass("floor-high", 100))
-    filler = stream.pod("filler", 2000, "n1")
-    stream.policy("payment", 4000, 1, priority="floor-high")
-    stream.policy("checkout", 1000, 2)
-    stream.later()
-    stream.put(filler, deleted=True)
-    stream.pod(app, 4000, "n1")
-    assert (kind, "default/checkout") in [(f.kind, f.policy) for f in stream.verdict().findings]
-
-
 def test_a_pod_created_with_a_node_bypasses(held: Stream) -> None:
     held.pod("batch", 4000, "n1")
     held.put(Pod("static", "default", "static", {"cpu": 1000, "pods": 1}, node_name="n2"))
