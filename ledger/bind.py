@@ -13,6 +13,7 @@ from ledger.placement import settle
 from ledger.preempt import left_out, victims_left
 from ledger.refusals import IN_DOUBT, SHORT, UNKNOWN, WAITS_FOR_VICTIMS, in_the_way, policies_at, unable
 from ledger.requests import Request, request_of
+from ledger.retries import Patience
 from ledger.seats import fills_slot
 from ledger.state import State, exempt
 from ledger.waiting import Waiting
@@ -34,7 +35,8 @@ def bind_pod(
         return BindDecision(refusal=f"the pod is bound to node {elsewhere}")
     if state.mode is Mode.STRICT and state.claims.node_in_doubt(pod.uid):
         return BindDecision(refusal=IN_DOUBT)
-    settle(state)
+    patience = Patience(state)
+    settle(state, patience=patience)
     flight = state.flights.drop(pod.uid)
     state.drop_claim(pod.uid)
     request = request_of(state, pod)
@@ -53,7 +55,7 @@ def bind_pod(
         state.counters["refusals"] += 1
         return BindDecision(refusal=_refusal(state, request, row))
     waiting.forget(pod.uid)
-    return _claim(state, request, node, verdict, now)
+    return _claim(state, request, node, verdict, now, patience)
 
 
 def _judged(state: State, request: Request, row: int, without: Sequence[str]) -> Verdict | None:
@@ -109,12 +111,14 @@ def _refusal(state: State, request: Request, row: int) -> str:
     return in_the_way(keys, request.pod.namespace) if keys else SHORT
 
 
-def _claim(state: State, request: Request, node: str, verdict: Verdict | None, now: float) -> BindDecision:
+def _claim(
+    state: State, request: Request, node: str, verdict: Verdict | None, now: float, patience: Patience
+) -> BindDecision:
     unplaced, moves = state.holds.unplaced, state.counters["moves"]
     if verdict is not None:
         commit(state, request, verdict)
     state.put_claim(request.pod, node, ClaimState.BINDING, now)
-    settle(state)
+    settle(state, patience=patience)
     return BindDecision(
         policy=_key(state, request.owner),
         slot=_fills(state, request.owner),

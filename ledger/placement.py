@@ -31,16 +31,19 @@ from qos.cluster.objects import Pod
 _PLANS_PER_SETTLE = 64
 
 
-def settle(state: State, *, thorough: bool = False) -> None:
-    """Make the holds right after changes; with `thorough` also search moves for slots that failed before."""
+def settle(state: State, *, thorough: bool = False, patience: Patience | None = None) -> None:
+    """Make the holds right after changes; with `thorough` also search moves for slots that failed before.
+
+    patience: of a call that settles twice, what is left of it.
+    """
     state.lapse()
     if state.dirty or (thorough and (state.overdue or state.turns or state.crowded)):
-        _settle(state, thorough)
+        _settle(state, thorough, patience or Patience(state))
     if thorough and uncertain(state):
         _leave_risky_nodes(state)
 
 
-def _settle(state: State, thorough: bool) -> None:
+def _settle(state: State, thorough: bool, patience: Patience) -> None:
     state.dirty = False
     if state.regraded:
         leave_lost_nodes(state)
@@ -53,7 +56,7 @@ def _settle(state: State, thorough: bool) -> None:
     grown = bool(state.table.grown and (state.failed or state.capped))
     due = bool(state.turns or state.crowded) if thorough else not all(state.turns.values())
     if state.grown or grown or state.holds.wanting or due or (thorough and state.overdue):
-        _place(state, thorough)
+        _place(state, thorough, patience)
     else:
         state.table.grown.clear()
     waiting = state.table.touched or state.holds.wanting or not all(state.turns.values())
@@ -73,7 +76,7 @@ def _content(state: State, demand: int) -> None:
     state.crowded.pop(demand, None)
 
 
-def _place(state: State, thorough: bool) -> None:
+def _place(state: State, thorough: bool, patience: Patience) -> None:
     """Each demand whose turn it is, in order; what a higher one displaces is looked after at its own turn.
 
     As much as one call may take; the rest keep their turns.
@@ -81,7 +84,6 @@ def _place(state: State, thorough: bool) -> None:
     holds, table = state.holds, state.table
     grown, table.grown = table.grown, set()
     fresh = take_turns(state, grown, thorough=thorough)
-    patience = Patience(state)
     risky = uncertain(state) and any(
         columns[dim].any() for columns in (table.possible, table.expected) for dim in state.demands.dims
     )
