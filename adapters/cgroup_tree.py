@@ -15,6 +15,7 @@ from adapters.machine import ThisMachine
 from kernel import facts as kernel_facts
 from kernel import membership
 from kernel.membership import PLAIN, qos_class
+from kernel.refused import Refused
 from qos.plan import observed
 from qos.plan.observed import Seen
 from qos.plan.placed_pod import NodeTree
@@ -28,10 +29,14 @@ pod_uid = lru_cache(_REMEMBERED)(membership.pod_uid)
 
 
 class CgroupTree:
-    """What was read of this machine's cgroups. Methods raise kernel.refused.Refused."""
+    """What was read of this machine's cgroups. Methods raise kernel.refused.Refused.
+
+    `unread`: uid -> why its cgroup could not be read at the last update; what was read before is kept.
+    """
 
     def __init__(self, machine: ThisMachine) -> None:
         self._machine = machine
+        self.unread: dict[str, Refused] = {}
         self._pods: dict[str, str] = {}
         self._of_pods: dict[str, dict[str, Seen]] = {}
         self._pod_of: dict[str, str] = {}
@@ -50,8 +55,12 @@ class CgroupTree:
         self._read_shared("/", tops, there)
         for path in self._of_pods.keys() - there.keys():
             self.forget(path)
+        self.unread = {}
         for path in there:
-            self._freshen(path)
+            try:
+                self._freshen(path)
+            except Refused as refused:  # one pod that cannot be read must not cost all others their floors
+                self.unread[pod_uid(path)] = refused
             yield
 
     def refresh(self, path: str) -> None:

@@ -115,6 +115,8 @@ class Planner:
         for one in pods:
             uid = one.pod.uid
             try:
+                if uid in self._cgroups.unread:
+                    raise self._cgroups.unread[uid]
                 decided = self._placing.decided(one, known)
                 places[uid] = self._placed(tree, decided, cgroups.get(uid, {}))
             except Exception as error:  # one pod that nobody thought of must not cost all others their floors

@@ -235,6 +235,27 @@ def test_a_pod_that_cannot_be_planned_keeps_its_plan_and_costs_nobody_theirs(
     assert entries(here.plans(planner)) == before
 
 
+def test_a_cgroup_that_cannot_be_read_costs_its_pod_alone_what_is_new(
+    fake: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = Here("")
+    for number in (0, 1):
+        path = here.pod(number, 500)
+        start(fake, path)
+        here.run(number, path)
+    planner = here.planner(fake.machine(), V2)
+    before = entries(here.plans(planner))
+    low = Path(f"{fake.root}/cgroup/unified{path}/memory.low")
+    low.unlink()
+    low.symlink_to("/dev/null")
+    planner.changed(UIDS[1])
+    assert entries(here.plans(planner)) == before
+    fresh = here.planner(fake.machine(), V2)
+    assert entries(here.plans(fresh)).keys() == {one for one in before if one.startswith(UIDS[0])}
+    assert {UIDS[1]} == fresh.problems.keys()
+    assert f"pod not planned uid={UIDS[1]}: it keeps what it has" in caplog.text
+
+
 def test_a_pod_of_which_no_container_is_known_is_beside_the_others(fake: Fake) -> None:
     here = Here("")
     start(fake, here.pod(0, 500))
