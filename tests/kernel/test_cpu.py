@@ -43,14 +43,26 @@ def rivals(node: Node, qos: str) -> list[Group]:
     return [*node.slices(), *(node.start(one)["app"] for one in pods)]
 
 
+WITH_FLOORS = (
+    ("LS", BURSTABLE),
+    ("LS", GUARANTEED),
+    ("LSR", GUARANTEED),
+    ("LSE", GUARANTEED),
+    ("SYSTEM", BURSTABLE),
+)
+
+
 def first_at_least(cpus: float) -> Callable[[list[float]], bool]:
     return lambda used: used[0] >= cpus
 
 
-@pytest.mark.systems("plain", "systemd")
 @pytest.mark.parametrize(
-    ("class_name", "qos"),
-    [("LS", BURSTABLE), ("LS", GUARANTEED), ("LSR", GUARANTEED), ("LSE", GUARANTEED), ("SYSTEM", BURSTABLE)],
+    ("system", "class_name", "qos"),
+    [
+        *(("plain", *one) for one in WITH_FLOORS),
+        ("systemd", *WITH_FLOORS[0]),
+        *(pytest.param("systemd", *one, marks=pytest.mark.full) for one in WITH_FLOORS[1:]),  # 30 s each
+    ],
 )
 def test_the_floor_of_a_class_is_kept_through_all_levels(
     node: Node, load: Load, class_name: str, qos: str, record_property: Record
@@ -66,7 +78,7 @@ def test_the_floor_of_a_class_is_kept_through_all_levels(
     assert without < least <= kept
 
 
-@pytest.mark.systems("plain", "systemd")
+@pytest.mark.parametrize("system", ["plain", pytest.param("systemd", marks=pytest.mark.full)])
 def test_cpus_of_its_own(node: Node, load: Load, record_property: Record) -> None:
     groups = [node.start(ours(GUARANTEED))["app"], *rivals(node, GUARANTEED)]
     for group in groups:
