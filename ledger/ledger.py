@@ -78,15 +78,19 @@ class Ledger:
             return False
         self._state.set_pod(pod)
         if pod.node_name or pod.terminal or pod.deleting:
-            self._waiting.forget(pod.uid)
+            self._stop_waiting(pod.uid)
         elif pod.nominated_node_name and pod.uid in self._state.offers.by_uid:
             open_hole(self._state, pod)
         return True
 
     def remove_pod(self, uid: str) -> None:
         """The pod is gone: its claim and its charges too."""
-        self._waiting.forget(uid)
+        self._stop_waiting(uid)
         self._state.remove_pod(uid)
+
+    def _stop_waiting(self, uid: str) -> None:
+        if self._waiting.forget(uid):
+            self._state.changed()  # those that were not woken beside it are to be judged again
 
     def set_demand(self, demand: Demand) -> None:
         """Take a policy's demand as it is now."""

@@ -130,10 +130,10 @@ class Waiting:
             refused.later = state.now + _pause(refused.vain + 1, SAMPLED_SECONDS) * _unlike_others(refused)
         self._refused.put(refused)
 
-    def forget(self, uid: str) -> None:
-        """The pod passed, or is gone."""
+    def forget(self, uid: str) -> bool:
+        """The pod passed, or is gone. True when it was woken and has not tried: its room is left."""
         self._refused.pop(uid)
-        self._woken.pop(uid)
+        return self._woken.pop(uid) is not None
 
     def ready(self, state: State) -> list[Pod]:
         """Pods whose next attempt would pass, as many of each kind as there is room for.

@@ -33,6 +33,20 @@ def test_t21_no_more_of_a_kind_are_woken_than_fit() -> None:
     assert made.waiting() == []
 
 
+@pytest.mark.parametrize("deleted", [True, False])
+def test_t21_a_woken_pod_that_goes_before_it_tries_leaves_its_room_to_the_next(deleted: bool) -> None:
+    made = ledger(*nodes(1), demand("a", 4, 2))
+    for i in range(4):
+        assert not made.filter(pod(f"p{i}", 3), ["n0"], 0.0).nodes
+    made.set_demand(demand("a", 0, 2))
+    assert [p.uid for p in made.waiting()] == ["p0", "p1"]
+    if deleted:
+        made.remove_pod("p0")
+    else:
+        made.set_pod(replace(pod("p0", 3), deleting=True))
+    assert [p.uid for p in made.waiting()] == ["p2", "p3"]  # p1 may come, too: one of them is refused then
+
+
 def test_t21_pods_that_pass_or_go_are_not_woken() -> None:
     made = ledger(*nodes(1), demand("a", 4, 2))
     for name in ("gone", "bound", "passed"):
