@@ -7,7 +7,7 @@ import posix
 
 from kernel import files, hierarchies
 from kernel.allowed import ALLOWED
-from kernel.refused import GONE, Refused
+from kernel.refused import GONE, Refused, from_os
 
 _CHUNK = 65536
 _KERNEL_THREAD = 0x200000
@@ -60,7 +60,7 @@ def there(mountpoint: str, path: str) -> bool:
     except OSError as error:
         if error.errno in GONE:
             return False
-        raise Refused(posix.strerror(error.errno or 0), path, errno=error.errno or 0) from None
+        raise from_os(error, path) from None
 
 
 def threads(mountpoint: str, path: str, proc: str = "/proc") -> int:

@@ -60,8 +60,7 @@ class State:
     were those of `capped_at`; `used`: what all holds up to each demand amount to, and as of when; `boards`:
     what searches for moves look at, by the level of those who ask, as of `boards_at`; `refuge`: places for
     holds at risk, and as of when; `short`: rows where pods in flight are charged for more than is free, since
-    when; `gone`: UIDs of the pods removed last; `version` counts the changes that
-    are to be settled.
+    when; `gone`: UIDs of the pods removed last; `version` counts the changes that are to be settled.
     """
 
     def __init__(

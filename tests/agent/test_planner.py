@@ -94,6 +94,16 @@ def start(fake: Fake, path: str, weight: str = "4") -> None:
         fake.group("unified", one, cpu_weight=weight, memory_min="0", memory_low="0", memory_max="max")
 
 
+def two_that_run(fake: Fake) -> Here:
+    """Two pods, each with a container that runs."""
+    here = Here("")
+    for number in (0, 1):
+        path = here.pod(number, 500)
+        start(fake, path)
+        here.run(number, path)
+    return here
+
+
 def settings_of(planned, level: int) -> dict[str, str]:
     (container,) = planned.containers
     return {one.file: one.value for one in container.plan.settings if one.level == level}
@@ -217,11 +227,7 @@ def test_a_pod_of_a_folder_is_planned_once(fake: Fake) -> None:
 def test_a_pod_that_cannot_be_planned_keeps_its_plan_and_costs_nobody_theirs(
     fake: Fake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    here = Here("")
-    for number in (0, 1):
-        path = here.pod(number, 500)
-        start(fake, path)
-        here.run(number, path)
+    here = two_that_run(fake)
     planner = here.planner(fake.machine(), V2)
     before = entries(here.plans(planner))
     one = here.known.pods[UIDS[0]]
@@ -238,13 +244,10 @@ def test_a_pod_that_cannot_be_planned_keeps_its_plan_and_costs_nobody_theirs(
 def test_a_cgroup_that_cannot_be_read_costs_its_pod_alone_what_is_new(
     fake: Fake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    here = Here("")
-    for number in (0, 1):
-        path = here.pod(number, 500)
-        start(fake, path)
-        here.run(number, path)
+    here = two_that_run(fake)
     planner = here.planner(fake.machine(), V2)
     before = entries(here.plans(planner))
+    path = here.running[ContainerKey(UIDS[1], "web")].cgroup.rpartition("/")[0]
     low = Path(f"{fake.root}/cgroup/unified{path}/memory.low")
     low.unlink()
     low.symlink_to("/dev/null")
