@@ -1,0 +1,1 @@
+"""The network half: which queueing disciplines and classes keep the floors of a node's traffic."""
