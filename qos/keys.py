@@ -96,6 +96,13 @@ SCALE_DOWN_DISABLED_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-
 HELD_ANNOTATION: Final = f"{GROUP}/held"
 """On nodes where we set the annotation above, so that we take back only our own."""
 
+# Labels on nodes: what people say of a node's link, over the options of its agent.
+LINK_INTERFACE_LABEL: Final = f"{GROUP}/link-interface"
+"""The interface through which pods leave the node, such as eth0."""
+LINK_EGRESS_LABEL: Final = f"{GROUP}/link-egress"
+LINK_INGRESS_LABEL: Final = f"{GROUP}/link-ingress"
+"""How fast it is: bits a second, such as 10G, before headroom is taken off."""
+
 # Conditions of a MinimalReservationPolicy.
 READY: Final = "Ready"
 FEASIBLE: Final = "Feasible"

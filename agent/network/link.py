@@ -1,0 +1,96 @@
+"""Which interface is the node's link, and what of it pods may have together. Pure but for look()."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from agent.network.rtnetlink import LOOPBACK, LOWER_UP, DefaultRoute, Interface, Netlink
+from agent.network.speed import speed
+from agent.network.told import Told
+from qos import keys
+from qos.network.wanted import Link
+
+_MEASURED: Final = ("", "bond", "team", "vlan")
+"""Kinds whose speed is their hardware's. A veth says 10 Gbit/s whatever it is, a bridge its fastest port's, a
+tunnel nothing that is true.
+"""
+_SAY: Final = (
+    f"label the node {keys.LINK_EGRESS_LABEL} and {keys.LINK_INGRESS_LABEL}, or start its agent with "
+    "--link-egress and --link-ingress"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Why nothing can be promised of the link. passing: it may know again in a moment, so that what was
+    promised before still counts.
+    """
+
+    why: str
+    passing: bool = False
+
+
+def look(netlink: Netlink, told: Told) -> Link | Unknown:
+    """The link as it is now. OSError where the kernel answers nothing."""
+    interfaces = netlink.interfaces()
+    chosen = choose(told.interface, interfaces, () if told.interface else netlink.default_routes())
+    if isinstance(chosen, Unknown):
+        return chosen
+    return promised(chosen, speed(netlink.fileno(), chosen.name), told)
+
+
+def choose(name: str, interfaces: Sequence[Interface], routes: Sequence[DefaultRoute]) -> Interface | Unknown:
+    """The interface that people name; else that of the default route: of IPv4, where there is none of IPv6,
+    and of several that with the lowest metric.
+
+    A bond or a VLAN is the link itself, and not what it is made of: what is queued there is queued once, and
+    for all of it. Where one route has several interfaces (ECMP) none of them is the link.
+    """
+    if name:
+        named = [one for one in interfaces if one.name == name]
+        return named[0] if named else Unknown(f"the node has no interface {name}: name another one")
+    for version in (4, 6):
+        ways = sorted(one.metric for one in routes if one.version == version)
+        indexes = {
+            index
+            for one in routes
+            if ways and (one.version, one.metric) == (version, ways[0])
+            for index in one.interfaces
+        }
+        through = sorted((one for one in interfaces if one.index in indexes), key=lambda one: one.name)
+        if len(through) == 1:
+            return through[0]
+        if through:
+            names = ", ".join(one.name for one in through)
+            return Unknown(
+                f"the default route goes through {names} at once, and floors are kept at one alone: "
+                f"name it by the label {keys.LINK_INTERFACE_LABEL} or by --link-interface"
+            )
+    return Unknown(
+        "the node has no default route that would show its link: name it by --link-interface", True
+    )
+
+
+def promised(interface: Interface, measured: int | None, told: Told) -> Link | Unknown:
+    """What pods together may send and receive; measured: what the interface says, in bytes a second."""
+    name = interface.name
+    if interface.flags & LOOPBACK:
+        return Unknown(f"{name} is the loopback, which leads nowhere: name another one")
+    if measured is not None and interface.kind not in _MEASURED:
+        measured, why = None, f"{name} is a {interface.kind}, whose speed is made up"
+    elif not interface.flags & LOWER_UP:
+        why = f"{name} has no carrier"
+    else:
+        why = f"{name} does not say how fast it is, as virtual machines' often do not"
+    egress, ingress = told.egress or measured, told.ingress or measured
+    if egress is None or ingress is None:
+        passing = not interface.flags & LOWER_UP and interface.kind in _MEASURED
+        return Unknown(f"{why}: {_SAY}", passing)
+    return Link(
+        index=interface.index,
+        name=name,
+        egress=int(egress * told.egress_share),
+        ingress=int(ingress * told.ingress_share),
+    )
