@@ -12,10 +12,10 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -P -m pytest
 # Without its byte code a test run compiles everything, in each of its processes.
 export PYTHONDONTWRITEBYTECODE :=
-# On two processors: unit tests, then control planes, two files at a time. What needs the machine's cgroups, runtimes
-# or the VM has them to itself.
+# On two processors: unit tests, then control planes, two files at a time. What needs the machine's cgroups, network,
+# runtimes or the VM has them to itself.
 QUICK_TESTS := $(PYTEST) -n 2 --dist worksteal
-UNIT_TESTS := $(QUICK_TESTS) --durations=10 -m "not (cluster or runtime or kernel or full)"
+UNIT_TESTS := $(QUICK_TESTS) --durations=10 -m "not (cluster or runtime or kernel or network or full)"
 CLUSTER_TESTS := $(PYTEST) -n 2 --dist loadfile --durations=10
 MACHINE_TESTS := $(PYTEST) --durations=10
 # $(call stage,NAME,COMMAND) runs one stage of the tests, and leaves what .ci/verdict.py reads.
@@ -23,7 +23,7 @@ RESULTS := build/tests
 stage = status=0; $(2) --junit-xml=$(RESULTS)/$(1).xml || status=$$?; \
   echo $$status > $(RESULTS)/$(1).status; [ $$status = 0 ] || failed=1
 
-.PHONY: all help venv demo demo-node programs vm runtimes unit check simulate test test-again test-kernel test-full bench bench-agent bench-hook generated format constraints clean
+.PHONY: all help venv demo demo-node programs vm runtimes unit check simulate test test-again test-kernel test-network network-tools bpf test-full bench bench-agent bench-hook generated format constraints clean
 
 all: venv help
 
@@ -55,7 +55,7 @@ runtimes: venv ## Install runc, crun and podman, find or build containerd and ku
 	@$(BIN)/j10ce lab runtimes prepare
 
 unit: venv ## Pure logic, under a minute
-	@$(QUICK_TESTS) -m "not (program or cluster or runtime or kernel or full)" --durations=5
+	@$(QUICK_TESTS) -m "not (program or cluster or runtime or kernel or network or full)" --durations=5
 
 check: venv ## Lint, format, types, import layers, generated files
 	$(BIN)/ruff check .
@@ -64,12 +64,13 @@ check: venv ## Lint, format, types, import layers, generated files
 	$(BIN)/mypy .ci/verdict.py
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/j10ce dev generate --check
+	$(BIN)/j10ce dev bpf --check
 
-test: check programs vm runtimes ## What CI runs: check, unit tests, tests of whole programs, tests and scenarios on real control planes
+test: check programs vm runtimes network-tools ## What CI runs: check, unit tests, tests of whole programs, tests and scenarios on real control planes
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS); failed=0; \
 	  $(call stage,unit,$(UNIT_TESTS)); \
 	  $(call stage,cluster,$(CLUSTER_TESTS) -m "cluster and not full"); \
-	  $(call stage,machine,$(MACHINE_TESTS) -m "(runtime or kernel) and not (cluster or full)"); exit $$failed
+	  $(call stage,machine,$(MACHINE_TESTS) -m "(runtime or kernel or network) and not (cluster or full)"); exit $$failed
 
 test-again: venv ## Run the one test that the variable TEST names, alone
 	@mkdir -p $(RESULTS); $(PYTEST) "$$TEST" --junit-xml=$(RESULTS)/again.xml
@@ -81,10 +82,13 @@ simulate: venv ## Play SEEDS histories of a faulty control plane in virtual time
 test-kernel: vm ## Tests inside a machine with a real cgroup v2 kernel
 	@$(PYTEST) -m "kernel and not full" tests/kernel tests/lab/vm --durations=10
 
-test-full: check programs vm runtimes ## Everything there is
+test-network: venv network-tools ## Tests with real traffic and real BPF programs, in network namespaces (as root)
+	@$(MACHINE_TESTS) -m "network and not full"
+
+test-full: check programs vm runtimes network-tools ## Everything there is
 	@failed=0; $(UNIT_TESTS) || failed=1; \
 	  $(CLUSTER_TESTS) -m cluster || failed=1; \
-	  $(MACHINE_TESTS) -m "(runtime or kernel or full) and not cluster" || failed=1; exit $$failed
+	  $(MACHINE_TESTS) -m "(runtime or kernel or network or full) and not cluster" || failed=1; exit $$failed
 
 bench: venv ## Measure the extender: verbs, ingest, pauses, memory, floods, with goals (14 minutes; BENCH=--quick: 2)
 	@$(BIN)/python -P -m benchmarks.extender $(BENCH)
@@ -98,6 +102,13 @@ bench-agent: programs runtimes ## Measure what the agent costs a node of 250 pod
 
 generated: venv ## Write the files made from code (CRDs, the scenarios' JSON schema)
 	@$(BIN)/j10ce dev generate
+
+bpf: venv network-tools ## Compile the agent's eBPF programs, whose objects are in the repository (as root, or with clang installed)
+	@$(BIN)/j10ce dev bpf
+
+network-tools: ## Install what the network's tests and eBPF programs need: clang, headers, ip, ping, iperf3
+	@.ci/packages clang=clang llvm-strip=llvm /usr/include/bpf/bpf_helpers.h=libbpf-dev ip=iproute2 ping=iputils-ping \
+	  iperf3=iperf3
 
 format: venv ## Format the code, fix what can be fixed
 	@$(BIN)/ruff check --fix-only --quiet .

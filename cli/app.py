@@ -62,6 +62,7 @@ EXPECTED = (
     ("cli.floors", "FloorError"),
     ("cli.host_files", "HostFilesError"),
     ("cli.kubectl", "KubectlError"),
+    ("cli.bpf", "CompileError"),
     ("cli.protobuf", "ProtobufError"),
     ("hook.installation.errors", "InstallationError"),
     ("kernel.cache", "CacheBad"),

@@ -43,6 +43,28 @@ def generate(
         raise typer.Exit(1)
 
 
+@app.command()
+def bpf(
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Compile nothing; exit with 1 when a source or object is not as recorded."
+        ),
+    ] = False,
+) -> None:
+    """Compile the agent's eBPF programs, and record what from. Needs clang, llvm and libbpf's headers."""
+    from agent.network.bpf import objects
+    from cli.bpf import write
+
+    if not check:
+        write(objects.FOLDER)
+        return
+    stale = objects.differing(objects.record(), objects.sums())
+    if stale:
+        sys.stderr.write(f"not as {objects.RECORD} says: {', '.join(stale)}; run `make bpf`\n")
+        raise typer.Exit(1)
+
+
 def generated() -> dict[str, str]:
     """Path in the repository to content, for every generated file."""
     files: dict[str, str] = {}

@@ -78,5 +78,9 @@ def test_the_wheel_holds_what_programs_read(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {"lab/gomodule/go.mod", "lab/gomodule/go.sum", "lab/nodemodule/go.mod", "lab/nodemodule/go.sum"}
     assert modules | {"lab/nodemodule/hook-injector/main.go"} <= names
+    bpf = {
+        f"agent/network/bpf/objects/{name}" for name in ("objects.json", "classify.o", "count.o", "police.o")
+    }
+    assert bpf <= names
     assert any(name.startswith("manifests/crds/") and name.endswith(".yaml") for name in names)
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == set(PACKAGES)

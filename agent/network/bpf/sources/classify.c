@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* At a NIC's egress: names the class that the packet belongs to, and HTB with the handle MAJOR obeys. Drops nothing. */
+#include "packet.h"
+
+SEC("tc")
+int classify(struct __sk_buff *skb)
+{
+	__u32 before = skb->priority, after;
+	__u32 class = class_by_address(skb, SOURCE);
+	if (!class)
+		class = class_by_cgroup(skb);
+	/* Whoever has CAP_NET_RAW may set SO_PRIORITY to another's class: this major is ours alone to set. */
+	after = class ? class : before >> 16 == MAJOR ? 0 : before;
+	if (after != before)
+		skb->priority = after;
+	return TC_ACT_UNSPEC;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";
