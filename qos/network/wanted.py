@@ -134,6 +134,7 @@ class Unkept(Enum):
     HOST_NETWORK = "HostNetwork"
     NO_CLASS_FREE = "NoClassFree"
     NOT_IDENTIFIED = "NotIdentified"
+    LIMITED = "Limited"
 
 
 @dataclass(frozen=True, slots=True)
