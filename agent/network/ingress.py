@@ -1,0 +1,121 @@
+"""What an interface receives, led through an intermediate interface (IFB) that has a tree of its own.
+
+Our filter at the interface's clsact comes after all others, and sends everything on to the IFB; from there
+packets come back to where they were. A packet that another's filter keeps is never seen by ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final
+
+from agent.network import dump, messages
+from agent.network.netlink import Netlink, Request
+from agent.network.records import (
+    CLSACT,
+    CLSACT_HANDLE,
+    EGRESS,
+    INGRESS,
+    NAME,
+    REDIRECTS,
+    Device,
+    Filter,
+    Found,
+)
+
+_NAME: Final = f"{NAME}-ifb"
+_FILTERS: Final = frozenset({"clsact", "ingress"})
+"""Qdiscs that hold filters for what is received."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One request, what it does in words, and the interface whose clsact it makes, 0: none."""
+
+    request: Request
+    what: str
+    makes_clsact: int = 0
+
+
+def ifb_name(interface: int) -> str:
+    """The IFB of an interface, by its index."""
+    return f"{_NAME}{interface}"
+
+
+def is_our_ifb(device: Device) -> bool:
+    """Whether we made it."""
+    return device.kind == "ifb" and device.name.startswith(_NAME)
+
+
+def make_ifbs(netlink: Netlink, interfaces: AbstractSet[int]) -> dict[int, int]:
+    """Interface -> its IFB, made where it is missing, and switched on. Raises NetlinkError."""
+    have = {device.name: device for device in dump.devices(netlink).values()}
+    missing = [name for name in map(ifb_name, sorted(interfaces)) if name not in have]
+    for name in missing:
+        netlink.one(messages.new_ifb(name))
+    if missing:
+        have = {device.name: device for device in dump.devices(netlink).values()}
+    made = {interface: have[ifb_name(interface)] for interface in interfaces}
+    for device in made.values():
+        if not device.up:
+            netlink.one(messages.link_up(device.index))
+    return {interface: device.index for interface, device in made.items()}
+
+
+def changes(
+    redirects: Mapping[int, int], found: Found, made: AbstractSet[int] = frozenset()
+) -> tuple[Change, ...]:
+    """What is to be done so that these interfaces (and no others) go through their IFBs. Pure.
+
+    redirects: interface -> IFB. found: with the filters of these interfaces and of those redirected before.
+    made: interfaces whose clsact we made: it goes when nobody's filter is in it. IFBs of ours that nobody
+    needs go last, after the filters that lead to them.
+    """
+    needed: list[Change] = []
+    clsacts = {qdisc.interface for qdisc in found.qdiscs if qdisc.kind in _FILTERS}
+    ours = {one.interface: one for one in found.filters if _is_redirect(one, found)}
+    for interface, one in ours.items():
+        if redirects.get(interface) != one.target:
+            needed.append(Change(_without(one), f"delete redirection of interface {interface}"))
+    for interface, target in redirects.items():
+        if interface not in found.devices or target not in found.devices:
+            continue
+        if interface not in clsacts:
+            needed.append(
+                Change(messages.clsact(interface), f"add clsact at interface {interface}", interface)
+            )
+        if interface not in ours or ours[interface].target != target:
+            what = f"redirect what interface {interface} receives to interface {target}"
+            needed.append(Change(messages.redirect(interface, target), what))
+    needed += _unneeded_clsacts(redirects, found, made & clsacts, ours)
+    for device in found.devices.values():
+        if is_our_ifb(device) and device.index not in redirects.values():
+            needed.append(Change(messages.no_link(device.index), f"delete interface {device.name}"))
+    return tuple(needed)
+
+
+def _is_redirect(one: Filter, found: Found) -> bool:
+    target = found.devices.get(one.target)
+    at = one.parent == INGRESS and one.priority == REDIRECTS and one.kind == "u32"
+    return at and (target is None or is_our_ifb(target))
+
+
+def _without(one: Filter) -> Request:
+    return messages.no_filter(one.interface, one.parent, one.priority, one.protocol, one.handle, one.kind)
+
+
+def _unneeded_clsacts(
+    redirects: Mapping[int, int], found: Found, made: AbstractSet[int], ours: Mapping[int, Filter]
+) -> list[Change]:
+    """Those that we made and that hold no filter but the redirection that goes."""
+    used = {
+        one.interface
+        for one in found.filters
+        if one.parent in (INGRESS, EGRESS) and ours.get(one.interface) is not one
+    }
+    return [
+        Change(messages.no_qdisc(interface, CLSACT, CLSACT_HANDLE), f"delete clsact at interface {interface}")
+        for interface in sorted(made - redirects.keys() - used)
+    ]

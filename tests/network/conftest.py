@@ -1,0 +1,24 @@
+"""Real qdiscs and real traffic, in network namespaces. Needs root, iproute2, and iperf3 for traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.network.node import Node, node
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker("network")
+
+
+@pytest.fixture(name="node")
+def _node() -> Iterator[Node]:
+    with node() as made:
+        yield made
