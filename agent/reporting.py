@@ -10,10 +10,11 @@ from agent.enforcement.enforcer import Report
 from agent.planner import PlannedPod
 from agent.state import ContainerKey
 from qos.cluster.node_report import PolicyState
-from qos.keys import CPU
+from qos.keys import BANDWIDTHS, CPU
 from qos.plan.node_share import NodeShare
 from qos.plan.settings import Shortfall
 from qos.plan.weights import misses
+from qos.pods.decision import Decided
 from qos.quantity import render
 
 IN_VM: Final = (
@@ -92,7 +93,14 @@ def _problem(one: PlannedPod) -> str:
     """Why its floor is not kept whatever is applied; "" if it can be."""
     if one.decided.problem:
         return one.decided.problem
-    return next(_shortfalls(one), "")
+    return next(_shortfalls(one), "") or _network_unkept(one.decided)
+
+
+def _network_unkept(decided: Decided) -> str:
+    """Nothing on a node keeps bandwidth yet; this goes when something does."""
+    said = {**(decided.policy.limit if decided.policy else {}), **(decided.floor or {})}
+    stated = [name for name in BANDWIDTHS.values() if name in said]
+    return f"{' and '.join(stated)}: held by scheduling, not kept on the node yet" if stated else ""
 
 
 def _shortfalls(one: PlannedPod) -> Iterator[str]:

@@ -125,6 +125,14 @@ EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 HUGEPAGES_PREFIX: Final = "hugepages-"
 
+# Extended resources that the agent publishes in node.status: what a link can promise, in whole bits a second.
+EGRESS_BANDWIDTH: Final = f"{GROUP}/egress-bandwidth"
+"""What pods together may send."""
+INGRESS_BANDWIDTH: Final = f"{GROUP}/ingress-bandwidth"
+"""What pods together may receive."""
+BANDWIDTHS: Final = {"egress": EGRESS_BANDWIDTH, "ingress": INGRESS_BANDWIDTH}
+"""By the name of the direction in a policy's spec."""
+
 HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 """No PriorityClass but Kubernetes' own may have a higher value."""
 SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000

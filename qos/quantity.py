@@ -56,6 +56,21 @@ def is_whole(resource: str, text: str | float) -> bool:
     return _exact(resource, text).denominator == 1
 
 
+def has_fraction_of_unit(resource: str, text: str | float) -> bool:
+    """True where the text has more decimals than its suffix makes whole: 100m, 1.0, 1.3Mi; not 1.5M, 2e3.
+
+    As the API server's CEL sees it (isInteger), which looks at how the number is written. QuantityError.
+    """
+    _exact(resource, text)
+    match = _GRAMMAR.fullmatch(str(text))
+    assert match is not None
+    decimals = len(match["number"].partition(".")[2])
+    if match["binary"]:
+        return "." in match["number"]
+    exponent = int(match["exponent"]) if match["exponent"] else _DECIMAL[match["decimal"] or ""]
+    return decimals > exponent
+
+
 def _exact(resource: str, value: object) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError(resource, value, "expected text such as 500m, 2 or 4Gi")

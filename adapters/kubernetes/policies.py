@@ -25,6 +25,7 @@ from qos.cluster.objects import (
     Toleration,
 )
 from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge
+from qos.keys import BANDWIDTHS
 from qos.promises import PROMISES, IoLimit, Overrides, Promise
 from qos.quantity import QuantityError, parse
 
@@ -37,8 +38,18 @@ class _Metadata(wire.Metadata):
     creation_timestamp: datetime | None = None  # type: ignore[assignment]
 
 
+class _Network(msgspec.Struct):
+    egress: _Amount | None = None
+    ingress: _Amount | None = None
+
+
 class _Floor(msgspec.Struct):
-    resources: dict[str, _Amount]
+    resources: dict[str, _Amount] | None = None
+    network: _Network | None = None
+
+
+class _Limit(msgspec.Struct):
+    network: _Network | None = None
 
 
 class _Target(msgspec.Struct, rename="camel"):
@@ -72,6 +83,7 @@ class _PolicySpec(msgspec.Struct, rename="camel"):
     selector: wire.LabelSelector
     floor: _Floor
     slots: _Slots
+    limit: _Limit | None = None
     profile_name: str | None = None
     priority_class_name: str | None = None
     suspend: bool = False
@@ -142,6 +154,7 @@ def policy(raw: bytes) -> Policy:
         created=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
         selector=_selector(meta, spec.selector),
         floor=_floor(meta, spec.floor),
+        limit=_bandwidths(meta, "spec.limit.network", spec.limit.network) if spec.limit else {},
         profile_name=spec.profile_name or "",
         priority_class_name=spec.priority_class_name or "",
         suspend=spec.suspend,
@@ -194,12 +207,28 @@ def _selector(meta: wire.Metadata, selector: wire.LabelSelector) -> Selector:
 
 
 def _floor(meta: wire.Metadata, floor: _Floor) -> dict[str, int]:
-    amounts = dict(vector_of("MinimalReservationPolicy", meta, "spec.floor.resources", floor.resources))
+    written = floor.resources or {}
+    amounts = dict(vector_of("MinimalReservationPolicy", meta, "spec.floor.resources", written))
     for name, amount in amounts.items():
         if amount <= 0:
             field = f"spec.floor.resources.{name}"
-            raise _refused(meta, field, floor.resources[name], "must be greater than zero")
+            raise _refused(meta, field, written[name], "must be greater than zero")
+    amounts |= _bandwidths(meta, "spec.floor.network", floor.network)
+    if not amounts:
+        raise _refused(meta, "spec.floor", {}, "must name resources, network or both")
     return amounts
+
+
+def _bandwidths(meta: wire.Metadata, field: str, network: _Network | None) -> dict[str, int]:
+    """The directions that are stated, by extended resource, in bits a second."""
+    if network is None:
+        return {}
+    written = {way: value for way in BANDWIDTHS if (value := getattr(network, way)) is not None}
+    amounts = vector_of("MinimalReservationPolicy", meta, field, written)
+    for way, amount in amounts.items():
+        if amount <= 0:
+            raise _refused(meta, f"{field}.{way}", written[way], "must be greater than zero")
+    return {BANDWIDTHS[way]: amount for way, amount in amounts.items()}
 
 
 def _surge(meta: wire.Metadata, surge: str | int | None) -> Surge:

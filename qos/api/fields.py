@@ -69,26 +69,28 @@ def _surge(value: int | str) -> int | str:
     return value
 
 
-_INT_OR_STRING: dict[str, Any] = {
+INT_OR_STRING: dict[str, Any] = {
     "x-kubernetes-int-or-string": True,
     "anyOf": [{"type": "integer"}, {"type": "string"}],
 }
 
+AT_MOST_LARGEST: Final = cel(
+    f"type(self) == int ? self <= {parse('', LARGEST_QUANTITY)}"
+    f" : !isQuantity(self) || !quantity(self).isGreaterThan(quantity('{LARGEST_QUANTITY}'))",
+    f"must be at most {LARGEST_QUANTITY}",
+)
+
 Quantity: TypeAlias = Annotated[
     StrictInt | StrictStr,
     WithJsonSchema(
-        _INT_OR_STRING
+        INT_OR_STRING
         | validations(
             cel(
                 "type(self) == int ? self > 0"
                 " : isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",
                 "must be a quantity greater than zero, such as 500m, 2 or 4Gi",
             ),
-            cel(
-                f"type(self) == int ? self <= {parse('', LARGEST_QUANTITY)}"
-                f" : !isQuantity(self) || !quantity(self).isGreaterThan(quantity('{LARGEST_QUANTITY}'))",
-                f"must be at most {LARGEST_QUANTITY}",
-            ),
+            AT_MOST_LARGEST,
         )
     ),
 ]
@@ -98,7 +100,7 @@ SurgeAmount: TypeAlias = Annotated[
     StrictInt | StrictStr,
     AfterValidator(_surge),
     WithJsonSchema(
-        _INT_OR_STRING
+        INT_OR_STRING
         | validations(
             cel(
                 f"type(self) == int ? self >= 0 && self <= {MAX_SLOTS} : self.matches('{PERCENTAGE}')",

@@ -18,8 +18,9 @@ from qos.api.fields import (
     cel,
     validations,
 )
+from qos.api.network import Limit, Network, no_less_than_floor, refuse_below_floor
 from qos.api.upstream import Condition, LabelKey, LabelSelector, LabelValue, ObjectMeta, Toleration
-from qos.keys import CPU
+from qos.keys import BANDWIDTHS, CPU
 from qos.quantity import is_whole, parse
 
 ObjectName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
@@ -33,9 +34,13 @@ RESOURCE_NAME = rf"^(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMGT]i|{_EXTE
 _NAMES_MESSAGE = (
     "can hold only cpu, memory, ephemeral-storage, hugepages-SIZE and names such as example.com/gpu"
 )
+_EMPTY_FLOOR = "a floor must name resources, network or both"
+_BANDWIDTH_MESSAGE = "network bandwidth is stated in floor.network: egress and ingress, in bits a second"
 
 
 def _refuse_what_cannot_be_held(name: str, value: int | str) -> None:
+    if name in BANDWIDTHS.values():
+        raise ValueError(f"resources: {name}: {_BANDWIDTH_MESSAGE}")
     reserved = name.startswith("requests.") or "kubernetes.io/" in name
     if len(name) > 317 or reserved or not re.fullmatch(RESOURCE_NAME, name):
         raise ValueError(f"resources: {name}: {_NAMES_MESSAGE}")
@@ -51,7 +56,12 @@ def _refuse_what_cannot_be_held(name: str, value: int | str) -> None:
 class Floor(Model):
     """The least that each pod gets, whatever else runs."""
 
-    resources: dict[str, Quantity] = Field(
+    model_config = ConfigDict(
+        json_schema_extra=validations(cel("has(self.resources) || has(self.network)", _EMPTY_FLOOR))
+    )
+
+    resources: dict[str, Quantity] | None = Field(
+        default=None,
         min_length=1,
         max_length=8,
         description=(
@@ -70,12 +80,23 @@ class Floor(Model):
                 " || self[name].endsWith('i') || quantity(self[name]).isInteger())",
                 "only cpu may have a fraction",
             ),
+            cel(f"!self.exists(name, name in {[*BANDWIDTHS.values()]})", _BANDWIDTH_MESSAGE),
+        ),
+    )
+    network: Network | None = Field(
+        default=None,
+        description=(
+            "The least bandwidth of one pod, in bits a second. A slot holds it as the extended resources "
+            f"{' and '.join(BANDWIDTHS.values())}, on nodes whose agent publishes them, and a pod that fills "
+            "a slot counts as much there, whatever it requests."
         ),
     )
 
     @model_validator(mode="after")
     def _resources_that_can_be_held(self) -> Floor:
-        for name, value in self.resources.items():
+        if self.resources is None and self.network is None:
+            raise ValueError(_EMPTY_FLOOR)
+        for name, value in (self.resources or {}).items():
             _refuse_what_cannot_be_held(name, value)
         return self
 
@@ -213,6 +234,7 @@ class MinimalReservationPolicySpec(Model):
                 " with slots.scaleTargetRef",
                 field=".placement",
             ),
+            *(no_less_than_floor(direction) for direction in BANDWIDTHS),
         )
     )
 
@@ -244,6 +266,9 @@ class MinimalReservationPolicySpec(Model):
     )
     suspend: bool = Field(default=False, description="Release all holds. Pods that run are not touched.")
     floor: Floor = Field(description="The least that each pod gets, whatever else runs.")
+    limit: Limit | None = Field(
+        default=None, description="The most that each pod gets, even of what is idle. Default: no limit."
+    )
     slots: Slots = Field(
         description="How many slots of the floor are kept: exactly one of count, scaleTargetRef."
     )
@@ -277,6 +302,11 @@ class MinimalReservationPolicySpec(Model):
                 "placement.nodeSelector and placement.tolerations need placement.inheritFromWorkload: false"
                 " with slots.scaleTargetRef"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _limit_above_floor(self) -> MinimalReservationPolicySpec:
+        refuse_below_floor(self.floor.network, self.limit.network if self.limit else None)
         return self
 
     @property

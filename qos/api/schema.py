@@ -7,6 +7,7 @@ CustomResourceDefinition, "structural schemas".
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import StringIO
@@ -280,5 +281,5 @@ def _yaml(document: Schema) -> str:
     yaml.width = 110
     out = StringIO()
     out.write("# Generated from qos/api by `j10ce dev generate`. Change the models, not this file.\n")
-    yaml.dump(document, out)
+    yaml.dump(json.loads(json.dumps(document)), out)  # what is the same twice becomes no YAML alias
     return out.getvalue()

@@ -9,12 +9,14 @@ from typing import Final
 from qos.classes import promises_of
 from qos.cluster.objects import Resources
 from qos.cluster.policy import Policy, Profile
-from qos.keys import CPU, MEMORY
+from qos.keys import BANDWIDTHS, CPU, MEMORY
 from qos.promises import Promises, kept_as
 
 CLASS_WITHOUT_PROFILE: Final = "LS"
 """The class of a pod with a floor whose policy names no profile, unless the pod states another."""
 CPU_FLOOR: Final = "floor (cpu)"
+NETWORK_FLOOR: Final = "floor (network)"
+NETWORK_LIMIT: Final = "limit (network)"
 
 _OF_MEMORY_FLOOR: Final = frozenset({"memory_min_percent", "memory_low_percent"})
 """Promises that are percentages of the memory floor: without such a floor they ask nothing of a node."""
@@ -23,21 +25,23 @@ _OF_MEMORY_FLOOR: Final = frozenset({"memory_min_percent", "memory_low_percent"}
 def needs(promises: Promises, floor: Resources) -> frozenset[str]:
     """The promises that a node has to enforce, as qos.plan.controller.Keeps names them.
 
-    These are the promises that are made at all, and the floor's own dimensions; what a floor holds beside CPU
-    and memory is kept by kubelet and device plugins alone.
+    These are the promises that are made at all, and the floor's own dimensions; what a floor holds beside
+    CPU, memory and bandwidth is kept by kubelet and device plugins alone.
     """
     none = Promises()
     made = {one.name for one in fields(promises) if getattr(promises, one.name) != getattr(none, one.name)}
     if not floor.get(MEMORY):
         made -= _OF_MEMORY_FLOOR
-    return frozenset(kept_as(name) for name in made) | ({CPU_FLOOR} if floor.get(CPU) else frozenset())
+    floors = ((CPU_FLOOR, floor.get(CPU)), (NETWORK_FLOOR, any(map(floor.get, BANDWIDTHS.values()))))
+    return frozenset(map(kept_as, made)).union(name for name, there in floors if there)
 
 
 def needs_of(policy: Policy, profile: Profile | None) -> frozenset[str]:
     """What the pods of a policy need; `profile`: the one that it names."""
+    limited = {NETWORK_LIMIT} if policy.limit else set[str]()
     if profile is None:
-        return needs(promises_of(CLASS_WITHOUT_PROFILE), policy.floor)
-    return needs(promises_of(profile.class_name, profile.overrides), policy.floor)
+        return needs(promises_of(CLASS_WITHOUT_PROFILE), policy.floor) | limited
+    return needs(promises_of(profile.class_name, profile.overrides), policy.floor) | limited
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,8 @@ class NodeEnforcement(Enum):
 class Demand:
     """A policy resolved against its workload, profile and PriorityClass: what the ledger shall hold.
 
-    `vector` is one slot: max(floor, the template's effective request), pods: 1 included.
+    `vector` is one slot: max(floor, the template's effective request), pods: 1 included. `owed`: what of the
+    floor a pod that fills a slot counts for even where it requests less: bandwidth.
     `desired` counts filled and held slots together; 0 when suspended. `slots`: the same, suspended or not:
     nothing is held then, and floors stay; None: as desired.
     `needs`: the promises that its nodes must enforce (NodeEnforcement.STRICT); None: any node does.
@@ -167,6 +168,7 @@ class Demand:
     max_slots_per_node: int | None = None
     needs: frozenset[str] | None = None
     slots: int | None = None
+    owed: Resources = field(default_factory=dict)
 
     @property
     def seats(self) -> int:

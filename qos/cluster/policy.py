@@ -36,7 +36,10 @@ class Surge:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A MinimalReservationPolicy. Exactly one of `count`, `scale_target` is set."""
+    """A MinimalReservationPolicy. Exactly one of `count`, `scale_target` is set.
+
+    `floor` and `limit` have bandwidth as keys.BANDWIDTHS, in bits a second.
+    """
 
     key: str
     namespace: str
@@ -47,6 +50,7 @@ class Policy:
     created: float
     selector: Selector
     floor: Resources
+    limit: Resources = field(default_factory=dict)
     profile_name: str = ""
     priority_class_name: str = ""
     suspend: bool = False

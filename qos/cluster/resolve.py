@@ -53,6 +53,7 @@ def resolve(
         max_slots_per_node=_max_per_node(policy.max_slots_per_node, inherited),
         needs=_needs(policy, profiles.get(policy.profile_name)),
         slots=_desired(policy, workload),
+        owed=owed(policy.floor),
     )
 
 
@@ -66,6 +67,14 @@ def slot_vector(floor: Resources, *requests: Resources) -> dict[str, int]:
     names = set[str]().union(*stated)
     vector = {name: max(one.get(name, 0) for one in stated) for name in sorted(names)}
     return {name: amount for name, amount in vector.items() if amount > 0} | {keys.PODS: 1}
+
+
+def owed(floor: Resources) -> dict[str, int]:
+    """What of a floor a pod that fills a slot takes of its node whatever it requests.
+
+    Bandwidth: hardly any pod requests it, and nobody beside the ledger counts it then.
+    """
+    return {name: floor[name] for name in keys.BANDWIDTHS.values() if name in floor}
 
 
 def _desired(policy: Policy, workload: Workload | None) -> int:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from adapters import written_policies
 from adapters.kubernetes import policies
 from adapters.kubernetes.wire import DecodeError
+from qos.api.network import Network
 from qos.api.policy import MinimalReservationPolicy
 from qos.api.profile import QoSProfile
 from qos.cluster.policy import ScaleTarget
@@ -88,6 +89,10 @@ def test_what_a_plan_could_not_bear_in_a_profile(change: dict[str, Any], words: 
             "spec.floor.resources.cpu: '-1': must be greater than zero",
         ),
         ({"floor": {"resources": {"cpu": "one"}}}, "spec.floor.resources.cpu: 'one'"),
+        ({"floor": {}}, "spec.floor: {}: must name resources, network or both"),
+        ({"floor": {"network": {"egress": "fast"}}}, "spec.floor.network.egress: 'fast'"),
+        ({"floor": {"network": {"ingress": 0}}}, "spec.floor.network.ingress: 0: must be greater than zero"),
+        ({"limit": {"network": {"egress": "-1"}}}, "spec.limit.network.egress: '-1': must be greater"),
         ({"slots": {"count": 1, "surge": "many"}}, "spec.slots.surge: 'many'"),
         ({"slots": {}}, "spec.slots: {'count': None, 'scaleTargetRef': None, 'surge': None}: exactly one"),
         ({"slots": {"count": -1}}, "spec.slots.count: -1: Expected `int` >= 0"),
@@ -140,14 +145,23 @@ _chosen_nodes = maybe(
 )
 _target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 _amounts = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.sampled_from([1, "2", "3Gi"]), min_size=1)
+_bandwidth = st.sampled_from([1000, "100M", "2.5k", "1e6", "1Mi"])
+_network = st.one_of(
+    st.fixed_dictionaries({"egress": _bandwidth}, optional={"ingress": _bandwidth}),
+    st.fixed_dictionaries({"ingress": _bandwidth}),
+)
 _policies = st.fixed_dictionaries(
     {
         "selector": maybe(matchExpressions=st.lists(_expression, max_size=2)).map(
             lambda more: {"matchLabels": {"app": "web"}} | more
         ),
-        "floor": st.fixed_dictionaries({"resources": _amounts}),
+        "floor": st.one_of(
+            st.fixed_dictionaries({"resources": _amounts}, optional={"network": _network}),
+            st.fixed_dictionaries({"network": _network}),
+        ),
     },
     optional={
+        "limit": st.just({"network": {"egress": "1G", "ingress": 1_000_000_000}}),
         "profileName": st.just("fast"),
         "priorityClassName": st.just("high"),
         "suspend": st.booleans(),
@@ -173,6 +187,13 @@ _slots_and_placement = st.one_of(
 )
 
 
+def bits(network: Network | None) -> dict[str, int]:
+    """By extended resource, in bits a second."""
+    egress, ingress = (network.egress, network.ingress) if network else (None, None)
+    stated = {"j10ce.io/egress-bandwidth": egress, "j10ce.io/ingress-bandwidth": ingress}
+    return {name: parse(name, value) for name, value in stated.items() if value is not None}
+
+
 @given(_policies, _slots_and_placement, st.booleans())
 @settings(max_examples=100, deadline=None)
 def test_a_policy_is_what_its_model_says(spec: Any, more: tuple[Any, Any], served: bool) -> None:
@@ -183,7 +204,9 @@ def test_a_policy_is_what_its_model_says(spec: Any, more: tuple[Any, Any], serve
     assert found.key == f"{model.metadata.namespace}/web"
     created = model.metadata.creation_timestamp
     assert found.created == (created.timestamp() if created else 0.0)
-    assert found.floor == {name: parse(name, value) for name, value in model.spec.floor.resources.items()}
+    resources, network, limit = model.spec.floor.resources or {}, model.spec.floor.network, model.spec.limit
+    assert found.floor == {name: parse(name, value) for name, value in resources.items()} | bits(network)
+    assert found.limit == bits(limit and limit.network)
     assert (found.count, found.suspend) == (slots.count, model.spec.suspend)
     target = slots.scale_target_ref
     assert found.scale_target == (target and ScaleTarget(target.api_version, target.kind, target.name))

@@ -69,12 +69,14 @@ def test_only_what_is_honoured_is_in_the_schema() -> None:
         "priorityClassName",
         "suspend",
         "floor",
+        "limit",
         "slots",
         "consumePolicy",
         "placement",
         "nodeEnforcement",
     }
-    assert set(spec["floor"]["properties"]) == {"resources"}
+    assert set(spec["floor"]["properties"]) == {"resources", "network"}
+    assert set(spec["limit"]["properties"]) == {"network"}
     assert set(spec["slots"]["properties"]) == {"count", "scaleTargetRef", "surge"}
     assert spec["consumePolicy"]["enum"] == ["Reuse"]
 

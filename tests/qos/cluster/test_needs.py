@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -96,3 +96,12 @@ def test_what_stands_against_it() -> None:
     assert obstacle(needed | {"cpus"}, old) == obstacle(needed, old), "a reason comes before none"
     silent = Enforcement(frozenset({"memory_min_percent"}))
     assert obstacle(needed, silent) == "floor (cpu): the agent does not say that it is enforced"
+
+
+def test_bandwidth_is_a_need_of_its_own() -> None:
+    """So a Strict policy has no node until one says that it keeps bandwidth."""
+    plain = Policy("a/b", "a", "b", "u", 1, "1", 0.0, Selector(), {})
+    floor = replace(plain, floor={"j10ce.io/ingress-bandwidth": 1_000})
+    limit = replace(plain, limit={"j10ce.io/egress-bandwidth": 1_000})
+    assert needs_of(floor, None) - needs_of(plain, None) == {"floor (network)"}
+    assert needs_of(limit, None) - needs_of(plain, None) == {"limit (network)"}

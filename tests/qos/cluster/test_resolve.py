@@ -180,3 +180,17 @@ def test_a_problem_shows_even_when_suspended():
 
 def test_a_slot_is_one_pod_whatever_is_asked():
     assert slot_vector({}, {})[keys.PODS] == 1
+
+
+def test_bandwidth_is_part_of_a_slot_and_owed_to_those_who_fill_one():
+    asked = policy(floor={"cpu": 2000, keys.EGRESS_BANDWIDTH: 300, keys.INGRESS_BANDWIDTH: 5}, count=3)
+    demand = resolve(asked, {}, CLASSES, None, {"cpu": 2500, keys.EGRESS_BANDWIDTH: 400, "pods": 1})
+    assert isinstance(demand, Demand)
+    assert demand.vector == {
+        "cpu": 2500,
+        keys.EGRESS_BANDWIDTH: 400,
+        keys.INGRESS_BANDWIDTH: 5,
+        "pods": 1,
+    }
+    assert demand.owed == {keys.EGRESS_BANDWIDTH: 300, keys.INGRESS_BANDWIDTH: 5}
+    assert resolved(POLICY).owed == {}
