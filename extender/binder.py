@@ -18,8 +18,8 @@ from extender.metrics import Metrics
 from extender.pace import Turns
 from extender.wire import BindingArgs
 from ledger.decisions import BindDecision
+from ledger.demands import NO_SLOT
 from ledger.ledger import Ledger
-from ledger.seats import NO_SLOT
 from qos import keys
 from qos.cluster.objects import Pod
 

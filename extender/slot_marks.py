@@ -14,8 +14,9 @@ from typing import Final
 from adapters.api import PODS, APIError, ClusterAPI, NotFound, Unreachable
 from extender.metrics import Metrics
 from extender.pace import Pace
+from ledger.demands import NO_SLOT
 from ledger.ledger import Ledger
-from ledger.seats import NO_SLOT, Untrue
+from ledger.seats import Untrue
 from qos import keys
 from qos.cluster.objects import Pod
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ledger.claims import ClaimState
 from ledger.decisions import BindDecision, Mode
+from ledger.demands import NO_SLOT
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
 from ledger.preempt import left_out, victims_left
-from ledger.refusals import IN_DOUBT, SHORT, UNKNOWN, WAITS_FOR_VICTIMS, in_the_way, policies_at, unable
+from ledger.refusals import IN_DOUBT, UNKNOWN, WAITS_FOR_VICTIMS, in_the_way, policies_at, short_of, unable
 from ledger.requests import Request, request_of
 from ledger.retries import Patience
 from ledger.seats import fills_slot
@@ -107,8 +109,18 @@ def _refusal(state: State, request: Request, row: int) -> str:
         return UNKNOWN
     if obstacle := unable(state, request, row):
         return obstacle
-    keys = policies_at(state, request, np.asarray([row], dtype=np.intp))
-    return in_the_way(keys, request.pod.namespace) if keys else SHORT
+    there = np.asarray([row], dtype=np.intp)
+    keys = policies_at(state, request, there)
+    return in_the_way(keys, request.pod.namespace) if keys else str(short_of(state, request, there)[0])
+
+
+def _as_bound(state: State, request: Request) -> Pod:
+    """The pod as its Binding will mark it, if that decides what it counts for: one beyond the slots is owed
+    nothing.
+    """
+    if not state.demands.owed(request.owner) or state.has_seat(request.owner):
+        return request.pod
+    return replace(request.pod, slot=NO_SLOT)
 
 
 def _claim(
@@ -117,7 +129,7 @@ def _claim(
     unplaced, moves = state.holds.unplaced, state.counters["moves"]
     if verdict is not None:
         commit(state, request, verdict)
-    state.put_claim(request.pod, node, ClaimState.BINDING, now)
+    state.put_claim(_as_bound(state, request), node, ClaimState.BINDING, now)
     settle(state, patience=patience)
     return BindDecision(
         policy=_key(state, request.owner),

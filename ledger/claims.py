@@ -29,7 +29,8 @@ class ClaimState(Enum):
 class Claim:
     """What one pod takes of one node; `owner` is the demand whose slot it fills, or one that was removed.
 
-    `away`: it fills none, because its node is lost, or gone, or not ready and the pod is on its way out.
+    `requests`: what it counts for, which can be more than the pod requests (Demands.counts). `away`: it fills
+    none, because its node is lost, or gone, or not ready and the pod is on its way out.
     """
 
     pod: Pod
@@ -65,7 +66,8 @@ class Claims:
         """Claim, or correct a claim; True when anything changed."""
         claim = self.by_uid.get(pod.uid)
         owner = self._demands.owned_by(pod)
-        if claim is not None and self._same(claim, pod, node, owner):
+        requests = self._demands.counts(pod, owner)
+        if claim is not None and self._same(claim, requests, node, owner):
             if (claim.pod.slot, claim.pod.deleting) != (pod.slot, pod.deleting):
                 self._recounts(owner)
             self._count_ending(claim, -1)
@@ -76,8 +78,8 @@ class Claims:
         if claim is not None:
             self._subtract(claim)
         row = self._table.row(node)
-        fresh = Claim(pod, row, pod.requests, state, now)
-        self._table.claim(row, pod.requests, 1)
+        fresh = Claim(pod, row, requests, state, now)
+        self._table.claim(row, requests, 1)
         self._own(fresh, owner)
         self.by_uid[pod.uid] = fresh
         self._enter(fresh, state)
@@ -105,18 +107,29 @@ class Claims:
     def own_again(self, uid: str) -> None:
         """Find the owner's demand anew, after demands changed."""
         claim = self.by_uid.get(uid)
-        if claim is not None and (owner := self._demands.owned_by(claim.pod)) != claim.owner:
-            self._own(claim, owner)
+        if claim is not None:
+            self._transfer(claim, self._demands.owned_by(claim.pod))
 
     def own(self, uids: Iterable[str], owner: int) -> int:
         """Claims of seen pods, all of whom are this demand's now; returns how many have changed."""
         changed = 0
         for uid in uids:
             claim = self.by_uid.get(uid)
-            if claim is not None and claim.owner != owner and claim.state is ClaimState.SEEN:
-                self._own(claim, owner)
-                changed += 1
+            if claim is not None and claim.state is ClaimState.SEEN:
+                changed += self._transfer(claim, owner)
         return changed
+
+    def _transfer(self, claim: Claim, owner: int) -> bool:
+        """Give the claim to this demand, and count it for what that one owes; True when anything changed."""
+        requests, moved = self._demands.counts(claim.pod, owner), claim.owner != owner
+        if moved:
+            self._own(claim, owner)
+        if requests == claim.requests:
+            return moved
+        self._table.claim(claim.row, claim.requests, -1)
+        claim.requests = requests
+        self._table.claim(claim.row, requests, 1)
+        return True
 
     def recount(self, row: int) -> bool:
         """The node came, went or changed: count its owners anew; True when that changed anything."""
@@ -129,10 +142,8 @@ class Claims:
         if claim is not None:
             self._table.claim(claim.row, claim.requests, sign)
 
-    def _same(self, claim: Claim, pod: Pod, node: str, owner: int) -> bool:
-        return (
-            self._table.names[claim.row] == node and claim.requests == pod.requests and claim.owner == owner
-        )
+    def _same(self, claim: Claim, requests: Resources, node: str, owner: int) -> bool:
+        return self._table.names[claim.row] == node and claim.requests == requests and claim.owner == owner
 
     def _subtract(self, claim: Claim) -> None:
         self._table.claim(claim.row, claim.requests, -1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 import numpy as np
 
@@ -12,11 +13,14 @@ from ledger.eligibility import Eligibility, admits_node
 from ledger.strict import Strict
 from ledger.table import Columns, Flags, Rows, Table, reshaped
 from qos.cluster.needs import Enforcement
-from qos.cluster.objects import Demand, Node, NodePredicate, PlacementMode, Pod, Selector
+from qos.cluster.objects import Demand, Node, NodePredicate, PlacementMode, Pod, Resources, Selector
 from qos.cluster.precedence import precedence
 from qos.cluster.selectors import matches
 
 NO_DEMAND = -1
+NO_SLOT: Final = ""
+"""What the annotation says of a policy's pod that fills none of its slots."""
+_NOTHING: Final[Resources] = {}
 _FIRST_DEMANDS = 512
 """Room to begin with: memory that is never written to costs nothing, and doubling takes long."""
 _COMPARED_AT_ONCE = 5_000
@@ -229,6 +233,21 @@ class Demands:
             if len(labels) <= _MOST_LABELS:
                 self._owners[key] = owner
         return owner
+
+    def owed(self, number: int) -> Resources:
+        """What a pod that fills a slot of this demand counts for at least; empty: what it requests."""
+        record = self.records[number] if number != NO_DEMAND else None
+        return _NOTHING if record is None else record.owed
+
+    def counts(self, pod: Pod, owner: int) -> Resources:
+        """What a pod of this demand takes of its node: its requests, and what a slot owes it beyond them.
+
+        Of which nobody has said that it fills no slot, fills one: nodes take it so, too.
+        """
+        owed, requests = self.owed(owner), pod.requests
+        if pod.slot == NO_SLOT or all(requests.get(name, 0) >= amount for name, amount in owed.items()):
+            return requests
+        return {**requests, **{name: max(requests.get(name, 0), amount) for name, amount in owed.items()}}
 
     def rivals(self, namespace: str) -> list[int]:
         """The demands of a namespace, in order."""

@@ -124,20 +124,20 @@ def _flight(state: State, request: Request, verdict: Verdict, rows: Rows, now: f
     if verdict.passing is None:
         rows = np.asarray([verdict.row], dtype=np.intp)
         if not verdict.own:
-            return Flight(request.pod, now, [(rows, request.pod.requests)])
+            return Flight(request.counted, now, [(rows, request.requests)])
         charge = _beyond_slot(state, request)
-        return Flight(request.pod, now, [(rows, charge)], [(request.owner, verdict.row)])
+        return Flight(request.counted, now, [(rows, charge)], [(request.owner, verdict.row)])
     if state.binds and state.mode is Mode.STRICT:
         return None
     open_rows = rows[verdict.passing]  # a name given twice is charged once: numpy adds once an index
     unsure = open_rows.size == 1 and _drives_away(state, request, open_rows)
-    return Flight(request.pod, now, [(open_rows, request.pod.requests)], unsure=unsure)
+    return Flight(request.counted, now, [(open_rows, request.requests)], unsure=unsure)
 
 
 def _beyond_slot(state: State, request: Request) -> Resources:
     """What an owner takes of its node beyond the hold it was given."""
     slot = state.demands[request.owner].vector
-    return {name: max(0, amount - slot.get(name, 0)) for name, amount in request.pod.requests.items()}
+    return {name: max(0, amount - slot.get(name, 0)) for name, amount in request.requests.items()}
 
 
 def _drives_away(state: State, request: Request, rows: Rows) -> bool:
@@ -146,7 +146,8 @@ def _drives_away(state: State, request: Request, rows: Rows) -> bool:
     """
     pick = cells(state, rows[state.holds.number.take(rows) > 0])
     left = state.table.free[pick] - state.table.charged[pick] - state.holds.all[pick]
-    return bool((left < np.asarray(request.need, dtype=np.int64)[:, None]).any())
+    need = np.asarray(request.need, dtype=np.int64)[:, None]
+    return bool(((need > 0) & (left < need)).any())
 
 
 def prioritize_nodes(state: State, pod: Pod, names: Sequence[str], now: float) -> list[int]:

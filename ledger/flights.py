@@ -136,13 +136,16 @@ class Flights:
             row = next((int(part[0]) for part, _ in flight.parts if part.size), -1)
             if row not in rows or uid in preemptors or not flight.certain:
                 continue
-            free = table.free[:, row]
             amounts = ((table.dims.get(name), amount) for name, amount in flight.pod.requests.items())
-            if any(dim is not None and amount > free[dim] for dim, amount in amounts):
+            if any(dim is not None and self._lacks(row, dim, amount) for dim, amount in amounts):
                 late.append(uid)
         for uid in late:
             self.drop(uid)
         return bool(late)
+
+    def _lacks(self, row: int, dim: int, amount: int) -> bool:
+        """As fits_free: who is owed what a node does not offer gets in all the same."""
+        return bool(amount > self._table.free[dim, row] and self._table.allocatable[dim, row])
 
     def bereave(self, demand: int, row: int | None = None) -> None:
         """A hold given to an owner in flight is lifted, there or anywhere.

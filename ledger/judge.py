@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ledger.board import Amounts, Board
 from ledger.demands import NO_DEMAND
 from ledger.moves import DEPTHS, Depth, Move, Search, screen
-from ledger.requests import Request, avail, board_at, fits_free, own_holds, scale, vector_of
+from ledger.requests import Request, avail, board_at, fits_free, offers_owed, own_holds, scale, vector_of
 from ledger.retries import pool_slots
 from ledger.risk import beside_risk
 from ledger.state import State
@@ -54,6 +54,8 @@ def judge(state: State, request: Request, rows: Rows, *, decided: bool = False) 
     if fit is not None:
         passing &= fit
     if passing.any():
+        if request.owed and (keeping := passing & offers_owed(state, request, rows)).any():
+            passing = keeping
         return Verdict(passing=passing)
     if not decided and is_cold(state, request):
         return None
@@ -220,7 +222,7 @@ def _exchanged(
     pool = search.board
     if request.owner not in pool:
         return None
-    open_rows = pool.eligible(request.owner).take(rows)
+    open_rows = pool.eligible(request.owner).take(rows) & offers_owed(state, request, rows)
     for seats in (pool.seats(request.owner), pool_slots(state, request.owner)):
         if seats is not None:
             open_rows &= seats.take(rows) > 0

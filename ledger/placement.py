@@ -311,7 +311,7 @@ def _place_by_moves(
         if limit is not None:
             open_rows &= limit > 0
     rows = np.flatnonzero(open_rows)
-    request = Request(Pod("", "", "", {}), demand, vector_of(state, demand), ())
+    request = Request(Pod("", "", "", {}), demand, {}, vector_of(state, demand), ())
     search = Search(pool)
     verdict = moved(search, request, rows, pool.room[:, rows], np.zeros(rows.size, dtype=np.bool_))
     if pool.rows > SMALL:  # there it may take longer, and bind leaves no slot for later

@@ -49,7 +49,9 @@ def candidates(
     state.offers.put(pod.uid, Offer({node: tuple(victims[node]) for node in kept}, now))
     if kept and pod.uid in state.pending and not pod.nominated_node_name:
         likely = min(kept, key=lambda node: ((violations or {}).get(node, 0), *_harm(state, victims[node])))
-        state.nominations.foresee(pod, likely, now)  # the next preemptor may come before this shows
+        state.nominations.foresee(
+            request.counted, likely, now
+        )  # the next preemptor may come before this shows
     return kept
 
 

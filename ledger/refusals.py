@@ -7,12 +7,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.decisions import Filtered
 from ledger.judge import is_cold
 from ledger.requests import Request, fits_free, sees
 from ledger.state import State
 from ledger.table import Rows
+from qos.keys import BANDWIDTHS
+from qos.quantity import render
 
 _MOST_NAMED = 3
 UNKNOWN = "the node is not known to j10ce yet"
@@ -88,12 +91,27 @@ def refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> 
     policies = policies_at(state, request, rows[held]) if held.any() and not warming else []
     message = WARMING_UP if warming else in_the_way(policies, request.pod.namespace) if policies else ""
     elsewhere = np.flatnonzero(~held).tolist()
-    others = {names[index]: SHORT if known[index] else UNKNOWN for index in elsewhere}
+    short = np.where(known, short_of(state, request, rows), UNKNOWN)
+    others = {names[index]: str(short[index]) for index in elsewhere}
     nominated = request.pod.nominated_node_name
     if nominated and not warming and nominated not in others and nominated in names:
         others[nominated] = message
     soft = frozenset(others)
     return Filtered([], message, others | cannot, soft - cannot.keys(), policies=tuple(policies))
+
+
+def short_of(state: State, request: Request, rows: Rows) -> NDArray[np.object_]:
+    """The message for each row that lacks room beside its holds: kube-scheduler, which does not count the
+    floors of pods there, has found enough bandwidth.
+    """
+    message = np.full(rows.size, SHORT, dtype=np.object_)
+    for dim, amount in request.parts:
+        name = state.table.resources[dim]
+        if name in BANDWIDTHS.values():
+            offered = state.table.allocatable[dim].take(rows) > 0
+            lacks = (message == SHORT) & offered & (state.table.free[dim].take(rows) < amount)
+            message[lacks] = f"{name}: {render(name, amount)} is not free beside the floors of pods there"
+    return message
 
 
 def _unable_among(state: State, request: Request, names: Sequence[str], rows: Rows) -> dict[str, str]:

@@ -11,7 +11,9 @@ from ledger.decisions import DemandReport
 from ledger.placement import settle
 from ledger.risk import gather_at_risk
 from ledger.state import State
+from ledger.table import Flags, Table
 from ledger.unplaced import Place, why
+from qos.keys import BANDWIDTHS
 
 _SLICE = 60_000
 """Rows looked at between two steps: some milliseconds."""
@@ -87,6 +89,14 @@ def held_nodes(state: State) -> frozenset[str]:
     return frozenset(state.table.names[row] for row in np.flatnonzero(state.holds.number).tolist())
 
 
+def _overcommitted(table: Table) -> Flags:
+    """Where more is claimed than there is; not of bandwidth that nobody has measured there."""
+    short = table.free < 0
+    for dim in [table.dims[name] for name in BANDWIDTHS.values() if name in table.dims]:
+        short[dim] &= table.allocatable[dim] > 0
+    return np.asarray(short.any(axis=0))
+
+
 def gauges(state: State, waiting: int) -> Mapping[str, float]:
     """Totals.
 
@@ -105,7 +115,7 @@ def gauges(state: State, waiting: int) -> Mapping[str, float]:
         "nodes": len(table.index),
         "ready_nodes": int(table.usable.sum()),
         "held_nodes": int(np.count_nonzero(state.holds.number)),
-        "overcommitted_nodes": int(((table.free < 0).any(axis=0) & table.present).sum()),
+        "overcommitted_nodes": int((_overcommitted(table) & table.present).sum()),
         "lumped_nodes": state.pools.lumped,
         "pods": len(state.pods),
         "claims": len(state.claims.by_uid),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ledger.board import Amounts, Board
 from ledger.state import State
 from ledger.table import Columns, Rows
-from qos.cluster.objects import Pod
+from qos.cluster.objects import Pod, Resources
+from qos.quantity import MAXIMUM
 
 _MOST_BOARDS = 16
 """Half a megabyte each at 5,000 nodes; refused pods of as many priorities as there are policies ask for one
@@ -25,14 +26,18 @@ _CORE_DIMS = 3
 class Request:
     """A pod's request in the dimensions that some demand holds.
 
-    Others are kube-scheduler's business (trap T17). `need` has one amount for each of the demands'
-    dimensions, in their order; `parts` only those above zero, by column; `avoid` is a row to choose last.
+    Others are kube-scheduler's business (trap T17). `requests`: what it would count for, with what a slot of
+    its policy owes it. `need` has one amount for each of the demands' dimensions, in their order; `parts`
+    only those above zero, by column; `owed`: place in `need` and column of what it counts for without
+    requesting as much: a node that offers none of that does all the same. `avoid` is a row to choose last.
     """
 
     pod: Pod
     owner: int
+    requests: Resources
     need: Amounts
     parts: tuple[tuple[int, int], ...]
+    owed: tuple[tuple[int, int], ...] = ()
     avoid: int = -1
 
     @property
@@ -40,13 +45,34 @@ class Request:
         """The pod's; it does not see holds of a lower one."""
         return self.pod.priority
 
+    @property
+    def counted(self) -> Pod:
+        """The pod as one that requests what it would count for."""
+        same = self.requests is self.pod.requests
+        return self.pod if same else replace(self.pod, requests=self.requests)
+
 
 def request_of(state: State, pod: Pod, avoid: int = -1) -> Request:
     """What a pod asks for, as the demands are now."""
-    demands, requests = state.demands, pod.requests
+    demands = state.demands
+    owner = demands.owned_by(pod)
+    requests = state.counts(pod, owner)
     need = [requests.get(resource, 0) for resource in demands.resources]
     parts = tuple([part for part in zip(demands.dims, need, strict=True) if part[1] > 0])
-    return Request(pod, demands.owned_by(pod), need, parts, avoid)
+    owed = _owed(state, pod, requests) if requests is not pod.requests else ()
+    return Request(pod, owner, requests, need, parts, owed, avoid)
+
+
+def _owed(state: State, pod: Pod, requests: Resources) -> tuple[tuple[int, int], ...]:
+    named = enumerate(zip(state.demands.resources, state.demands.dims, strict=True))
+    more = requests.items() - pod.requests.items()
+    return tuple([(place, dim) for place, (name, dim) in named if (name, requests.get(name)) in more])
+
+
+def offers_owed(state: State, request: Request, rows: Rows) -> NDArray[np.bool_]:
+    """The rows that offer all that the pod counts for without requesting it."""
+    dims = [dim for _, dim in request.owed]
+    return np.asarray((state.table.allocatable[dims][:, rows] > 0).all(axis=0))
 
 
 def sees(state: State, request: Request, demand: int) -> bool:
@@ -82,7 +108,8 @@ def _nominated(state: State, request: Request, dims: Sequence[int], rows: Rows) 
 
 
 def avail(state: State, request: Request, rows: Rows, *, own: bool) -> Columns:
-    """What the pod may use of each row, [the demands' dimensions, rows].
+    """What the pod may use of each row, [the demands' dimensions, rows]; without end what it is owed where
+    none of it is offered.
 
     With `own` it takes a hold of its policy there: that much is its own whatever pods in flight may still
     take, and only what it asks for beyond its slot has to be safe from them.
@@ -101,6 +128,8 @@ def avail(state: State, request: Request, rows: Rows, *, own: bool) -> Columns:
         credit = np.asarray(vector_of(state, request.owner), dtype=np.int64)[:, None]
         beside = np.where(safe >= 0, safe, np.minimum(left, 0))
         safe = np.where(own_holds(state, request, rows), beside + credit, safe)
+    for place, dim in request.owed:
+        safe[place, table.allocatable[dim].take(rows) == 0] = MAXIMUM
     return safe
 
 

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ledger.claims import Claim, ClaimState
+from ledger.demands import NO_SLOT
 from ledger.state import State
 from qos.cluster.objects import Pod
 
-NO_SLOT: Final = ""
-"""What the annotation says of a policy's pod that fills none of its slots."""
 _A_STEP: Final = 2_000
 """Claims looked at between two steps: a millisecond or so."""
 

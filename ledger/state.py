@@ -24,7 +24,7 @@ from ledger.pools import Pools
 from ledger.refuge import Refuge
 from ledger.table import Columns, Flags, Table, Vector
 from qos.cluster.needs import Enforcement
-from qos.cluster.objects import DaemonSet, Demand, Node, Pod
+from qos.cluster.objects import DaemonSet, Demand, Node, Pod, Resources
 from qos.keys import SYSTEM_CRITICAL_PRIORITY
 
 _MOST_KINDS = 256
@@ -43,8 +43,8 @@ def exempt(pod: Pod) -> bool:
 
 
 def _claim_to_pods(demand: Demand) -> tuple[object, ...]:
-    """What decides which pods are its owners."""
-    return demand.selector, demand.priority, demand.created
+    """What decides which pods are its owners, and for how much they count."""
+    return demand.selector, demand.priority, demand.created, demand.owed
 
 
 class State:
@@ -301,17 +301,33 @@ class State:
             self.settle_flight(pod.uid)
         claim = self.claims.by_uid.get(pod.uid)
         if claim is not None:
-            if claim.state is not ClaimState.SEEN and claim.requests != pod.requests:  # resized meanwhile
-                self.put_claim(pod, self.table.names[claim.row], claim.state, claim.since)
+            if claim.state is not ClaimState.SEEN and claim.pod.requests != pod.requests:  # resized meanwhile
+                as_bound = replace(pod, slot=claim.pod.slot)
+                self.put_claim(as_bound, self.table.names[claim.row], claim.state, claim.since)
             return
         if pod.nominated_node_name and not pod.deleting:
-            if self.nominations.put(pod, pod.nominated_node_name):
+            if self.nominations.put(self.counted(pod), pod.nominated_node_name):
                 self.changed()
                 self._narrow(pod)
                 self.offers.nominated(pod)
         elif self.nominations.drop(pod.uid):
             self.offers.drop(pod.uid)
             self.changed()
+
+    def counts(self, pod: Pod, owner: int) -> Resources:
+        """What a pod that is to be placed would count for: at its floor only as long as there is a slot."""
+        seated = self.demands.owed(owner) and self.has_seat(owner)
+        return self.demands.counts(pod, owner) if seated else pod.requests
+
+    def has_seat(self, owner: int) -> bool:
+        """Whether one more pod of a demand, which is there, would fill a slot."""
+        staying = self.holds.filled_total[owner] - self.claims.ending[owner]
+        return staying < self.demands[owner].seats
+
+    def counted(self, pod: Pod) -> Pod:
+        """The pod as one that requests what it would count for."""
+        requests = self.counts(pod, self.demands.owned_by(pod))
+        return pod if requests is pod.requests else replace(pod, requests=requests)
 
     def _narrow(self, pod: Pod) -> None:
         row = self.table.rows.get(pod.nominated_node_name)
@@ -341,7 +357,8 @@ class State:
         holds, table, dims = self.holds, self.table, self.demands.dims
         if not holds.movable(owner, row):
             return
-        short = (holds.all[dims, row] > table.free[dims, row] - table.charged[dims, row]).any()
+        held = holds.all[dims, row]
+        short = ((held > 0) & (held > table.free[dims, row] - table.charged[dims, row])).any()
         if holds.missing(owner) < 0 or short:
             holds.add(owner, row, -1)
 
@@ -372,7 +389,7 @@ class State:
         """A victim is gone, and where its preemptor is nominated is not shown yet: most likely there."""
         for uid in self.offers.awaiting(victim, node, self.now):
             if uid in self.pending and not self._has_its_hole(self.pending[uid], node):
-                self.nominations.foresee(self.pending[uid], node, self.now)
+                self.nominations.foresee(self.counted(self.pending[uid]), node, self.now)
 
     def _has_its_hole(self, pod: Pod, node: str) -> bool:
         """Whether its victims are gone where it was nominated before: to be nominated there once more
@@ -420,6 +437,7 @@ class State:
         if before is None or _claim_to_pods(before) != _claim_to_pods(demand):
             self.ownership.begin(demand.namespace)
             self.ownership.step()
+            self._nominate_again()
         self.regraded |= before is not None and (before.where, before.needs) != (demand.where, demand.needs)
         self.failed.pop(number, None)
         self.holds.wanting.add(number)
@@ -441,7 +459,15 @@ class State:
         self.holds.follow_levels()
         self.ownership.begin(namespace, removed=number)
         self.ownership.step()
+        self._nominate_again()
         self.changed(grown=True)
+
+    def _nominate_again(self) -> None:
+        """Pods that wait may have another policy by now, whose slots owe them more or less."""
+        for uid, (row, before) in [*self.nominations.by_uid.items()]:
+            pod = self.counted(self.pending.get(uid, before))
+            if pod.requests != before.requests:
+                self.nominations.put(pod, self.table.names[row])
 
     def set_daemon_set(self, daemon_set: DaemonSet) -> None:
         """Expect a DaemonSet's pod on each node that admits it."""

@@ -86,7 +86,7 @@ def _taken_for_certain(_right: Any) -> Any:
 
 
 def _same_anyway(_right: Any) -> Any:
-    def same(self: Claims, claim: Any, _pod: Any, node: str, owner: int) -> bool:
+    def same(self: Claims, claim: Any, _requests: Any, node: str, owner: int) -> bool:
         return bool(self._table.names[claim.row] == node and claim.owner == owner)
 
     return same

@@ -83,6 +83,8 @@ def _check_table(state: State) -> None:
         _put(state, free, row, node.allocatable)
     for claim in state.claims.by_uid.values():
         _put(state, free, claim.row, claim.requests, -1)
+        if not state.ownership.unsettled(claim.pod.namespace):
+            assert claim.requests == state.demands.counts(claim.pod, claim.owner)
     for flight in state.flights.by_uid.values():
         places = {row for rows, _ in flight.parts for row in rows.tolist()}
         assert flight.certain == (len(places) <= 1 and not flight.unsure)
