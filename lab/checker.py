@@ -200,11 +200,16 @@ class Checker:
     def _pod(self, pod: Pod, change: Change) -> None:
         before = self._occupancy.pods.get(pod.uid)
         self._situation.apply(change)
-        if before is not None and not change.deleted and _takes(before) == _takes(pod):
+        if (
+            before is not None
+            and not change.deleted
+            and _takes(before) == _takes(self._occupancy.pods[pod.uid])
+        ):
             return
         if before is None and not pod.node_name and not pod.nominated_node_name:
             return
         promised = self.promised(self._now)
+        pod = self._occupancy.pods.get(pod.uid, pod)  # as it counts
         self._witness.pod_changed(pod, before, gone=change.deleted)
         newly = pod.node_name and not (before and before.node_name) and not change.deleted
         if newly and not change.listed:
@@ -254,7 +259,8 @@ class Checker:
 
     def _judge_node(self, pod: Pod) -> None:
         place = self._occupancy.places.get(pod.node_name)
-        excess = place.over_committed() if place is not None else {}
+        over = place.over_committed() if place is not None else {}
+        excess = {name: amount for name, amount in over.items() if pod.requests.get(name, 0) > 0}
         if not excess:
             return
         bypassing = self._disturbances.bypassing(self._now, pod.node_name)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lab.promises import Promise
 from qos.cluster.objects import DaemonSet, Node, Pod, Resources
 from qos.cluster.selectors import admits
+from qos.keys import BANDWIDTHS
 
 
 @dataclass(slots=True)
@@ -33,11 +34,13 @@ class OccupiedNode:
         return all(amount <= have.get(name, 0) for name, amount in requests.items() if amount > 0)
 
     def over_committed(self) -> dict[str, int]:
-        """Dimensions in which more is bound than the node has, with the excess."""
+        """Dimensions in which more is bound than the node has, with the excess.
+
+        Not bandwidth where none is published: pods that are owed some may run there without it.
+        """
         have = self.node.allocatable
-        return {
-            name: used - have.get(name, 0) for name, used in self.used.items() if used > have.get(name, 0)
-        }
+        named = (name for name in self.used if have.get(name, 0) or name not in BANDWIDTHS.values())
+        return {n: self.used[n] - have.get(n, 0) for n in named if self.used[n] > have.get(n, 0)}
 
 
 def add(total: dict[str, int], vector: Resources, sign: int) -> None:

@@ -7,19 +7,24 @@ qos.cluster.requests (a pod's effective request).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from lab.changes import PriorityClass
 from qos.cluster.objects import NodePredicate, PlacementMode, Pod, Resources, Selector
 from qos.cluster.policy import Policy, Profile, Workload
 from qos.cluster.selectors import matches
-from qos.keys import PODS, SYSTEM_CRITICAL_PRIORITY
+from qos.keys import EGRESS_BANDWIDTH, INGRESS_BANDWIDTH, PODS, SYSTEM_CRITICAL_PRIORITY
+
+_BANDWIDTHS = (EGRESS_BANDWIDTH, INGRESS_BANDWIDTH)
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One policy's promise: `slots` of `vector` on nodes that `where` admits, at most `per_node` on each."""
+    """One policy's promise: `slots` of `vector` on nodes that `where` admits, at most `per_node` on each.
+
+    `owed`: what its pods count for at least, whatever they request.
+    """
 
     key: str
     namespace: str
@@ -31,6 +36,7 @@ class Promise:
     where: NodePredicate
     per_node: int | None = None
     pinned: bool = False
+    owed: Resources = field(default_factory=dict)
 
     def owned(self, pod: Pod) -> bool:
         """Whether the pod is one that fills a slot of this policy."""
@@ -40,6 +46,16 @@ class Promise:
         """Whether slots of this policy make way for a pod: higher priority, DaemonSet, system-critical."""
         daemon = pod.controller is not None and pod.controller.kind == "DaemonSet"
         return daemon or pod.priority >= SYSTEM_CRITICAL_PRIORITY or pod.priority > self.priority
+
+
+def counted(pod: Pod, promises: Iterable[Promise]) -> Pod:
+    """The pod as one that requests what it counts for: bound pods that fill a slot count at their floor.
+
+    Of which nobody has said that it fills none, fills one.
+    """
+    owner = next((p for p in promises if p.owned(pod)), None) if pod.node_name and pod.slot != "" else None
+    more = {r: v for r, v in owner.owed.items() if v > pod.requests.get(r, 0)} if owner else {}
+    return replace(pod, requests={**pod.requests, **more}) if more else pod
 
 
 @dataclass(slots=True)
@@ -76,6 +92,7 @@ class Sources:
             where=workload.where if follows and workload is not None else policy.where,
             per_node=per_node,
             pinned=policy.mode is PlacementMode.PINNED,
+            owed=_owed(policy, profile),
         )
 
     def _workload(self, policy: Policy) -> Workload | None:
@@ -87,6 +104,12 @@ class Sources:
         if name:
             return self.classes[name].value if name in self.classes else 0
         return next((c.value for c in self.classes.values() if c.is_default), 0)
+
+
+def _owed(policy: Policy, profile: Profile | None) -> Resources:
+    if profile is not None and profile.class_name == "BE":
+        return {}
+    return {name: policy.floor[name] for name in _BANDWIDTHS if name in policy.floor}
 
 
 def _slots(policy: Policy, profile: Profile | None, workload: Workload | None) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lab.changes import Change, PriorityClass
 from lab.occupancy import Occupancy
-from lab.promises import Promise, Sources
+from lab.promises import Promise, Sources, counted
 from qos.cluster.objects import DaemonSet, Node, Pod
 from qos.cluster.policy import Policy, Profile, Workload
 
@@ -18,19 +18,22 @@ class Situation:
     def __init__(self, changes: Iterable[Change] = ()) -> None:
         self.occupancy = Occupancy()
         self._sources = Sources({}, {}, {}, {})
+        self._pods: dict[str, Pod] = {}
+        self._promises: list[Promise] = []
         for change in sorted(changes, key=lambda c: c.revision):
             self.apply(change)
 
     def promises(self) -> list[Promise]:
         """All promises, the one that comes first when capacity is short first."""
-        return self._sources.promises()
+        return self._promises
 
     def apply(self, change: Change) -> None:
         """Take one change."""
         occupancy, gone = self.occupancy, change.deleted
         match change.object:
             case Pod() as pod:
-                occupancy.remove_pod(pod.uid) if gone else occupancy.set_pod(pod)
+                _put(self._pods, pod.uid, pod, gone)
+                occupancy.remove_pod(pod.uid) if gone else occupancy.set_pod(self._counted(pod))
             case Node() as node:
                 occupancy.remove_node(node.name) if gone else occupancy.set_node(node)
             case DaemonSet() as daemon_set:
@@ -49,6 +52,13 @@ class Situation:
                 _put(sources.workloads, (thing.namespace, thing.kind, thing.name), thing, gone)
             case PriorityClass():
                 _put(sources.classes, thing.name, thing, gone)
+        before, self._promises = self._promises, sources.promises()
+        if any(promise.owed for promise in (*before, *self._promises)) and before != self._promises:
+            for pod in self._pods.values():
+                self.occupancy.set_pod(self._counted(pod))
+
+    def _counted(self, pod: Pod) -> Pod:
+        return counted(pod, self._promises) if any(one.owed for one in self._promises) else pod
 
 
 def _put(store: dict[Any, Any], key: object, thing: object, gone: bool) -> None:

@@ -429,3 +429,77 @@ def test_slots_that_grew_are_not_thought_to_lie_where_the_smaller_ones_did(held:
     held.later()
     held.pod("batch", 1000, "n1")
     assert not held.verdict().violations
+
+
+EGRESS = "j10ce.io/egress-bandwidth"
+
+
+@pytest.fixture
+def linked() -> Stream:
+    """Two nodes of 4 CPU and 1000 Mbit/s, a third without a published link, and 6 slots of 300 Mbit/s."""
+    stream = Stream()
+    for name in ("n1", "n2"):
+        stream.put(replace(stream.node(name), allocatable={"cpu": 4000, "pods": 10, EGRESS: 1_000_000_000}))
+    stream.node("bare")
+    stream.policy("checkout", 100, 6, floor={EGRESS: 300_000_000})
+    stream.later()
+    return stream
+
+
+def wanting(stream: Stream, bandwidth: int, node: str, **more: Any) -> Pod:
+    """An ordinary pod that requests bandwidth."""
+    pending = stream.pod("batch", 100, "", **more)
+    return stream.bind(replace(pending, requests={**pending.requests, EGRESS: bandwidth}), node)
+
+
+def test_bandwidth_that_a_slot_needed_is_named(linked: Stream) -> None:
+    wanting(linked, 100_000_000, "n1")
+    assert kinds(linked.verdict()) == []
+    wanting(linked, 100_000_000, "n1")
+    verdict = linked.verdict()
+    assert kinds(verdict) == [Kind.FLOOR_BROKEN]
+    assert verdict.kept == {"default/checkout": 5}
+
+
+def test_an_owner_counts_at_its_floor_and_not_at_its_request(linked: Stream) -> None:
+    for node in ("n1", "n1", "n1", "n2", "n2", "n2"):
+        linked.pod("checkout", 100, node)
+    verdict = linked.verdict()
+    assert (kinds(verdict), verdict.kept) == ([], {"default/checkout": 6})
+    wanting(linked, 200_000_000, "n1")
+    verdict = linked.verdict()
+    assert kinds(verdict) == [Kind.OVER_COMMITTED]
+    assert f"over-committed: {EGRESS} by 100000000" in verdict.violations[0].message
+
+
+def test_a_pod_without_bandwidth_over_commits_no_link(linked: Stream) -> None:
+    for node in ("n1", "n1", "n1", "n1"):
+        linked.pod("checkout", 100, node, scheduler_name="other")
+    linked.later()
+    linked.pod("batch", 100, "n1")
+    assert Kind.OVER_COMMITTED not in kinds(linked.verdict())
+
+
+def test_an_owner_may_run_where_no_link_is_published(linked: Stream) -> None:
+    linked.pod("checkout", 100, "bare")
+    assert linked.verdict().violations == ()
+
+
+def test_an_owner_that_is_said_to_fill_no_slot_counts_at_its_request(linked: Stream) -> None:
+    for node in ("n1", "n1", "n1"):
+        linked.pod("checkout", 100, node, slot="")
+    linked.pod("checkout", 100, "n1", slot="default/checkout")
+    wanting(linked, 700_000_000, "n1")
+    assert Kind.OVER_COMMITTED not in kinds(linked.verdict())
+
+
+def test_a_floor_that_is_made_for_pods_that_run_counts_for_them() -> None:
+    stream = Stream()
+    stream.put(replace(stream.node("n1"), allocatable={"cpu": 4000, "pods": 10, EGRESS: 1_000_000_000}))
+    stream.pod("checkout", 100, "n1")
+    policy = stream.policy("checkout", 100, 4, floor={EGRESS: 300_000_000})
+    stream.later()
+    assert stream.verdict().kept == {"default/checkout": 3}
+    stream.put(policy, deleted=True)
+    stream.policy("late", 100, 4, floor={EGRESS: 300_000_000})
+    assert stream.verdict().kept == {"default/late": 3}
