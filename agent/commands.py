@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +23,7 @@ from adapters.kubernetes.client import KubernetesAPI
 from adapters.kubernetes.credentials import CredentialsError
 from agent import host_cgroups, rights
 from agent.config import NRI_SOCKET, RUN, STATE, AgentConfig, ConfigError, address, checked
+from agent.network.told import EGRESS_SHARE, INGRESS_SHARE, told
 from agent.process import keep, restore_and_stay
 from agent.reporting import Identity
 from kernel.refused import Refused
@@ -109,6 +110,39 @@ def serve(
             envvar="J10CE_NODE_SHARES",
         ),
     ] = NodeShares.KUBELET,
+    network_floors: Annotated[
+        bool,
+        typer.Option(
+            "--network-floors",
+            help="Offer what the node's link can promise to floors, in the Node's status.",
+            envvar="J10CE_NETWORK_FLOORS",
+        ),
+    ] = False,
+    link_interface: Annotated[
+        str,
+        typer.Option(
+            help="The interface through which pods leave the node. Default: that of the default route.",
+            envvar="J10CE_LINK_INTERFACE",
+        ),
+    ] = "",
+    link_egress: Annotated[
+        str,
+        typer.Option(
+            help="Bits a second that it can send, such as 10G. Default: as it says itself.",
+            envvar="J10CE_LINK_EGRESS",
+        ),
+    ] = "",
+    link_ingress: Annotated[
+        str, typer.Option(help="Bits a second that it can receive.", envvar="J10CE_LINK_INGRESS")
+    ] = "",
+    link_egress_share: Annotated[
+        str,
+        typer.Option(help="Of what it can send, what pods may have.", envvar="J10CE_LINK_EGRESS_SHARE"),
+    ] = str(float(EGRESS_SHARE)),
+    link_ingress_share: Annotated[
+        str,
+        typer.Option(help="Of what it can receive, what pods may have.", envvar="J10CE_LINK_INGRESS_SHARE"),
+    ] = str(float(INGRESS_SHARE)),
     nri_socket: Annotated[
         str, typer.Option(help="The container runtime's NRI socket; '' does without.")
     ] = str(NRI_SOCKET),
@@ -134,6 +168,8 @@ def serve(
                 observe=observe,
                 choices=Choices(class_defaults, author_oom_scores),
                 node_shares=node_shares,
+                network_floors=network_floors,
+                link=told(link_interface, link_egress, link_ingress, link_egress_share, link_ingress_share),
             )
         )
         raise_open_files()
@@ -157,7 +193,14 @@ async def work(config: AgentConfig) -> None:
 
 async def restoring(config: AgentConfig) -> None:
     """Leave the node as it was found; end at SIGTERM or SIGINT."""
-    await restore_and_stay(config, _until_signalled())
+    stop = _until_signalled()
+    async with AsyncExitStack() as stack:
+        try:
+            api = await stack.enter_async_context(_api(config))
+        except CredentialsError as error:
+            log.warning("the Node stays as it is, kernel files do not: %s", error)
+            api = None
+        await restore_and_stay(config, api, stop)
 
 
 def _until_signalled() -> asyncio.Event:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from agent.network.told import NOTHING_TOLD, Told
 from qos.plan.node_share import NodeShares
 from qos.pods.decision import NOTHING_CHOSEN, Choices
 
@@ -31,6 +32,7 @@ class AgentConfig:
     port of probes, and of /metrics for the loopback. metrics_address: those of /metrics for who has a token;
     None: nowhere. check_seconds: between two full checks of all files. observe: write nothing that a pod
     could feel. proc, sys: where those are mounted. node_shares: the weight of the cgroup of all pods.
+    network_floors: keep floors of the network. link: what is told of the node's network link.
     """
 
     node: str = ""
@@ -47,6 +49,8 @@ class AgentConfig:
     sys: str = "/sys"
     choices: Choices = NOTHING_CHOSEN
     node_shares: NodeShares = NodeShares.KUBELET
+    network_floors: bool = False
+    link: Told = NOTHING_TOLD
 
 
 def checked(config: AgentConfig) -> AgentConfig:

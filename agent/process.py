@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
-from adapters.api import ClusterAPI
+from adapters.api import APIError, ClusterAPI, Unreachable
 from adapters.atomic_file import make_folder
+from adapters.kubernetes.reflector import Backoff
 from adapters.kubernetes.reviews import Reviews
+from adapters.kubernetes.wire import DecodeError
 from adapters.own_certificate import server_context
 from agent.config import AGENT_LOCK, AgentConfig
+from agent.network.publishing import withdraw
 from agent.nri.instance import only_instance
 from agent.program import Agent
 from agent.reporting import Identity
@@ -66,10 +70,11 @@ async def _metrics_for_others(
         yield
 
 
-async def restore_and_stay(config: AgentConfig, stop: asyncio.Event) -> None:
+async def restore_and_stay(config: AgentConfig, api: ClusterAPI | None, stop: asyncio.Event) -> None:
     """Leave the node as it was found, once no agent keeps it, and say so at /readyz until `stop` is set.
 
-    OSError when an address, a folder or a lock cannot be had.
+    What an agent published in the Node is taken out of it, for which the API server is waited for; None:
+    there is none. OSError when an address, a folder or a lock cannot be had.
     """
     problem = "another agent keeps this node: nothing is put back yet"
     make_folder(config.run)
@@ -83,8 +88,28 @@ async def restore_and_stay(config: AgentConfig, stop: asyncio.Event) -> None:
             for one in done.left:
                 log.error("not put back %s", one)
             log.info("put back files=%d left=%d", done.files, len(done.left))
-            problem = f"not put back: {'; '.join(done.left)}" if done.left else ""
+            left = f"not put back: {'; '.join(done.left)}" if done.left else ""
+            async for why in _withdrawing(api, config.node):
+                problem = "; ".join(filter(None, (left, why)))
             await stop.wait()
+
+
+async def _withdrawing(
+    api: ClusterAPI | None, node: str, jitter: Callable[[], float] = random.random
+) -> AsyncIterator[str]:
+    """Why the Node still offers what an agent published in it, as long as it does; then ""."""
+    backoff = Backoff(first=1.0, most=30.0)
+    while api is not None:
+        try:
+            await withdraw(api, node)
+        except (APIError, Unreachable, DecodeError) as error:
+            why = f"the bandwidth in the status of node {node} is still there: {error}"
+            log.warning(why)
+            yield why
+            await asyncio.sleep(backoff.pause(jitter()))
+        else:
+            break
+    yield ""
 
 
 @contextlib.asynccontextmanager

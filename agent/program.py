@@ -26,6 +26,8 @@ from agent.enforcement.metrics import DriftMetrics, LoweringMetrics
 from agent.enforcement.originals import Originals
 from agent.enforcement.writing import Writing
 from agent.measuring import Measuring
+from agent.network.publishing import Publishing
+from agent.network.uplink import Uplink
 from agent.nri.plugin import NriPlugin
 from agent.observer import Observer
 from agent.observer_metrics import ObserverMetrics
@@ -132,6 +134,18 @@ class Agent:
         self.measuring = Measuring(machine.mounts, config, registry, clock, wall)
         self.writer = (
             ReportWriter(api, config.node, registry=registry, clock=clock, wall=wall) if api else None
+        )
+        self.uplink = Uplink(config.link)
+        self.publishing = Publishing(
+            self.uplink,
+            api,
+            config.node,
+            self.known.link_labels,
+            self.store.changed,
+            floors=config.network_floors,
+            observe=config.observe,
+            registry=registry,
+            clock=clock,
         )
         self._readiness = Readiness(self.reconciler, self.drift, config.check_seconds, clock)
         self._promises: tuple[PromiseState, ...] = ()
@@ -282,6 +296,7 @@ class Agent:
             yield loop("observed", OBSERVED_SECONDS, partial(self._write_observed, self._observer))
         yield loop("probe", PROBE_SECONDS, self._probe)
         yield loop("facts", FACTS_SECONDS, self._see_facts)
+        yield loop("link", RESTART_SECONDS, self.publishing.run)
         if self.plugin is not None:
             yield loop("nri", RESTART_SECONDS, self.plugin.run)
         if self.writer is not None:

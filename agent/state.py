@@ -35,6 +35,7 @@ class Known:
 
     `pods` by uid, `policies` by namespace/name, `profiles` and `priority_classes` by name.
     `opt_outs`: namespace -> its label keys.OPT_OUT_LABEL, where it has one.
+    `link_labels`: what the Node's labels say of its link.
     """
 
     pods: dict[str, KnownPod] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class Known:
     profiles: dict[str, Profile] = field(default_factory=dict)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     opt_outs: dict[str, str] = field(default_factory=dict)
+    link_labels: dict[str, str] = field(default_factory=dict)
 
 
 class ContainerKey(NamedTuple):

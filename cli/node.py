@@ -14,12 +14,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from adapters.api import APIError, Unreachable
 from adapters.atomic_file import Untrusted
+from adapters.kubernetes.client import KubernetesAPI
+from adapters.kubernetes.credentials import CredentialsError
+from adapters.kubernetes.wire import DecodeError
 from adapters.output import Output, OutputOption
 from agent import host_cgroups, inspection
 from agent import observed as observed_file
 from agent.config import AGENT_LOCK, NRI_SOCKET, RUN, STATE, AgentConfig, address
 from agent.doctor import Finding, Grade, findings
+from agent.network.publishing import withdraw
 from agent.nri.instance import only_instance
 from agent.restoring import Restored
 from agent.restoring import restore as restore_node
@@ -82,17 +87,30 @@ def restore(
     node_cgroups: Annotated[
         bool, typer.Option("--node-cgroups", help="In a pod: see all cgroups.", envvar="J10CE_NODE_CGROUPS")
     ] = False,
+    config_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--kubeconfig", help="Also take out of the Node's status the bandwidth that the agent published."
+        ),
+    ] = None,
+    node_name: Annotated[
+        str, typer.Option("--node", help="For that: this node's name.", envvar="NODE_NAME")
+    ] = "",
 ) -> None:
     """Leave this node as it was found: all settings of ours back to what others want, our files removed.
 
     What somebody else has written since stays. The agent must not run here; `j10ce uninstall` does this on
     all nodes. Exit code 1 when something could not be put back; it can be tried again.
     """
+    if config_file is not None and not node_name:
+        raise typer.BadParameter("--kubeconfig needs --node: the name that this node has there")
     if node_cgroups:
         _enter()
     try:
         done = asyncio.run(_restored(run, state)) if run.is_dir() else Restored(0, ())
-    except (OSError, TimeoutError) as error:
+        if config_file is not None:
+            asyncio.run(_withdrawn(config_file, node_name))
+    except (OSError, TimeoutError, APIError, Unreachable, DecodeError, CredentialsError) as error:
         text = "an agent runs here: end it first" if isinstance(error, TimeoutError) else str(error)
         typer.echo(f"j10ce: {text}", err=True)
         raise typer.Exit(1) from error
@@ -107,6 +125,11 @@ async def _restored(run: Path, state: Path) -> Restored:
         async with asyncio.timeout(_SECONDS):
             await stack.enter_async_context(only_instance(run / AGENT_LOCK))
         return restore_node(facts.mounts(), run, state)
+
+
+async def _withdrawn(config_file: Path, node_name: str) -> None:
+    async with KubernetesAPI.from_kubeconfig(config_file) as api:
+        await withdraw(api, node_name)
 
 
 @app.command()

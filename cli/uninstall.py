@@ -20,6 +20,7 @@ from manifests import OVERLAYS
 from qos import keys
 
 POD_ANNOTATIONS: Final = (keys.POLICY_ANNOTATION, keys.BOUND_BY_ANNOTATION, keys.WAKE_ANNOTATION)
+BANDWIDTH: Final = frozenset({keys.EGRESS_BANDWIDTH, keys.INGRESS_BANDWIDTH})
 NODE_ANNOTATIONS: Final = (keys.HELD_ANNOTATION, keys.SCALE_DOWN_DISABLED_ANNOTATION)
 _CHUNK: Final = 200
 _FOREIGN_KINDS: Final = (
@@ -40,7 +41,10 @@ _LEASES: Final = ("j10ce-extender", "j10ce-scheduler")
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What is there to be removed. Pods by namespace; `kept`: why our namespace is not removed, or ""."""
+    """What is there to be removed. Pods by namespace; `kept`: why our namespace is not removed, or "".
+
+    `offering`: nodes whose status has the bandwidth that an agent published.
+    """
 
     objects: tuple[Object, ...]
     policies: tuple[str, ...]
@@ -48,11 +52,12 @@ class Remains:
     nodes: tuple[str, ...]
     pods: dict[str, list[str]]
     kept: str = ""
+    offering: tuple[str, ...] = ()
 
     @property
     def nothing(self) -> bool:
         """True when nothing of ours is in the cluster."""
-        return not (self.objects or self.nodes or self.pods)
+        return not (self.objects or self.nodes or self.pods or self.offering)
 
     def to_json(self) -> dict[str, object]:
         """For -o json."""
@@ -65,6 +70,7 @@ class Remains:
             "profiles": list(self.profiles),
             "nodes": list(self.nodes),
             "pods": self.pods,
+            "nodesWithBandwidth": list(self.offering),
             "keptNamespace": self.kept,
         }
 
@@ -117,6 +123,7 @@ def uninstall(
         remains = survey(kubectl)  # they may have annotated until now
     _refuse_running(kubectl, force=force)
     clean_annotations(kubectl, remains)
+    take_bandwidth(kubectl)
     remove(kubectl, remains)
     if output is Output.TABLE:
         typer.echo("Removed.")
@@ -135,18 +142,21 @@ def survey(kubectl: Kubectl) -> Remains:
     kept = why_kept(namespace, _foreign(kubectl)) if namespace else ""
     removed = [item for item in found if not (kept and item["kind"] == "Namespace")]
     removed += [*kubectl.existing(installation.extender_leases()), *_unnamed(kubectl)]
+    nodes = kubectl.objects("get", "nodes")
     return Remains(
         objects=tuple({identity(item): item for item in removed}.values()),
         policies=_names(kubectl, definitions, "minimalreservationpolicies"),
         profiles=_names(kubectl, definitions, "qosprofiles"),
-        nodes=tuple(
-            item["metadata"]["name"]
-            for item in kubectl.objects("get", "nodes")
-            if _carries(item, (keys.HELD_ANNOTATION,))
-        ),
+        nodes=tuple(item["metadata"]["name"] for item in nodes if _carries(item, (keys.HELD_ANNOTATION,))),
         pods=_annotated_pods(kubectl),
         kept=kept,
+        offering=tuple(item["metadata"]["name"] for item in nodes if _offers(item)),
     )
+
+
+def _offers(node: Object) -> bool:
+    amounts = node.get("status", {})
+    return any(BANDWIDTH & amounts.get(which, {}).keys() for which in ("capacity", "allocatable"))
 
 
 def why_kept(namespace: Object, foreign: list[str]) -> str:
@@ -212,6 +222,8 @@ def _show(remains: Remains) -> None:
         typer.echo(f"remove {kind} {f'{namespace}/' if namespace else ''}{name}")
     pods = sum(len(names) for names in remains.pods.values())
     typer.echo(f"take our annotations off {len(remains.nodes)} nodes and {pods} pods")
+    if remains.offering:
+        typer.echo(f"take the bandwidth of their links out of the status of {len(remains.offering)} nodes")
     if remains.policies or remains.profiles:
         typer.secho(
             f"WARNING: {len(remains.policies)} policies and {len(remains.profiles)} profiles are deleted "
@@ -271,6 +283,22 @@ def clean_annotations(kubectl: Kubectl, remains: Remains) -> None:
     _annotate(kubectl, "nodes", remains.nodes, NODE_ANNOTATIONS)
     for namespace, names in remains.pods.items():
         _annotate(kubectl, "pods", names, POD_ANNOTATIONS, "--namespace", namespace)
+
+
+def take_bandwidth(kubectl: Kubectl) -> None:
+    """Take what agents published out of the status of nodes that still have it: theirs could not, or was not
+    asked to.
+    """
+    left = [item for item in kubectl.objects("get", "nodes") if _offers(item)]
+    nothing = dict.fromkeys(sorted(BANDWIDTH))
+    change = json.dumps({"status": {"capacity": nothing, "allocatable": nothing}})
+    how = ("--subresource=status", "--type=merge", f"--patch={change}")
+    for start in range(0, len(left), _CHUNK):
+        named = [
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": item["metadata"]["name"]}}
+            for item in left[start : start + _CHUNK]
+        ]
+        kubectl.run("patch", *how, "-f", "-", stdin=as_list(named), seconds=150)
 
 
 def _annotate(

@@ -74,7 +74,10 @@ def choose(name: str, interfaces: Sequence[Interface], routes: Sequence[DefaultR
 
 
 def promised(interface: Interface, measured: int | None, told: Told) -> Link | Unknown:
-    """What pods together may send and receive; measured: what the interface says, in bytes a second."""
+    """What pods together may send and receive; measured: what the interface says, in bytes a second.
+
+    A direction that nobody knows is 0; Unknown where none is known, and where a carrier may bring it back.
+    """
     name = interface.name
     if interface.flags & LOOPBACK:
         return Unknown(f"{name} is the loopback, which leads nowhere: name another one")
@@ -84,9 +87,9 @@ def promised(interface: Interface, measured: int | None, told: Told) -> Link | U
         why = f"{name} has no carrier"
     else:
         why = f"{name} does not say how fast it is, as virtual machines' often do not"
-    egress, ingress = told.egress or measured, told.ingress or measured
-    if egress is None or ingress is None:
-        passing = not interface.flags & LOWER_UP and interface.kind in _MEASURED
+    egress, ingress = told.egress or measured or 0, told.ingress or measured or 0
+    passing = not interface.flags & LOWER_UP and interface.kind in _MEASURED
+    if not (egress or ingress) or (passing and not (egress and ingress)):
         return Unknown(f"{why}: {_SAY}", passing)
     return Link(
         index=interface.index,

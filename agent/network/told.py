@@ -80,11 +80,22 @@ def interface(where: str, text: str) -> str:
     return text
 
 
-def over(told: Told, labels: Mapping[str, str]) -> Told:
+def told(named: str, egress: str, ingress: str, egress_share: str, ingress_share: str) -> Told:
+    """What the agent's options say of a link, as they are written. ToldWrongError names the option."""
+    return Told(
+        interface("--link-interface", named),
+        rate("--link-egress", egress),
+        rate("--link-ingress", ingress),
+        share("--link-egress-share", egress_share),
+        share("--link-ingress-share", ingress_share),
+    )
+
+
+def over(options: Told, labels: Mapping[str, str]) -> Told:
     """With what the Node's labels say, each in the place of its option. ToldWrongError."""
     said = {
         "interface": interface(keys.LINK_INTERFACE_LABEL, labels.get(keys.LINK_INTERFACE_LABEL, "")),
         "egress": rate(keys.LINK_EGRESS_LABEL, labels.get(keys.LINK_EGRESS_LABEL, "")),
         "ingress": rate(keys.LINK_INGRESS_LABEL, labels.get(keys.LINK_INGRESS_LABEL, "")),
     }
-    return replace(told, **{field: value for field, value in said.items() if value})  # type: ignore[arg-type]
+    return replace(options, **{field: value for field, value in said.items() if value})  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -198,7 +199,7 @@ def _encoded(known: Known) -> tuple[bytes, str]:
     Provisional pods are left out: after a restart the runtime reports those that still run.
     """
     lasting = {uid: one for uid, one in known.pods.items() if not one.provisional}
-    kept = Known(lasting, known.policies, known.profiles, known.priority_classes, known.opt_outs)
+    kept = replace(known, pods=lasting)
     body = _ENCODER.encode(kept) + b"\n"
     header = _Header(_KIND, VERSION, len(body), _checksum(body))
     return _ENCODER.encode(header) + b"\n" + body, header.sha256

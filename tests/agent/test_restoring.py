@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from adapters.api import NODES
+from adapters.memory import MemoryAPI
 from agent.config import AGENT_LOCK
 from agent.enforcement.originals import BAD, NAME, Originals, Record
 from agent.enforcement.places import Place
@@ -23,6 +25,7 @@ from cli.app import app
 from kernel import facts
 from kernel.files import Group
 from lab import ports
+from qos import keys
 from tests.agent.plain_node import PATH, PlainNode
 from tests.waiting import until
 
@@ -204,8 +207,13 @@ async def test_an_agent_in_a_pod_waits_for_the_one_before_and_is_ready_when_it_i
     before, stop = files(node), asyncio.Event()
     async with node.agent():
         pass
-    config = replace(node.config, address=("127.0.0.1", ports.reserve(node.folder)[0]))
+    config = replace(node.config, node="n0", address=("127.0.0.1", ports.reserve(node.folder)[0]))
     url = f"http://127.0.0.1:{config.address[1]}/readyz"
+    api = MemoryAPI()
+    ours = {keys.EGRESS_BANDWIDTH: "1G", keys.INGRESS_BANDWIDTH: "1G"}
+    status = {"capacity": ours | {"cpu": "4"}, "allocatable": ours}
+    api.put(NODES, {"metadata": {"name": "n0"}, "status": status})
+    api.fail("get", resource=NODES)
 
     def ready() -> int:
         try:
@@ -217,10 +225,11 @@ async def test_an_agent_in_a_pod_waits_for_the_one_before_and_is_ready_when_it_i
             return 0
 
     async with only_instance(config.run / AGENT_LOCK):
-        work = asyncio.create_task(restore_and_stay(config, stop))
+        work = asyncio.create_task(restore_and_stay(config, api, stop))
         await asyncio.to_thread(until, lambda: ready() == 503, "it answers, and waits")
         assert files(node) != before
     await asyncio.to_thread(until, lambda: ready() == 200, "everything is put back")
     assert files(node) == before
+    assert api.get_object(NODES, "", "n0")["status"] == {"capacity": {"cpu": "4"}, "allocatable": {}}
     stop.set()
     await work

@@ -11,6 +11,7 @@ import pytest
 
 from cli import installation, uninstall
 from cli.kubectl import Kubectl, identity
+from qos import keys
 
 pytestmark = pytest.mark.program
 
@@ -111,3 +112,21 @@ def test_leases_of_others_are_not_deleted(kubectl: Kubectl) -> None:
     last = json.loads((kubectl.binary.parent / "log").read_text().splitlines()[-1])
     assert last[:2] == ["delete", "leases"]
     assert "--all" not in last
+
+
+def test_bandwidth_that_agents_published_is_taken_out_of_nodes(kubectl: Kubectl) -> None:
+    offers = {"capacity": {"cpu": "4", keys.EGRESS_BANDWIDTH: "1G"}, "allocatable": {"cpu": "4"}}
+    nodes = [thing("Node", "one") | {"status": offers}, thing("Node", "other") | {"status": {"capacity": {}}}]
+    found = survey(kubectl, namespace_ours=False, nodes=nodes)
+    assert found.offering == ("one",)
+    assert not found.nothing
+    assert found.to_json()["nodesWithBandwidth"] == ["one"]
+    uninstall.take_bandwidth(kubectl)
+    last = json.loads((kubectl.binary.parent / "log").read_text().splitlines()[-1])
+    assert last[:3] == ["patch", "--subresource=status", "--type=merge"]
+    gone = dict.fromkeys((keys.EGRESS_BANDWIDTH, keys.INGRESS_BANDWIDTH))
+    patch = json.loads(last[3].removeprefix("--patch="))
+    assert patch == {"status": {"capacity": gone, "allocatable": gone}}
+    survey(kubectl, namespace_ours=False, nodes=nodes[1:])
+    uninstall.take_bandwidth(kubectl)
+    assert json.loads((kubectl.binary.parent / "log").read_text().splitlines()[-1])[0] == "get"

@@ -25,7 +25,8 @@ from tests.waiting import until
 
 RIGHTS = [
     {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["list", "watch"]},
-    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]},
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
     {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["list", "watch"]},
     {
         "apiGroups": ["j10ce.io"],

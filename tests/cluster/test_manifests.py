@@ -16,6 +16,7 @@ from kubernetes.client import (
     ApiClient,
     ApiException,
     AuthorizationV1Api,
+    CoreV1Api,
     CustomObjectsApi,
     V1ResourceAttributes,
     V1SubjectAccessReview,
@@ -24,6 +25,8 @@ from kubernetes.client import (
 
 import manifests
 from adapters.kubernetes import node_qos
+from adapters.kubernetes.node_bandwidth import change_to, node_bandwidth
+from qos import keys
 
 pytestmark = pytest.mark.cluster
 
@@ -500,12 +503,13 @@ LOCKED_DOWN = {
 
 @pytest.fixture
 def agent_token(installed: str, kubectl: Kubectl, node: str) -> Iterator[str]:
-    """The token of an agent's pod on the node; the account may write every NodeQoS, as far as RBAC goes."""
+    """The token of an agent's pod on the node; RBAC alone lets it write every NodeQoS and node.status."""
     name = f"agent-{uuid.uuid4().hex[:8]}"
     scope = ("-n", AGENT["namespace"])
     rule = {"apiGroups": ["j10ce.io"], "resources": ["nodeqoses", "nodeqoses/status"]}
     rights = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}}
     verbs = {"verbs": ["get", "create", "patch", "delete"]}
+    of_nodes = {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -518,7 +522,7 @@ def agent_token(installed: str, kubectl: Kubectl, node: str) -> Iterator[str]:
     }
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": AGENT}
     kubectl("apply", "-f", "-", document=account)
-    kubectl("create", "-f", "-", document=rights | {"rules": [rule | verbs]})
+    kubectl("create", "-f", "-", document=rights | {"rules": [rule | verbs, of_nodes]})
     who = f"--serviceaccount={AGENT['namespace']}:{AGENT['name']}"
     kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", who)
     kubectl("create", *scope, "-f", "-", document=pod)
@@ -537,6 +541,7 @@ class Reporter:
         given.api_key = {"authorization": f"Bearer {token}"}
         self._client = ApiClient(given)
         self._objects = CustomObjectsApi(self._client)
+        self._nodes = CoreV1Api(self._client)
 
     def create(self, name: str, owner: str, uid: str) -> str:
         body = node_qos.new(owner, uid)
@@ -550,9 +555,15 @@ class Reporter:
     def delete(self, name: str) -> str:
         return self._said(self._objects.delete_cluster_custom_object, name)
 
+    def publish(self, name: str, change: Any) -> str:
+        return self._said_to(self._nodes.patch_node_status, name, change)
+
     def _said(self, call: Callable[..., object], *arguments: Any) -> str:
+        return self._said_to(call, "j10ce.io", "v1alpha1", "nodeqoses", *arguments)
+
+    def _said_to(self, call: Callable[..., object], *arguments: Any) -> str:
         try:
-            call("j10ce.io", "v1alpha1", "nodeqoses", *arguments)
+            call(*arguments)
         except ApiException as error:
             return str(error.body)
         return ""
@@ -576,3 +587,60 @@ def test_an_agent_reports_of_its_own_node_only(
     assert "the token names no node" in Reporter(cluster, unbound).report(node)
     assert agent.delete(node) == ""
     kubectl("delete", "nodeqos", f"{node}-other")
+
+
+BANDWIDTH = {keys.EGRESS_BANDWIDTH: 9_400_000_000, keys.INGRESS_BANDWIDTH: 9_000_000_000}
+NOT_AN_AGENTS = {
+    "another resource": {"status": {"capacity": {"cpu": "1000"}}},
+    "another resource gone": {"status": {"allocatable": {"memory": None}}},
+    "all resources gone": {"status": {"capacity": None}},
+    "a condition": {"status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+    "an address": {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}]}},
+    "the addresses gone": {"status": {"addresses": None}},
+    "an image": {"status": {"images": [{"names": ["other"], "sizeBytes": 1}]}},
+    "a volume": {"status": {"volumesInUse": ["one"]}},
+    "what runs there": {"status": {"nodeInfo": {"kubeletVersion": "v0"}}},
+    "a feature": {"status": {"features": {"supplementalGroupsPolicy": True}}},
+    "a label": {"metadata": {"labels": {"pool": "b"}}},
+    "a label more": {"metadata": {"labels": {"node-restriction.kubernetes.io/x": "y"}}},
+    "an annotation": {"metadata": {"annotations": {"x": "y"}}},
+    "a finalizer": {"metadata": {"finalizers": ["example.com/stays"]}},
+}
+
+
+def test_an_agent_publishes_the_bandwidth_of_its_own_node_and_nothing_else(
+    installed: str, cluster: Any, kubectl: Kubectl, node: str, agent_token: str
+) -> None:
+    status = {
+        "capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+        "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
+        "images": [{"names": ["one"], "sizeBytes": 1}],
+    }
+    as_kubelet = ("patch", "node", node, "--subresource=status", "--type=merge", "-p")
+    kubectl(*as_kubelet, json.dumps({"status": status}))
+    before = json.loads(kubectl("get", "node", node, "-o", "json").stdout)
+    agent = Reporter(cluster, agent_token)
+    eventually_refused(
+        lambda: agent.publish(node, NOT_AN_AGENTS["another resource"]),
+        "an agent changes no resource of a Node but j10ce.io/egress-bandwidth and ingress-bandwidth",
+    )
+    for name, change in NOT_AN_AGENTS.items():
+        assert "an agent changes no" in agent.publish(node, change), name
+        mixed = change | {"status": change_to(BANDWIDTH)["status"] | change.get("status", {})}
+        assert "an agent changes no" in agent.publish(node, mixed), f"{name} beside what it may"
+    other = f"{node}-other"
+    document = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": other}}
+    kubectl("create", "-f", "-", document=document)
+    refused = f"the agent of node {node} may not change Node {other}"
+    assert refused in agent.publish(other, change_to(BANDWIDTH))
+    unbound = kubectl("create", "token", AGENT["name"], "-n", AGENT["namespace"]).stdout.strip()
+    assert "the token names no node" in Reporter(cluster, unbound).publish(node, change_to(BANDWIDTH))
+    after = json.loads(kubectl("get", "node", node, "-o", "json").stdout)
+    assert (after["status"], after["metadata"]) == (before["status"], before["metadata"])
+    for wanted in (BANDWIDTH, {}):
+        assert agent.publish(node, change_to(wanted)) == ""
+        raw = kubectl("get", "node", node, "-o", "json").stdout.encode()
+        assert node_bandwidth(raw).says(wanted)
+    kubectl("delete", "node", other)

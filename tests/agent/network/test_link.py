@@ -80,7 +80,10 @@ def test_never_more_than_the_link_and_less_by_a_byte_at_most(
 def test_what_is_said_counts_before_what_is_measured_each_direction_by_itself() -> None:
     half = Told(egress=1000, egress_share=Fraction(1), ingress_share=Fraction(1))
     assert promised(ETH0, 5000, half) == Link(2, "eth0", 1000, 5000)
-    assert "link-ingress" in why(promised(ETH0, None, half)), "half a link is none"
+    assert promised(ETH0, None, half) == Link(2, "eth0", 1000, 0), "nobody knows what it can receive"
+    passing = promised(replace(ETH0, flags=UP), None, half)
+    assert isinstance(passing, Unknown), "a carrier will bring it back"
+    assert passing.passing
     veth = Interface(5, "eth0", kind="veth")
     said = Told("", 1000, 2000, Fraction(1), Fraction(1))
     assert promised(veth, TEN_GIGABIT, said) == Link(5, "eth0", 1000, 2000)

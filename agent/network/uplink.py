@@ -1,0 +1,60 @@
+"""The node's link, looked at again and again: what is known of it now, and why nothing is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import replace
+
+from agent.network.link import Unknown, look
+from agent.network.rtnetlink import Netlink
+from agent.network.told import NOTHING_TOLD, Told, ToldWrongError, over
+from qos.network.wanted import Link
+
+log = logging.getLogger(__name__)
+
+
+class Uplink:
+    """link: as it was seen last, None: not known. problem: why it is not, or not any more, known; "".
+
+    options: what the agent was started with. A link that does not answer for a moment stays what it was.
+    `ifb`: ifindex of the IFB that shapes what the link receives, 0 none; whoever makes it says so here.
+    """
+
+    def __init__(self, options: Told = NOTHING_TOLD, opened: Callable[[], Netlink] = Netlink) -> None:
+        self._options, self._opened = options, opened
+        self.link: Link | None = None
+        self.ifb = 0
+        self.problem = "the link was not looked at yet"
+
+    def see(self, labels: Mapping[str, str]) -> Link | Unknown:
+        """Look now; labels: of the Node. Some milliseconds; logged when it is not as it was."""
+        found = self._look(labels)
+        if isinstance(found, Link):
+            found = replace(found, ifb=self.ifb)
+        if isinstance(found, Link):
+            self._tell(found, "")
+        else:
+            self._tell(self.link if found.passing else None, found.why)
+        return found
+
+    def _look(self, labels: Mapping[str, str]) -> Link | Unknown:
+        try:
+            told = over(self._options, labels)
+            with closing(self._opened()) as netlink:
+                return look(netlink, told)
+        except ToldWrongError as error:
+            return Unknown(f"label {error}", passing=True)
+        except OSError as error:
+            return Unknown(f"the kernel does not say which interfaces there are: {error}", passing=True)
+
+    def _tell(self, link: Link | None, problem: str) -> None:
+        if link is not None and link != self.link:
+            log.info(
+                "link interface=%s egress_bytes_per_second=%d ingress_bytes_per_second=%d",
+                link.name, link.egress, link.ingress,
+            )  # fmt: skip
+        if problem and problem != self.problem:
+            log.warning("link unknown why=%r", problem)
+        self.link, self.problem = link, problem
