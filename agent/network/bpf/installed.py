@@ -195,7 +195,8 @@ def _remove(root: str, schema: int) -> list[str]:
             _take_off(pins, name)
         for name in pins.maps():
             _let_go(pins, name)
-        left = [f"{pins.where}/{name}" for name in (*pins.links(), *pins.maps())]
+        left = [f"{pins.where}/links/{name}" for name in pins.links()]
+        left += [f"{pins.where}/maps/{name}" for name in pins.maps()]
         pins.remove()
     return left
 

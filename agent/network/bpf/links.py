@@ -117,9 +117,25 @@ def at_interface(index: int, hook: Hook) -> tuple[Attached, ...]:
     attributes = bytearray(
         _QUERY.pack(index, hook, 0, 0, address(programs), _MOST, 0, 0, address(links), 0, 0)
     )
-    call(Command.PROG_QUERY, attributes, f"{hook.name} of interface {index}")
+    try:
+        call(Command.PROG_QUERY, attributes, f"{hook.name} of interface {index}")
+    except BpfError as error:
+        if error.errno == errno.ENOENT:  # there was never one
+            return ()
+        raise
     (count,) = struct.unpack_from("=I", attributes, _QUERY_COUNT_AT)
     pairs = zip(
         struct.unpack_from(f"={count}I", programs), struct.unpack_from(f"={count}I", links), strict=True
     )
     return tuple(Attached(program, link) for program, link in pairs)
+
+
+def has_tcx(interface: int = 1) -> bool:
+    """Whether this kernel has TCX; else hang the program into clsact. interface: any index that there is."""
+    try:
+        at_interface(interface, Hook.TCX_EGRESS)
+    except BpfError as error:
+        if error.errno == errno.EINVAL:
+            return False
+        raise
+    return True

@@ -32,7 +32,7 @@ _PIN: Final = struct.Struct("=QII")
 """pathname, bpf_fd, file_flags."""
 _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 MAP: Final = "anon_inode:bpf-map"
-LINK: Final = "anon_inode:bpf_link"
+LINK: Final = "anon_inode:bpf-link"
 
 
 class Pins:
@@ -145,7 +145,7 @@ class Pins:
             if error.errno == errno.ENOENT:
                 return None
             raise
-        found = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115
+        found = os.readlink(f"/proc/self/fd/{fd}").replace("_link", "-link")  # noqa: PTH115  (older kernels)
         if found != kind:
             close(fd)
             raise BpfError(errno.EINVAL, f"pin {folder}/{name} in {self.where}", f"it is {found}, not {kind}")

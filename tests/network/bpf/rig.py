@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import json
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 _CLONE_NEWNET = 0x40000000
@@ -82,3 +85,84 @@ def inside(name: str, work: Callable[[], T]) -> T:
     if failures:
         raise failures[0]
     return results[0]
+
+
+def start(name: str, *argv: str) -> subprocess.Popen[str]:
+    """A process in a namespace, with its output in a pipe."""
+    return subprocess.Popen(
+        ["ip", "netns", "exec", name, *argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def run(name: str, *argv: str) -> str:
+    """The output of a process in a namespace that is to succeed."""
+    with start(name, *argv) as process:
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, f"{' '.join(argv)}: {output}"
+    return output
+
+
+def shaped(name: str, minors: tuple[int, ...]) -> None:
+    """HTB at veth0 there as the agent makes it: handle 10ce:, a class for each minor (hexadecimal), 1 the
+    default.
+    """
+    tc(name, "qdisc", "add", "dev", INTERFACE, "root", "handle", "10ce:", "htb", "default", "1")
+    for minor in minors:
+        at = ("parent", "10ce:", "classid", f"10ce:{minor:x}")
+        tc(name, "class", "add", "dev", INTERFACE, *at, "htb", "rate", "1gbit", "quantum", "20000")
+
+
+def sent(name: str) -> dict[int, int]:
+    """Minor of each HTB class at veth0 there -> packets that it has sent."""
+    shown = tc(name, "-s", "class", "show", "dev", INTERFACE)
+    pairs = re.findall(r"class htb 10ce:([0-9a-f]+) .*\n Sent \d+ bytes (\d+) pkt", shown)
+    return {int(minor, 16): int(packets) for minor, packets in pairs}
+
+
+def tc(name: str, *words: str) -> str:
+    """tc(8); its output."""
+    done = subprocess.run(["tc", "-n", name, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"tc {' '.join(words)}: {done.stderr}"
+    return done.stdout
+
+
+@contextlib.contextmanager
+def own_cgroup(*names: str) -> Iterator[tuple[Path, ...]]:
+    """New cgroups (v2), each in the one before it; this process is in the last."""
+    mounted = next(
+        Path(line.split()[1])
+        for line in Path("/proc/mounts").read_text().splitlines()
+        if line.split()[2] == "cgroup2"
+    )
+    before = mounted / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+    made: list[Path] = []
+    try:
+        folder = mounted
+        for name in names:
+            folder /= f"j10ce-bpf-{os.getpid()}-{name}"
+            folder.mkdir()
+            made.append(folder)
+        (folder / "cgroup.procs").write_text("0")
+        yield tuple(made)
+    finally:
+        (before / "cgroup.procs").write_text("0")
+        for folder in reversed(made):
+            folder.rmdir()
+
+
+@contextlib.contextmanager
+def iperf3_server(name: str) -> Iterator[None]:
+    """It listens in a namespace for the time of the block."""
+    with start(name, "iperf3", "-s", "--forceflush") as process:
+        assert process.stdout is not None
+        try:
+            while "listening" not in (line := process.stdout.readline()):
+                assert line, "iperf3 has ended"
+            yield
+        finally:
+            process.kill()
+
+
+def iperf3(name: str, *options: str) -> Any:
+    """What the client says in a namespace."""
+    return json.loads(run(name, "iperf3", "-c", NODE4, "-J", *options))

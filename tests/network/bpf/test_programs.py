@@ -21,6 +21,7 @@ from agent.network.bpf.pins import Pins
 from agent.network.bpf.system import BpfError
 from cli.bpf import compile_all, compiler
 from qos.network.wanted import Direction, class_id
+from tests.network.bpf.rig import own_cgroup
 
 NEXT, DROP = -1, 2
 ETHERNET = bytes(12)
@@ -169,30 +170,6 @@ def test_a_socket_is_known_by_its_cgroup_and_those_above_it(loaded: Installed) -
     loaded.fill("by_cgroup", {})
     loaded.fill("settings", settings_entry(cgroups=True))
     assert programs.run(run, packet, priority=FOREIGN).priority == FOREIGN
-
-
-@contextlib.contextmanager
-def own_cgroup(*names: str) -> Iterator[tuple[Path, ...]]:
-    """New cgroups (v2), each in the one before it; this process is in the last."""
-    mounted = next(
-        Path(line.split()[1])
-        for line in Path("/proc/mounts").read_text().splitlines()
-        if line.split()[2] == "cgroup2"
-    )
-    before = mounted / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
-    made: list[Path] = []
-    try:
-        folder = mounted
-        for name in names:
-            folder /= f"j10ce-bpf-{os.getpid()}-{name}"
-            folder.mkdir()
-            made.append(folder)
-        (folder / "cgroup.procs").write_text("0")
-        yield tuple(made)
-    finally:
-        (before / "cgroup.procs").write_text("0")
-        for folder in reversed(made):
-            folder.rmdir()
 
 
 def test_a_bucket_lets_through_its_rate_and_counts_what_it_drops(loaded: Installed) -> None:
