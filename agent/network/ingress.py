@@ -75,10 +75,10 @@ def changes(
     """
     needed: list[Change] = []
     clsacts = {qdisc.interface for qdisc in found.qdiscs if qdisc.kind in _FILTERS}
-    ours = {one.interface: one for one in found.filters if _is_redirect(one, found)}
+    ours = {one.interface: one for one in found.filters if is_redirect(one, found)}
     for interface, one in ours.items():
         if redirects.get(interface) != one.target:
-            needed.append(Change(_without(one), f"delete redirection of interface {interface}"))
+            needed.append(Change(without(one, found), f"delete redirection of interface {interface}"))
     for interface, target in redirects.items():
         if interface not in found.devices or target not in found.devices:
             continue
@@ -96,14 +96,22 @@ def changes(
     return tuple(needed)
 
 
-def _is_redirect(one: Filter, found: Found) -> bool:
+def is_redirect(one: Filter, found: Found) -> bool:
+    """Whether it is our filter that leads to an IFB."""
     target = found.devices.get(one.target)
     at = one.parent == INGRESS and one.priority == REDIRECTS and one.kind == "u32"
     return at and (target is None or is_our_ifb(target))
 
 
-def _without(one: Filter) -> Request:
-    return messages.no_filter(one.interface, one.parent, one.priority, one.protocol, one.handle, one.kind)
+def without(one: Filter, found: Found) -> Request:
+    """Removes a filter; with its whole priority where that is all there is, for u32 would leave its table."""
+    beside = any(
+        (other.interface, other.parent, other.priority) == (one.interface, one.parent, one.priority)
+        for other in found.filters
+        if other is not one
+    )
+    handle = one.handle if beside else 0
+    return messages.no_filter(one.interface, one.parent, one.priority, one.protocol, handle, one.kind)
 
 
 def _unneeded_clsacts(

@@ -37,7 +37,7 @@ def bucket(interface: int, rate: int = 500_000) -> Tbf:
 
 
 def shown(one: Node) -> dict[int, HtbClass]:
-    return {found.class_id & 0xFFFF: found for found in one.found().classes}  # type: ignore[misc]
+    return {found.class_id & 0xFFFF: found for found in one.found().classes}
 
 
 def test_a_tree_and_a_bucket_are_made_as_wanted_and_then_nothing_is_left_to_do(node: Node) -> None:
