@@ -14,6 +14,7 @@ from qos.network.wanted import BytesPerSecond, Direction
 
 _CLASS: Final = struct.Struct("=I")
 _CGROUP: Final = struct.Struct("=Q")
+_SETTINGS: Final = struct.Struct("=II")
 _LIMIT_KEY: Final = struct.Struct("=II")
 _LIMIT: Final = struct.Struct("=QQ")
 _ADDRESS_BYTES: Final = 16
@@ -55,7 +56,12 @@ def address_entries(by_address: Mapping[bytes, int]) -> dict[bytes, bytes]:
 
 def cgroup_entries(by_cgroup: Mapping[int, int]) -> dict[bytes, bytes]:
     """Of the map by_cgroup: cgroup id -> class id."""
-    return {_CGROUP.pack(cgroup): _CLASS.pack(class_id) for cgroup, class_id in by_cgroup.items()}
+    return {cgroup_key(cgroup): _CLASS.pack(class_id) for cgroup, class_id in by_cgroup.items()}
+
+
+def cgroup_key(cgroup: int) -> bytes:
+    """Of the maps by_cgroup and traffic. cgroup: its id, the inode of its folder on cgroup v2."""
+    return _CGROUP.pack(cgroup)
 
 
 def limit_entries(limits: Mapping[tuple[int, Direction], BytesPerSecond]) -> dict[bytes, bytes]:
@@ -72,6 +78,15 @@ def limit_entries(limits: Mapping[tuple[int, Direction], BytesPerSecond]) -> dic
     }
 
 
-def settings_entry(*, cgroups: bool) -> dict[bytes, bytes]:
-    """Of the map settings. cgroups: whether any has an entry; if not, no packet pays for the look."""
-    return {_CLASS.pack(0): _CLASS.pack(_ALL_LEVELS if cgroups else 0)}
+def direction_of(key: bytes) -> tuple[int, Direction]:
+    """Class id and direction of a key of the maps limits and buckets."""
+    class_id, number = _LIMIT_KEY.unpack(key)
+    return class_id, next(one for one, its in _DIRECTIONS.items() if its == number)
+
+
+def settings_entry(*, cgroups: bool, marks: bool) -> dict[bytes, bytes]:
+    """Of the map settings: what no packet pays for where it is not in use.
+
+    cgroups: whether by_cgroup or traffic has any entry; marks: whether mark is hung in anywhere.
+    """
+    return {_CLASS.pack(0): _SETTINGS.pack(_ALL_LEVELS if cgroups else 0, marks)}

@@ -24,6 +24,7 @@ from agent.network.bpf.system import BpfError, close
 
 HOOKS: Final[Mapping[str, tuple[Hook, ...]]] = {
     "classify": (Hook.TCX_EGRESS,),
+    "mark": (Hook.TCX_INGRESS,),
     "police_tx": TCX,
     "police_rx": TCX,
     "count_tx": (Hook.CGROUP_EGRESS,),
@@ -44,7 +45,7 @@ class Installed:
     """The programs and maps of these objects. Raises BpfError, ObjectError; then nothing that runs has
     changed.
 
-    names: of objects, such as classify, count, police. batch: False for one map entry a call.
+    names: of objects: classify, mark, count, police. batch: False for one map entry a call.
     """
 
     def __init__(self, pins: Pins, names: Iterable[str], *, batch: bool = True) -> None:

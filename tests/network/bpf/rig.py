@@ -21,6 +21,7 @@ _counter = itertools.count()
 POD4, NODE4 = "10.99.0.2", "10.99.0.1"
 POD6, NODE6 = "fd99::2", "fd99::1"
 INTERFACE = "veth0"
+NIC, WORLD4 = "nic0", "10.98.0.2"
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class Joined:
     pod: str
     node: str
 
-    def index(self, name: str) -> int:
+    def index(self, name: str, interface: str = INTERFACE) -> int:
         """The interface's index in that namespace."""
-        return int(ip("-n", name, "-o", "link", "show", INTERFACE).partition(":")[0])
+        return int(ip("-n", name, "-o", "link", "show", interface).partition(":")[0])
 
 
 @contextlib.contextmanager
@@ -54,6 +55,26 @@ def joined() -> Iterator[Joined]:
     finally:
         for name in (made.pod, made.node):
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+@contextlib.contextmanager
+def world(pair: Joined) -> Iterator[str]:
+    """The name of a third namespace, beyond the node's interface nic0; the node forwards, and the pod knows
+    it.
+    """
+    name = f"{pair.node}-world"
+    try:
+        ip("netns", "add", name)
+        peer = ("peer", "name", INTERFACE, "netns", name)
+        ip("-n", pair.node, "link", "add", NIC, "type", "veth", *peer)
+        for where, device, address in ((pair.node, NIC, "10.98.0.1/24"), (name, INTERFACE, f"{WORLD4}/24")):
+            ip("-n", where, "addr", "add", address, "dev", device)
+            ip("-n", where, "link", "set", device, "up")
+        run(pair.node, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
+        ip("-n", pair.pod, "route", "add", "default", "via", NODE4)
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
 
 def ip(*words: str) -> str:
@@ -102,19 +123,19 @@ def run(name: str, *argv: str) -> str:
     return output
 
 
-def shaped(name: str, minors: tuple[int, ...]) -> None:
-    """HTB at veth0 there as the agent makes it: handle 10ce:, a class for each minor (hexadecimal), 1 the
-    default.
+def shaped(name: str, minors: tuple[int, ...], interface: str = INTERFACE) -> None:
+    """HTB at an interface there as the agent makes it: handle 10ce:, a class for each minor (hexadecimal), 1
+    the default.
     """
-    tc(name, "qdisc", "add", "dev", INTERFACE, "root", "handle", "10ce:", "htb", "default", "1")
+    tc(name, "qdisc", "add", "dev", interface, "root", "handle", "10ce:", "htb", "default", "1")
     for minor in minors:
         at = ("parent", "10ce:", "classid", f"10ce:{minor:x}")
-        tc(name, "class", "add", "dev", INTERFACE, *at, "htb", "rate", "1gbit", "quantum", "20000")
+        tc(name, "class", "add", "dev", interface, *at, "htb", "rate", "1gbit", "quantum", "20000")
 
 
-def sent(name: str) -> dict[int, int]:
-    """Minor of each HTB class at veth0 there -> packets that it has sent."""
-    shown = tc(name, "-s", "class", "show", "dev", INTERFACE)
+def sent(name: str, interface: str = INTERFACE) -> dict[int, int]:
+    """Minor of each HTB class at an interface there -> packets that it has sent."""
+    shown = tc(name, "-s", "class", "show", "dev", interface)
     pairs = re.findall(r"class htb 10ce:([0-9a-f]+) .*\n Sent \d+ bytes (\d+) pkt", shown)
     return {int(minor, 16): int(packets) for minor, packets in pairs}
 

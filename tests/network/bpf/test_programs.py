@@ -77,7 +77,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     folder = tmp_path_factory.mktemp("bpffs")
     assert os.system(f"mount -t bpf bpf {folder}") == 0
     try:
-        with Pins(str(folder)) as pins, Installed(pins, ["classify", "police", "count"]) as installed:
+        with Pins(str(folder)) as pins, Installed(pins, ["classify", "mark", "police", "count"]) as installed:
             installed.fill("by_address", address_entries(KNOWN))
             yield installed
     finally:
@@ -161,14 +161,14 @@ def test_a_socket_is_known_by_its_cgroup_and_those_above_it(loaded: Installed) -
     run = loaded.programs["classify"]
     with own_cgroup("pod", "container") as (pod, container):
         loaded.fill("by_cgroup", cgroup_entries({pod.stat().st_ino: class_id(7)}))
-        loaded.fill("settings", settings_entry(cgroups=True))
+        loaded.fill("settings", settings_entry(cgroups=True, marks=False))
         assert container.parent == pod
         assert programs.run(run, packet).priority == class_id(7)
         assert programs.run(run, frame(IPV4, ipv4(POD4))).priority == class_id(5)  # its address says more
-        loaded.fill("settings", settings_entry(cgroups=False))
+        loaded.fill("settings", settings_entry(cgroups=False, marks=False))
         assert programs.run(run, packet).priority == 0
     loaded.fill("by_cgroup", {})
-    loaded.fill("settings", settings_entry(cgroups=True))
+    loaded.fill("settings", settings_entry(cgroups=True, marks=False))
     assert programs.run(run, packet, priority=FOREIGN).priority == FOREIGN
 
 
@@ -221,7 +221,7 @@ def test_the_objects_are_what_clang_makes_of_the_sources(loaded: Installed, tmp_
         pytest.skip(f"clang {compiler()} here, clang {objects.record()['clang']} made them: code may differ")
     compile_all(objects.FOLDER, tmp_path)
     descriptors = {name: of.fd for name, of in loaded.maps.items()}
-    for name in ("classify", "count", "police"):
+    for name in ("classify", "count", "mark", "police"):
         for program in elf.read((tmp_path / f"{name}.o").read_bytes()).programs:
             fd = programs.load(program, descriptors, "Dual BSD/GPL")
             try:

@@ -5,8 +5,11 @@
 SEC("tc")
 int classify(struct __sk_buff *skb)
 {
-	__u32 before = skb->priority, after;
+	__u32 before = skb->priority, minor = skb->tc_index, first = 0, after;
+	struct settings *set = bpf_map_lookup_elem(&settings, &first);
 	__u32 class = class_by_address(skb, SOURCE);
+	if (!class && minor && set && set->marks)
+		class = MAJOR << 16 | minor;
 	if (!class)
 		class = class_by_cgroup(skb);
 	/* Whoever has CAP_NET_RAW may set SO_PRIORITY to another's class: this major is ours alone to set. */

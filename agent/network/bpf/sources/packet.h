@@ -27,6 +27,7 @@ struct address {
 
 struct settings {
 	__u32 levels; /* bit n: cgroups n below the root may be in by_cgroup; 0: none is */
+	__u32 marks;  /* not 0: mark is hung in somewhere, so tc_index is ours */
 };
 
 struct {

@@ -47,7 +47,8 @@ def test_a_limit_of_nothing_is_refused() -> None:
         difference.limit_entries({(class_id(5), Direction.EGRESS): 0})
 
 
-def test_without_cgroups_no_level_is_looked_at() -> None:
-    key = struct.pack("=I", 0)
-    assert difference.settings_entry(cgroups=False) == {key: struct.pack("=I", 0)}
-    assert difference.settings_entry(cgroups=True) == {key: struct.pack("=I", 0xFFFE)}
+@pytest.mark.parametrize("cgroups", [False, True])
+@pytest.mark.parametrize("marks", [False, True])
+def test_no_packet_pays_for_what_is_not_in_use(cgroups: bool, marks: bool) -> None:
+    found = difference.settings_entry(cgroups=cgroups, marks=marks)
+    assert found == {struct.pack("=I", 0): struct.pack("=II", 0xFFFE if cgroups else 0, marks)}

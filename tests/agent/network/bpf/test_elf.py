@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from agent.network.bpf import elf, objects
 from agent.network.bpf.elf import ObjectError
 
-NAMES = ("classify", "count", "police")
-PROGRAMS = {"classify": {"classify"}, "count": {"count_tx", "count_rx"}, "police": {"police_tx", "police_rx"}}
+NAMES = ("classify", "count", "mark", "police")
+PROGRAMS = {
+    "classify": {"classify"},
+    "mark": {"mark"},
+    "count": {"count_tx", "count_rx"},
+    "police": {"police_tx", "police_rx"},
+}
 HASH, ARRAY, PERCPU_HASH = 1, 2, 5
 
 
@@ -35,7 +40,7 @@ def test_maps_have_the_measures_of_the_source() -> None:
     assert {name: shape.measures for name, shape in maps.items()} == {
         "by_address": (HASH, 16, 4, 4096, 0),
         "by_cgroup": (HASH, 8, 4, 1024, 0),
-        "settings": (ARRAY, 4, 4, 1, 0),
+        "settings": (ARRAY, 4, 8, 1, 0),
         "traffic": (PERCPU_HASH, 8, 32, 1024, 0),
         "limits": (HASH, 8, 16, 2048, 0),
         "buckets": (HASH, 8, 56, 2048, 0),
