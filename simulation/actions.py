@@ -20,10 +20,10 @@ RESOURCES: dict[str, Resource] = {
 }
 
 
-def node(play: Play, name: str, cpu: int, memory: int, pods: int) -> None:
+def node(play: Play, name: str, cpu: int, memory: int, pods: int, link: int = 0) -> None:
     """A node comes, or comes back with another size."""
     known = play.store.find(NODES, "", name)
-    body = objects.node(name, cpu, memory, pods)
+    body = objects.node(name, cpu, memory, pods, link)
     if known is not None:
         body = {**known, "status": {**known["status"], "allocatable": body["status"]["allocatable"]}}
     play.store.write(NODES, body)
@@ -53,10 +53,10 @@ def _change_node(play: Play, name: str, spec: Body, status: Body) -> None:
         play.store.write(NODES, {**body, "spec": {**kept, **spec}, "status": {**body["status"], **status}})
 
 
-def pod(play: Play, name: str, cpu: int, memory: int, priority: int) -> None:
+def pod(play: Play, name: str, cpu: int, memory: int, priority: int, link: int = 0) -> None:
     """An ordinary pod."""
     if play.store.find(PODS, "default", name) is None:
-        play.store.create(PODS, objects.pod(name, cpu, memory, priority, {"plain": name}))
+        play.store.create(PODS, objects.pod(name, cpu, memory, priority, {"plain": name}, link=link))
 
 
 def flood(play: Play, name: str, count: int, cpu: int, memory: int, priority: int) -> None:

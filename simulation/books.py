@@ -24,6 +24,7 @@ from extender.node_reports import NodeReports
 from extender.owners import Owners
 from extender.view import View
 from ledger.decisions import BindDecision, Mode
+from ledger.demands import NO_SLOT
 from ledger.ledger import Ledger
 from ledger.waiting import SAMPLE
 from qos.cluster.objects import Pod
@@ -72,8 +73,8 @@ RECORDER = Recorder()
 class Told:
     """Who hears of the ledger's decisions; here nobody."""
 
-    def claimed(self, uid: str, node: str) -> None:
-        """Bind has claimed a node for a pod."""
+    def claimed(self, uid: str, node: str, slot: str) -> None:
+        """Bind has claimed a node for a pod, which fills a slot of this policy; "" none."""
 
     def released(self, uid: str) -> None:
         """A claim was taken back."""
@@ -88,7 +89,7 @@ class Telling(Ledger):
         """As Ledger.bind."""
         decision = super().bind(pod, node, now, gone)
         if not decision.refusal:
-            self.told.claimed(pod.uid, node)
+            self.told.claimed(pod.uid, node, decision.policy if decision.slot else NO_SLOT)
         return decision
 
     @property

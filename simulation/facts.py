@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from adapters.api import DAEMON_SETS, NODES, PODS
@@ -33,7 +34,7 @@ def facts_of(world: World, store: Store, extender: Extender) -> Facts:
     demands = _ordered(extender.books.catalog.demands(), reports)
     return Facts(
         nodes=nodes,
-        pods=pods,
+        pods={name: [_counted(pod, demands) for pod in there] for name, there in pods.items()},
         demands=demands,
         reports=reports,
         owners={p.uid: _owner(p, demands) for there in pods.values() for p in there},
@@ -46,6 +47,13 @@ def facts_of(world: World, store: Store, extender: Extender) -> Facts:
 def _ordered(demands: Mapping[str, Demand], reports: Mapping[str, object]) -> list[Demand]:
     there = [demand for key, demand in demands.items() if key in reports]
     return sorted(there, key=lambda d: (-d.priority, d.created, d.key))
+
+
+def _counted(pod: Pod, demands: list[Demand]) -> Pod:
+    """The pod as one that requests what it counts for: at its network floor if it fills a slot."""
+    floor = next((d.owed for d in demands if d.key == _owner(pod, demands)), {}) if pod.slot != "" else {}
+    more = {name: amount for name, amount in floor.items() if amount > pod.requests.get(name, 0)}
+    return replace(pod, requests={**pod.requests, **more}) if more else pod
 
 
 def _owner(pod: Pod, demands: list[Demand]) -> str:

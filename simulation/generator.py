@@ -22,6 +22,9 @@ LOAD = 1.15
 come. A larger crowd would wait for ever, be tried again at each event, and find nothing more.
 """
 
+LINKED = 0.3
+"""Of so many histories some nodes publish the bandwidth of their link, and some floors name it."""
+
 What = tuple[str, tuple[Any, ...]]
 """A step without its time."""
 
@@ -118,6 +121,8 @@ class Maker:
         self._numbers = 0
         self._pace = random.choice((0.02, 0.1, 0.3))
         self._apart = Random(f"apart {seed}")  # noqa: S311
+        self._links = Random(f"links {seed}")  # noqa: S311
+        self._linked = self._links.random() < LINKED
         drawn = random.choice(("Guard", "Strict"))
         binding = random.random() < 0.75
         self._world = World(
@@ -186,6 +191,10 @@ class Maker:
         longer = self._random.random() < 0.05
         return self._random.expovariate(1 / self._pace) + (self._random.uniform(0, 6) if longer else 0.0)
 
+    def _mbits(self, *choices: int) -> tuple[int, ...]:
+        """One of these, in a history with links."""
+        return (self._links.choice(choices),) if self._linked else ()
+
     def _slot(self) -> int:
         return self._random.choice((250, 500, 500, 1000, 1000, 1500, 2000))
 
@@ -226,7 +235,8 @@ class Maker:
 
     def _node(self, name: str) -> What:
         cpu = self._cpu * self._random.choice((1, 1, 1, 2)) // self._random.choice((1, 1, 1, 2))
-        return "node", (name, cpu, self._random.choice((2048, 8192)), self._random.choice((6, 20, 110)))
+        memory, pods = self._random.choice((2048, 8192)), self._random.choice((6, 20, 110))
+        return "node", (name, cpu, memory, pods, *self._mbits(1000, 1000, 2500, 0))
 
     def _app(self, name: str) -> What:
         random = self._random
@@ -248,6 +258,9 @@ class Maker:
         }
         if random.random() < 0.3:
             spec["floor"]["resources"]["memory"] = f"{self._memory()}Mi"
+        for mbits in self._mbits(0, 100, 300, 300, 600):
+            if mbits:
+                spec["floor"]["network"] = {self._links.choice(("egress", "ingress")): f"{mbits}M"}
         if random.random() < 0.5:
             spec["priorityClassName"] = random.choice(CLASSES)
         if random.random() < 0.1:
@@ -265,7 +278,7 @@ class Maker:
         random = self._random
         draw = random.random()
         if draw < 0.55 or not self._pods:
-            return self._new("pod", random.choice((0, 0, 0, 10)))
+            return self._new("pod", random.choice((0, 0, 0, 10)), *self._mbits(0, 0, 200, 500))
         if draw < 0.8:
             return [("delete", (self._taken(), random.choice((0.0, 0.5, 3.0))))]
         if draw < 0.9:

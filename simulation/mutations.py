@@ -15,6 +15,7 @@ import ledger.preempt
 from extender.binder import Binder
 from extender.waking import Waker
 from ledger.claims import Claims
+from ledger.demands import Demands
 from ledger.flights import Flight, Flights, Nominations
 from ledger.holds import Holds
 from ledger.judge import Verdict
@@ -92,12 +93,17 @@ def _same_anyway(_right: Any) -> Any:
     return same
 
 
+def _as_requested(_right: Any) -> Any:
+    return lambda _self, pod, _owner: pod.requests
+
+
 MUTATIONS = (
     Mutation("bind does not check again", ledger.bind, "judge", _accepts),
     Mutation("bind waits for no victims", ledger.bind, "_awaited", _never(())),
     Mutation("a pod that is bound stays in flight", State, "settle_flight", _never()),
     Mutation("a pod that is gone keeps its claim", Ledger, "remove_pod", _keeps_pod),
     Mutation("a resize changes no claim", Claims, "_same", _same_anyway),
+    Mutation("an owner counts at what it requests", Demands, "counts", _as_requested),
     Mutation("pods in flight are not charged", Flights, "put", _never()),
     Mutation("what pods in flight may take counts as taken", Flight, "certain", _taken_for_certain),
     Mutation("nominations keep no hole", Nominations, "put", _never(False)),

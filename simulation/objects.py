@@ -16,24 +16,30 @@ PRIORITIES: Mapping[str, int] = {"low": 0, "middle": 10, "high": 100}
 MEMORY = "Mi"
 
 
-def node(name: str, cpu: int, memory: int, pods: int) -> Body:
-    """A node that is Ready. cpu in millicores, memory in Mi."""
+def node(name: str, cpu: int, memory: int, pods: int, link: int = 0) -> Body:
+    """A node that is Ready. cpu in millicores, memory in Mi, link in Mbit/s; 0: its agent publishes none."""
+    published = dict.fromkeys(keys.BANDWIDTHS.values(), f"{link}M") if link else {}
+    amounts = {"cpu": f"{cpu}m", "memory": f"{memory}{MEMORY}", "pods": str(pods), **published}
     return {
         "metadata": {"name": name, "labels": {HOSTNAME_LABEL: name}},
         "spec": {},
         "status": {
-            "allocatable": {"cpu": f"{cpu}m", "memory": f"{memory}{MEMORY}", "pods": str(pods)},
+            "allocatable": amounts,
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
 
 
 def pod(name: str, cpu: int, memory: int, priority: int, labels: Mapping[str, str], **spec: Any) -> Body:
-    """A pod of one container. cpu in millicores, memory in Mi; `owner` is its controller."""
+    """A pod of one container. cpu in millicores, memory in Mi; `owner` is its controller, `link` the Mbit/s
+    that it asks to send.
+    """
     metadata: Body = {"name": name, "namespace": "default", "labels": dict(labels)}
     if owner := spec.pop("owner", None):
         metadata["ownerReferences"] = [owner]
     requests = {"cpu": f"{cpu}m", "memory": f"{memory}{MEMORY}"}
+    if link := spec.pop("link", 0):
+        requests[keys.EGRESS_BANDWIDTH] = f"{link}M"
     return {
         "metadata": metadata,
         "spec": {

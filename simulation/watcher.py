@@ -15,6 +15,7 @@ from adapters.kubernetes import decode
 from lab.changes import Change, PriorityClass, Watched
 from lab.checker import Checker, Finding, Kind, Terms
 from ledger.decisions import DemandReport
+from ledger.demands import NO_SLOT
 from ledger.ledger import Ledger
 from qos.cluster.objects import PlacementMode, Pod
 from qos.keys import HOSTNAME_LABEL
@@ -61,6 +62,7 @@ class Watcher(Told):
         self._shown: dict[str, Pod] = {}
         self._placed: dict[str, str] = {}
         self._claimed: set[str] = set()
+        self._slots: dict[str, str] = {}
         self._unasked: set[str] = set()
         self._chosen: dict[str, str] = {}
         self._given_up: dict[str, str] = {}
@@ -128,10 +130,11 @@ class Watcher(Told):
         if pod.uid not in self._claimed:
             self._lift(pod.uid)
 
-    def claimed(self, uid: str, node: str) -> None:
+    def claimed(self, uid: str, node: str, slot: str) -> None:
         """The extender has decided to bind."""
         self.say(f"extender claims {node} for {self._name(uid)}")
         self._claimed.add(uid)
+        self._slots[uid] = slot
         if self._refuses_at_bind:
             self._place(uid, node)
 
@@ -186,12 +189,18 @@ class Watcher(Told):
             self._feed(self._as_placed(self._shown[uid]))
 
     def _as_placed(self, pod: Pod) -> Pod:
+        """With where it goes. Until its Binding is decided nobody knows whether it fills a slot."""
         node = pod.node_name or self._placed.get(pod.uid, "")
         name = UNASKED if pod.uid in self._unasked else pod.scheduler_name
         return (
             pod
             if (node, name) == (pod.node_name, pod.scheduler_name)
-            else replace(pod, node_name=node, scheduler_name=name)
+            else replace(
+                pod,
+                node_name=node,
+                scheduler_name=name,
+                slot=pod.slot if pod.node_name else self._slots.get(pod.uid, NO_SLOT),
+            )
         )
 
     # --- what the API server says ---
@@ -215,6 +224,7 @@ class Watcher(Told):
             self.say(f"{pod.name} is gone")
             self._shown.pop(pod.uid, None)
             self._claimed.discard(pod.uid)
+            self._slots.pop(pod.uid, None)
             self._feed(self._as_placed(pod), gone=True)
             self._placed.pop(pod.uid, None)
             self._unasked.discard(pod.uid)
