@@ -10,7 +10,7 @@ from adapters.pod_files import Objects, PodEntry
 from cli.plan_node import PlanNode
 from qos.classes import CLASSES
 from qos.cluster.policy import Profile
-from qos.keys import CPU, MEMORY
+from qos.keys import BANDWIDTHS, CPU, MEMORY
 from qos.plan.assumed import DoesNotFitError
 from qos.plan.container_plan import ContainerPlan, container_plan
 from qos.plan.overcommit import with_shortfall
@@ -20,6 +20,7 @@ from qos.plan.settings import Shortfall
 from qos.pods.containers import NodePod
 from qos.pods.decision import Decided, decided, is_exempt
 from qos.pods.peers.unheeded import unheeded
+from qos.pods.traffic import traffic
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +103,18 @@ def _forecast(pod_plan: PodPlan, containers: list[ContainerPlan], node: PlanNode
         yield replace(one, plan=with_shortfall(one.plan, short.get(one.name)))
 
 
+def _not_shaped_yet(line: str) -> str:
+    return f"network {line}: understood; no agent shapes traffic yet"
+
+
 def _notes(pod: NodePod, one: Decided) -> Iterator[str]:
     expected, floor, name = one.expected, one.floor, one.policy.name if one.policy else ""
     yield from (str(each) for each in expected.misread)
-    yield from (f"{each.promise}: {each.why}" for each in (*expected.unsupported, *unheeded(pod)))
+    network = traffic(one)
+    yield from (str(each) for each in network.misread)
+    unsupported = (*expected.unsupported, *network.unsupported, *unheeded(pod))
+    yield from (f"{each.promise}: {each.why}" for each in unsupported)
+    yield from map(_not_shaped_yet, network.stated())
     if one.exempt and is_exempt(pod):
         yield "it is one of the node's own: it gets nothing unless a policy, a profile or a label says so"
     elif one.exempt:
@@ -115,5 +124,5 @@ def _notes(pod: NodePod, one: Decided) -> Iterator[str]:
     if floor and not CLASSES[expected.class_name].has_floor:
         yield f"class {expected.class_name} has no floor: policy {name}'s is not kept"
     for resource in floor or ():
-        if resource not in (CPU, MEMORY):
+        if resource not in (CPU, MEMORY, *BANDWIDTHS.values()):
             yield f"floor {resource}: held by scheduling; no kernel file keeps it"

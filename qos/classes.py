@@ -12,15 +12,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from qos.bandwidth import Band
 from qos.promises import PINNED, CpuQuota, CpuSet, Overrides, Promises
 
 
 class QosClass(NamedTuple):
-    """A row: what the class is for, in one line, and its promises. `has_floor`: a policy may hold slots."""
+    """A row: what the class is for, in one line, and its promises. `has_floor`: a policy may hold slots.
+
+    `band`: of its traffic, where nobody says another. All but BE have L0, as the host has: a class, which any
+    author may choose, takes nothing from others.
+    """
 
     meaning: str
     promises: Promises
     has_floor: bool = True
+    band: Band = Band.L0
 
 
 class Contradiction(NamedTuple):
@@ -56,6 +62,7 @@ CLASSES: Final[Mapping[str, QosClass]] = {
         # 8192: a quarter of the smallest kernel.pid_max, so that a fork bomb leaves others their processes.
         Promises(cpu_idle=True, memory_oom_group=True, oom_score_adj=1000, io_weight=10, pids_max=8192),
         has_floor=False,
+        band=Band.L2,
     ),
 }
 

@@ -17,6 +17,7 @@ from qos.cluster.requests import RESTARTABLE
 from qos.pods.containers import Container, NodePod
 from qos.pods.expectation import ANNOTATIONS
 from qos.pods.stated import COMPUTE, Reported, Stated, granted, is_in_progress, is_pending, qos_class
+from qos.pods.traffic import ANNOTATIONS as TRAFFIC_ANNOTATIONS
 
 _ENDED: Final = ("Succeeded", "Failed")
 _HEXADECIMAL: Final = frozenset("0123456789abcdef")
@@ -160,7 +161,7 @@ def _node_pod(meta: _Metadata, spec: PodSpec, status: _Status, annotations: Mapp
 
 
 def _means_something(key: str) -> bool:
-    return key in ANNOTATIONS or key.startswith(_OWN)
+    return key in ANNOTATIONS or key in TRAFFIC_ANNOTATIONS or key.startswith(_OWN)
 
 
 class _Reader:

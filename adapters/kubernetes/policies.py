@@ -8,13 +8,14 @@ version are passed over.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from adapters.kubernetes import wire
 from adapters.kubernetes.requests import vector_of
 from adapters.kubernetes.wire import DecodeError, PriorityClassObject, key_of, read
+from qos.bandwidth import Band, Limits, from_bits
 from qos.classes import CLASSES, contradiction, promises_of
 from qos.cluster.objects import (
     NodeEnforcement,
@@ -119,10 +120,16 @@ else:
     )
 
 
+class _Traffic(msgspec.Struct):
+    band: Literal["L0", "L1", "L2"] | None = None
+    limit: _Network | None = None
+
+
 class _ProfileSpec(msgspec.Struct, rename="camel"):
     class_name: str = msgspec.field(name="class")
     priority_class_name: str | None = None
     promises: _Promises | None = None
+    network: _Traffic | None = None
 
 
 class _ProfileObject(msgspec.Struct):
@@ -181,7 +188,16 @@ def profile(raw: bytes) -> Profile:
     found = contradiction(spec.class_name, promises_of(spec.class_name, overrides))
     if found:
         raise _refused(meta, f"spec.promises ({found.field})", spec.class_name, found.why)
-    return Profile(meta.name, spec.class_name, spec.priority_class_name or "", overrides)
+    network = spec.network or _Traffic()
+    bits = _bandwidths(meta, "spec.network.limit", network.limit)
+    return Profile(
+        meta.name,
+        spec.class_name,
+        spec.priority_class_name or "",
+        overrides,
+        Band[network.band] if network.band else None,
+        Limits(**{way: from_bits(bits[name]) for way, name in BANDWIDTHS.items() if name in bits}),
+    )
 
 
 def priority_class(raw: bytes) -> tuple[str, int, bool]:
@@ -191,8 +207,11 @@ def priority_class(raw: bytes) -> tuple[str, int, bool]:
 
 
 def _refused(meta: wire.Metadata, field: str, value: object, why: str) -> DecodeError:
-    kind = "MinimalReservationPolicy" if meta.namespace else "QoSProfile"
-    return DecodeError(kind, key_of(meta), field, value, why)
+    return DecodeError(_kind(meta), key_of(meta), field, value, why)
+
+
+def _kind(meta: wire.Metadata) -> str:
+    return "MinimalReservationPolicy" if meta.namespace else "QoSProfile"
 
 
 def _selector(meta: wire.Metadata, selector: wire.LabelSelector) -> Selector:
@@ -224,7 +243,7 @@ def _bandwidths(meta: wire.Metadata, field: str, network: _Network | None) -> di
     if network is None:
         return {}
     written = {way: value for way in BANDWIDTHS if (value := getattr(network, way)) is not None}
-    amounts = vector_of("MinimalReservationPolicy", meta, field, written)
+    amounts = vector_of(_kind(meta), meta, field, written)
     for way, amount in amounts.items():
         if amount <= 0:
             raise _refused(meta, f"{field}.{way}", written[way], "must be greater than zero")

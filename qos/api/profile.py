@@ -10,6 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, create_m
 from pydantic.alias_generators import to_camel
 
 from qos.api.fields import DNS_SUBDOMAIN, LARGEST_QUANTITY, Model, Quantity, cel, validations
+from qos.api.network import Network
 from qos.api.upstream import ObjectMeta
 from qos.classes import (
     BURST_WITHOUT_QUOTA,
@@ -26,6 +27,7 @@ from qos.promises import PINNED, PROMISES, CpuQuota, IoLimit, Overrides, Promise
 from qos.quantity import parse
 
 _NO_LIMIT: Final = "ioLimit must limit something"
+_NO_TRAFFIC: Final = "network must have band, limit or both"
 
 
 def _known_class(name: str) -> str:
@@ -157,6 +159,36 @@ def _rules() -> Iterable[dict[str, str]]:
     )
 
 
+class Traffic(Model):
+    """What each pod may expect of its node's network."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(cel("has(self.band) || has(self.limit)", _NO_TRAFFIC))
+    )
+
+    band: Literal["L0", "L1", "L2"] | None = Field(
+        default=None,
+        description=(
+            "Whose traffic goes first where a link is contended: L0, which the node itself has, before L1, L1"
+            f" before L2. Default: {', '.join(f'{name} {row.band.name}' for name, row in CLASSES.items())}."
+            " It stands above what terway-qos' annotation on a pod says."
+        ),
+    )
+    limit: Network | None = Field(
+        default=None,
+        description=(
+            "The most that each pod may send and receive, even of what is idle, in bits a second. Where"
+            " others limit a pod, too, the least counts. Default: no limit."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Traffic:
+        if self.band is None and self.limit is None:
+            raise ValueError(_NO_TRAFFIC)
+        return self
+
+
 class QoSProfileSpec(Model):
     """What policies that use this profile have in common."""
 
@@ -185,6 +217,9 @@ class QoSProfileSpec(Model):
             "What is promised otherwise than the class has it. It stands above what Koordinator's and "
             "Katalyst's annotations on a pod say."
         ),
+    )
+    network: Traffic | None = Field(
+        default=None, description="What each pod may expect of its node's network."
     )
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from qos.bandwidth import UNLIMITED, Band, Limits
 from qos.cluster.objects import NodeEnforcement, NodePredicate, PlacementMode, Resources, Selector
 from qos.promises import Overrides
 
@@ -67,12 +68,17 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A QoSProfile: its class, its overrides, and the PriorityClass of policies that name none."""
+    """A QoSProfile: its class, its overrides, and the PriorityClass of policies that name none.
+
+    `band`: of its pods' traffic; None: the class's. `limits`: of each pod's.
+    """
 
     name: str
     class_name: str
     priority_class_name: str = ""
     overrides: Overrides = field(default_factory=Overrides)
+    band: Band | None = None
+    limits: Limits = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import pytest
 
 from adapters.kubernetes import decode
 from adapters.kubernetes.decode import DecodeError
+from qos.bandwidth import Band, Limits
 from qos.cluster.objects import (
     NodePredicate,
     PlacementMode,
@@ -123,3 +124,15 @@ def test_a_profile_promises_otherwise_than_its_class():
     obj["spec"]["promises"] = {"cpuBurstPercent": 10}
     with pytest.raises(DecodeError, match=r"QoSProfile lc: spec.promises \(cpu_burst_percent\): .* without"):
         decode.profile(encode(obj))
+
+
+def test_a_profiles_band_and_limits_are_bytes_a_second():
+    network = {"band": "L1", "limit": {"egress": "100M", "ingress": 8000}}
+    obj = {"metadata": {"name": "lc"}, "spec": {"class": "LS", "network": network}}
+    profile = decode.profile(encode(obj))
+    assert (profile.band, profile.limits) == (Band.L1, Limits(12_500_000, 1000))
+    obj["spec"]["network"] = {"limit": {"egress": "-1"}}
+    with pytest.raises(DecodeError, match=r"QoSProfile lc: spec.network.limit.egress: '-1': must be greater"):
+        decode.profile(encode(obj))
+    del obj["spec"]["network"]
+    assert (decode.profile(encode(obj)).band, decode.profile(encode(obj)).limits) == (None, Limits())

@@ -202,6 +202,23 @@ def test_a_class_without_floor_keeps_none_and_says_so(tmp_path: Path) -> None:
     assert "class BE has no floor: policy web's is not kept" in made["notes"]
 
 
+def test_what_is_said_of_a_pods_traffic_is_shown_with_who_said_it(tmp_path: Path) -> None:
+    annotated = "annotations: {kubernetes.io/egress-bandwidth: 90M, k8s.aliyun.com/qos-class: burstable}"
+    pod = POD.replace("namespace: shop", f"namespace: shop, {annotated}")
+    policy = POLICY.replace("1Gi}}", "1Gi}, network: {egress: 50M}}").replace(
+        "  slots", "  limit: {network: {egress: 80M}}\n  slots"
+    )
+    made = plan(*write(tmp_path, pod=pod, policy=policy))["plans"][0]
+    yet = "understood; no agent shapes traffic yet"
+    overruled = "'90M': has no effect on egress: policy web has 80M bits/s, which is less"
+    assert made["notes"] == [
+        f"Pod shop/web: annotation kubernetes.io/egress-bandwidth: {overruled}",
+        f"network band L1 (annotation k8s.aliyun.com/qos-class): {yet}",
+        f"network egress floor 50M bits/s: {yet}",
+        f"network egress limit 80M bits/s (policy web): {yet}",
+    ]
+
+
 def test_a_floor_that_cannot_be_kept_says_by_how_much(tmp_path: Path) -> None:
     file, node = write(
         tmp_path,

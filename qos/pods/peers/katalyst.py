@@ -36,6 +36,7 @@ _OF_GUARANTEED: Final = -997
 _BURST_POLICIES: Final = ("default", "none", "closed", "static", "dynamic")
 
 _NUMA: Final = "NUMA nodes are no part of a plan: the kubelet's topology manager binds them"
+_CARD: Final = "choosing a network card is no part of a plan; a pod's band and limits are said otherwise"
 _NOT_HERE: Final = {
     "numa_binding": ("cpuset.mems", _NUMA),
     "numa_exclusive": ("cpuset.mems", _NUMA),
@@ -43,6 +44,8 @@ _NOT_HERE: Final = {
     "numa_affinity": ("cpuset.mems", _NUMA),
     "rss_overuse_threshold": ("", "evicting pods over their request is no part of a plan"),
     "suppression_tolerance_rate": ("", "evicting suppressed pods is no part of a plan"),
+    "namespace_type": ("", _CARD),
+    "topology_affinity_restricted": ("", _CARD),
     "cpuset_pool": ("cpuset.cpus", "there is one share pool on a node"),
     "cpu_burst_threshold": ("cpu.max.burst", "bursting by load is a control loop, which a plan is not"),
 }
@@ -113,9 +116,7 @@ def _percent(text: str) -> int:
 
 
 def _network(note: Note) -> Said:
-    text_object(note.text)
-    why = "choosing a network card is no part of a plan"
-    return Said({}, unsupported=(Unsupported("network_enhancement", "", why),))
+    return _with_the_rest(Overrides(), [], "network_enhancement", text_object(note.text))
 
 
 def _with_the_rest(

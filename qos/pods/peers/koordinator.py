@@ -135,11 +135,6 @@ def _disk(note: Note) -> Said:
     return Said({}, unsupported=tuple(unsupported), unknown=fields.rest())
 
 
-def _network(note: Note) -> Said:
-    json_object(note.text)
-    return Said({}, unsupported=(Unsupported("networkQOS", "", "network bands are no part of a plan yet"),))
-
-
 def _oom(note: Note) -> Said:
     """oom-score-adj: for all containers; empty text is as if it were absent."""
     return Said({"oom_score_adj": integer("oom_score_adj", note.text, *_OOM)} if note.text else {})
@@ -161,7 +156,6 @@ ANNOTATIONS: Final[Mapping[str, Reader]] = {
     keys.KOORDINATOR_CPU_ANNOTATION: _cpu,
     keys.KOORDINATOR_BURST_ANNOTATION: _burst,
     keys.KOORDINATOR_DISK_ANNOTATION: _disk,
-    keys.KOORDINATOR_NETWORK_ANNOTATION: _network,
     keys.KOORDINATOR_OOM_ANNOTATION: _oom,
     keys.KOORDINATOR_OOM_SPEC_ANNOTATION: _oom_spec,
 }

@@ -71,7 +71,7 @@ class Fields:
 
     def integer(self, name: str, low: int, high: int) -> int | None:
         """The number under this name, None where there is none."""
-        value = self._take(name)
+        value = self.take(name)
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -80,14 +80,14 @@ class Fields:
 
     def boolean(self, name: str) -> bool | None:
         """True or false, None where there is none."""
-        value = self._take(name)
+        value = self.take(name)
         if value is not None and not isinstance(value, bool):
             raise ValueError(f"{name}: {shown(value)} is neither true nor false")
         return value
 
     def choice(self, name: str, allowed: Iterable[str]) -> str:
         """One of the allowed words, "" where there is none."""
-        value = self._take(name)
+        value = self.take(name)
         if value is None or value == "":
             return ""
         if value not in allowed:
@@ -96,7 +96,7 @@ class Fields:
 
     def text(self, name: str) -> str:
         """The text under this name, "" where there is none."""
-        value = self._take(name)
+        value = self.take(name)
         if value is not None and not isinstance(value, str):
             raise ValueError(f"{name}: {shown(value)} is no text")
         return value or ""
@@ -107,7 +107,7 @@ class Fields:
 
     def objects(self, name: str) -> list[Mapping[str, Any]]:
         """A list of objects, empty where there is none."""
-        value = self._take(name)
+        value = self.take(name)
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -118,7 +118,8 @@ class Fields:
         """The names that nobody has asked for, as they were written."""
         return tuple(self._names[name] for name in self._values)
 
-    def _take(self, name: str) -> Any:
+    def take(self, name: str) -> Any:
+        """Whatever is under this name, None where there is nothing."""
         return self._values.pop(name.lower(), None)
 
 

@@ -1,7 +1,6 @@
 """What pods carry for other projects and nothing here heeds: labels, annotations, resources; and why not.
 
-Source: koordinator-sh/koordinator apis/extension, kubewharf/katalyst-api pkg/consts, gocrane/crane,
-AliyunContainerService/terway-qos pkg/k8s/pods.go, and the bandwidth plugin of containernetworking/plugins.
+Source: koordinator-sh/koordinator apis/extension, kubewharf/katalyst-api pkg/consts, gocrane/crane.
 """
 
 from __future__ import annotations
@@ -11,13 +10,14 @@ from typing import Final
 
 from qos import keys
 from qos.pods.containers import NodePod
-from qos.pods.peers import katalyst, koordinator
+from qos.pods.peers import bandwidth, katalyst, koordinator
 from qos.promises import Unsupported
 
 _LABELS: Final = frozenset({keys.KOORDINATOR_CLASS_LABEL, keys.KATALYST_LEVEL})
-_ANNOTATIONS: Final = frozenset({*koordinator.ANNOTATIONS, *katalyst.ANNOTATIONS, keys.KATALYST_LEVEL})
+_ANNOTATIONS: Final = frozenset(
+    {*koordinator.ANNOTATIONS, *katalyst.ANNOTATIONS, *bandwidth.ANNOTATIONS, keys.KATALYST_LEVEL}
+)
 
-_NETWORK: Final = "network bands and limits are no part of a plan yet"
 _CPUS: Final = "CPUs of its own are not given yet"
 _CORES: Final = "core scheduling is not planned"
 _EVICTION: Final = "nothing here evicts by it"
@@ -43,9 +43,6 @@ KNOWN: Final = {
     keys.KATALYST_RESOURCE_PREFIX: _OFFERED,
     keys.CRANE_CPU_MANAGER_ANNOTATION: _CPUS,
     keys.CRANE_RESOURCE_PREFIX: _OFFERED,
-    keys.TERWAY_CLASS_ANNOTATION: _NETWORK,
-    keys.INGRESS_BANDWIDTH_ANNOTATION: f"{_NETWORK}; a CNI plugin may heed it",
-    keys.EGRESS_BANDWIDTH_ANNOTATION: f"{_NETWORK}; a CNI plugin may heed it",
 }
 """Keys, and what keys begin with (the longest counts) -> why nothing follows."""
 

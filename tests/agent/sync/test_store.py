@@ -16,6 +16,7 @@ from adapters import atomic_file
 from agent.state import Known, KnownPod
 from agent.sync import store as store_module
 from agent.sync.store import NAME, Store, _encoded
+from qos.bandwidth import Band, Limits
 from qos.cluster.objects import NodePredicate, Requirement, Selector, Toleration
 from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge
 from qos.cluster.precedence import PriorityClass
@@ -90,6 +91,13 @@ async def test_everything_comes_back(rig: Rig) -> None:
     assert rig.file.stat().st_mode & 0o777 == 0o600
     assert rig.folder.stat().st_mode & 0o777 == 0o700
     assert [entry.name for entry in rig.folder.iterdir()] == [NAME]
+
+
+async def test_a_profiles_band_and_limits_come_back(rig: Rig) -> None:
+    network = replace(PROFILE, band=Band.L1, limits=Limits(egress=1000))
+    known = Known(KNOWN.pods, KNOWN.policies, {"fast": network}, KNOWN.priority_classes)
+    assert await rig.store().save(known)
+    assert rig.store().load() == known
 
 
 async def test_what_the_runtime_alone_told_does_not_come_back(rig: Rig) -> None:

@@ -101,7 +101,12 @@ def test_what_stands_for_the_priority_is_told() -> None:
             {},
             ["cpuset_pool", "suppression_tolerance_rate", "numa_affinity"],
         ),
-        (NETWORK, '{"namespace_type": "host_ns"}', {}, ["network_enhancement"]),
+        (
+            NETWORK,
+            '{"namespace_type": "host_ns", "topology_affinity_restricted": "true"}',
+            {},
+            ["namespace_type", "topology_affinity_restricted"],
+        ),
     ],
 )
 def test_what_it_becomes(key: str, text: str, overrides: dict[str, object], unsupported: list[str]) -> None:

@@ -14,7 +14,6 @@ MEMORY = keys.KOORDINATOR_MEMORY_ANNOTATION
 CPU = keys.KOORDINATOR_CPU_ANNOTATION
 BURST = keys.KOORDINATOR_BURST_ANNOTATION
 DISK = keys.KOORDINATOR_DISK_ANNOTATION
-NETWORK = keys.KOORDINATOR_NETWORK_ANNOTATION
 OOM = keys.KOORDINATOR_OOM_ANNOTATION
 OOM_SPEC = keys.KOORDINATOR_OOM_SPEC_ANNOTATION
 
@@ -94,7 +93,6 @@ NO_MEMORY_QOS = {
             {},
             ["io.max", "io.max"],
         ),
-        (NETWORK, '{"IngressLimit": "10M", "EgressLimit": "20M"}', {}, [""]),
         (OOM, "-500", {"oom_score_adj": -500}, []),
         (OOM, "+1000", {"oom_score_adj": 1000}, []),
         (OOM, "", {}, []),
@@ -142,7 +140,6 @@ def test_the_scores_of_single_containers() -> None:
         (DISK, '{"blocks": [{"name": 1, "type": "device"}]}', "name: 1 is no text"),
         (DISK, '{"blocks": [{"type": "device"}]}', "blocks: a block has no name"),
         (DISK, '{"blocks": [{"name": "a"}]}', "blocks: a has no type"),
-        (NETWORK, "10M", "not JSON"),
         (OOM, "-1001", 'oom_score_adj: "-1001" is no integer from -1000 to 1000'),
         (OOM, "1e2", "is no integer"),
         (OOM, "+-5", "is no integer"),
