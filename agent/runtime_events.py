@@ -168,6 +168,11 @@ class RuntimeEvents:
         """It never ran, or is gone altogether."""
         await self.stopped(pod, container)
 
+    @property
+    def sandboxes(self) -> Mapping[str, NriPod]:
+        """The present one of each pod, by the pod's uid, as far as the runtime told."""
+        return self._sandboxes
+
     def runs(self, uid: str) -> bool:
         """Whether the runtime has a sandbox of this pod, as far as it told."""
         return uid in self._sandboxes

@@ -19,7 +19,8 @@ class KnownPod:
     the policy whose slot it fills (annotation j10ce.io/policy); "": it fills none; None: nobody has counted.
     `finished`: it has ended or is a mere record; nothing is kept for it. `provisional`: made from what the
     runtime tells, because the API server has not told of it yet: requests are inferred, containers still to
-    come are missing.
+    come are missing. `addresses`: as its status has them (podIPs), which for one with the host's network
+    (`host_network`) are the node's.
     """
 
     pod: NodePod
@@ -27,6 +28,8 @@ class KnownPod:
     policy: str | None = None
     finished: bool = False
     provisional: bool = False
+    addresses: tuple[str, ...] = ()
+    host_network: bool = False
 
 
 @dataclass(slots=True)

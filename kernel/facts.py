@@ -63,6 +63,41 @@ def there(mountpoint: str, path: str) -> bool:
         raise from_os(error, path) from None
 
 
+def processes(mountpoint: str, path: str) -> "tuple[int, ...]":
+    """The pids of the processes in a cgroup itself, as this process sees them; () where there is none.
+
+    Raises Refused.
+    """
+    try:
+        group = files.opened(mountpoint, path)
+        try:
+            pids = _text("cgroup.procs", group.fd).split()
+        finally:
+            group.close()
+    except Refused as refused:
+        if refused.errno in GONE:
+            return ()
+        raise
+    return tuple([int(pid) for pid in pids if pid != "0"])
+
+
+def inode(mountpoint: str, path: str) -> int:
+    """The inode of a cgroup's folder, which on v2 is the id that BPF knows it by; 0 where there is none.
+
+    Raises Refused.
+    """
+    try:
+        group = files.opened(mountpoint, path)
+    except Refused as refused:
+        if refused.errno in GONE:
+            return 0
+        raise
+    try:
+        return posix.fstat(group.fd).st_ino
+    finally:
+        group.close()
+
+
 def threads(mountpoint: str, path: str, proc: str = "/proc") -> int:
     """How many threads are in the cgroup itself, not in one below it; without those of the kernel.
 

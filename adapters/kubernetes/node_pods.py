@@ -49,6 +49,14 @@ class _Condition(msgspec.Struct, gc=False):
     type: str = ""
 
 
+class _Spec(PodSpec):
+    host_network: bool = False
+
+
+class _Address(msgspec.Struct, gc=False):
+    ip: str = ""
+
+
 class _Status(msgspec.Struct, rename="camel", gc=False):
     phase: str = ""
     qos_class: str = ""
@@ -59,11 +67,13 @@ class _Status(msgspec.Struct, rename="camel", gc=False):
     ephemeral_container_statuses: list[_ContainerStatus] | None = None
     resources: Resources | None = None
     allocated_resources: Amounts | None = None
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: list[_Address] | None = msgspec.field(default=None, name="podIPs")
 
 
 class _Pod(msgspec.Struct, gc=False):
     metadata: _Metadata
-    spec: PodSpec
+    spec: _Spec
     status: _Status | None = None
 
 
@@ -79,7 +89,7 @@ class PodHere:
     `api_uid`: the API server's, which differs for a mirror of a static pod. `ids`: container name -> id of
     the one that runs. `policy`: annotation j10ce.io/policy, None where there is none. `finished`: all
     containers have ended for good. `forged`: it says that it is a static pod's mirror, and its node does not
-    own it as kubelet has it.
+    own it as kubelet has it. `addresses`: of status.podIPs; `host_network`: they are its node's.
     """
 
     pod: NodePod
@@ -89,6 +99,8 @@ class PodHere:
     policy: str | None
     finished: bool
     forged: bool = False
+    addresses: tuple[str, ...] = ()
+    host_network: bool = False
 
 
 def node_pod(raw: bytes) -> PodHere:
@@ -107,7 +119,14 @@ def node_pod(raw: bytes) -> PodHere:
         policy=_interned(annotations.get(keys.POLICY_ANNOTATION)),
         finished=status.phase in _ENDED,
         forged=cgroup_uid(meta.uid, annotations) != meta.uid and not _owned(meta, spec.node_name),
+        addresses=_addresses(status),
+        host_network=spec.host_network,
     )
+
+
+def _addresses(status: _Status) -> tuple[str, ...]:
+    listed = tuple(one.ip for one in status.pod_ips or () if one.ip)
+    return listed or ((status.pod_ip,) if status.pod_ip else ())
 
 
 def _interned(text: str | None) -> str | None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from agent.network.rtnetlink import LOOPBACK, LOWER_UP, DefaultRoute, Interface, Netlink
+from agent.network.interfaces import LOOPBACK, LOWER_UP, DefaultRoute, Interface, default_routes, interfaces
+from agent.network.netlink import Netlink
 from agent.network.speed import speed
 from agent.network.told import Told
 from qos import keys
@@ -34,14 +35,14 @@ class Unknown:
 
 def look(netlink: Netlink, told: Told) -> Link | Unknown:
     """The link as it is now. OSError where the kernel answers nothing."""
-    interfaces = netlink.interfaces()
-    chosen = choose(told.interface, interfaces, () if told.interface else netlink.default_routes())
+    routes = () if told.interface else default_routes(netlink)
+    chosen = choose(told.interface, interfaces(netlink), routes)
     if isinstance(chosen, Unknown):
         return chosen
     return promised(chosen, speed(netlink.fileno(), chosen.name), told)
 
 
-def choose(name: str, interfaces: Sequence[Interface], routes: Sequence[DefaultRoute]) -> Interface | Unknown:
+def choose(name: str, there: Sequence[Interface], routes: Sequence[DefaultRoute]) -> Interface | Unknown:
     """The interface that people name; else that of the default route: of IPv4, where there is none of IPv6,
     and of several that with the lowest metric.
 
@@ -49,7 +50,7 @@ def choose(name: str, interfaces: Sequence[Interface], routes: Sequence[DefaultR
     for all of it. Where one route has several interfaces (ECMP) none of them is the link.
     """
     if name:
-        named = [one for one in interfaces if one.name == name]
+        named = [one for one in there if one.name == name]
         return named[0] if named else Unknown(f"the node has no interface {name}: name another one")
     for version in (4, 6):
         ways = sorted(one.metric for one in routes if one.version == version)
@@ -59,7 +60,7 @@ def choose(name: str, interfaces: Sequence[Interface], routes: Sequence[DefaultR
             if ways and (one.version, one.metric) == (version, ways[0])
             for index in one.interfaces
         }
-        through = sorted((one for one in interfaces if one.index in indexes), key=lambda one: one.name)
+        through = sorted((one for one in there if one.index in indexes), key=lambda one: one.name)
         if len(through) == 1:
             return through[0]
         if through:

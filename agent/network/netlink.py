@@ -103,6 +103,19 @@ class Netlink:
         if refused is not None:
             raise refused
 
+    def ask(self, requests: Sequence[Request]) -> list[bytes | NetlinkError]:
+        """The body of each one's only answer, or why there is none, in order."""
+        answers: list[bytes | NetlinkError] = []
+        for start in range(0, len(requests), _BATCH):
+            bodies: dict[int, bytes] = {}
+            outcomes = self._apply(requests[start : start + _BATCH], bodies)
+            answers += [refused or bodies.get(at, b"") for at, refused in enumerate(outcomes)]
+        return answers
+
+    def fileno(self) -> int:
+        """For ioctls on interfaces of its namespace."""
+        return self._socket.fileno()
+
     def dump(self, type_: int, body: bytes) -> list[bytes]:
         """The bodies of all answers. Raises NetlinkError."""
         for _ in range(_TRIES):
@@ -111,7 +124,10 @@ class Netlink:
                 break
         return bodies  # changed while it was read each time: the next check reads it anew
 
-    def _apply(self, requests: Sequence[Request]) -> list[NetlinkError | None]:
+    def _apply(
+        self, requests: Sequence[Request], bodies: dict[int, bytes] | None = None
+    ) -> list[NetlinkError | None]:
+        """bodies: what is answered beside that it was done, by position."""
         first = self._sequence + 1
         self._sequence += len(requests)
         data = b"".join(
@@ -122,8 +138,12 @@ class Netlink:
         outcomes: dict[int, NetlinkError | None] = {}
         while len(outcomes) < len(requests):
             for type_, flags, sequence, body in _messages(self._socket.recv(_RECEIVE)):
-                if type_ == _ERROR and first <= sequence <= self._sequence:
+                if not first <= sequence <= self._sequence:
+                    continue
+                if type_ == _ERROR:
                     outcomes[sequence - first] = _refusal(flags, body)
+                elif bodies is not None:
+                    bodies[sequence - first] = body
         return [outcomes[at] for at in range(len(requests))]
 
     def _dump(self, type_: int, body: bytes) -> tuple[bool, list[bytes]]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import replace
 
 from agent.network.link import Unknown, look
-from agent.network.rtnetlink import Netlink
+from agent.network.netlink import Netlink
 from agent.network.told import NOTHING_TOLD, Told, ToldWrongError, over
 from qos.network.wanted import Link
 
@@ -42,7 +41,7 @@ class Uplink:
     def _look(self, labels: Mapping[str, str]) -> Link | Unknown:
         try:
             told = over(self._options, labels)
-            with closing(self._opened()) as netlink:
+            with self._opened() as netlink:
                 return look(netlink, told)
         except ToldWrongError as error:
             return Unknown(f"label {error}", passing=True)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x61gent/nri/messages.proto\x12\x0fj10ce.agent.nri\"Q\n\x07Request\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\x12\x14\n\x0ctimeout_nano\x18\x04 \x01(\x03\"\'\n\x06Status\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"D\n\x08Response\x12\'\n\x06status\x18\x01 \x01(\x0b\x32\x17.j10ce.agent.nri.Status\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\"U\n\x15RegisterPluginRequest\x12\x13\n\x0bplugin_name\x18\x01 \x01(\t\x12\x12\n\nplugin_idx\x18\x02 \x01(\t\x12\x13\n\x0bnri_version\x18\x03 \x01(\t\"K\n\x17UpdateContainersRequest\x12\x30\n\x06update\x18\x01 \x03(\x0b\x32 .j10ce.agent.nri.ContainerUpdate\"L\n\x18UpdateContainersResponse\x12\x30\n\x06\x66\x61iled\x18\x01 \x03(\x0b\x32 .j10ce.agent.nri.ContainerUpdate\"\x8d\x01\n\x10\x43onfigureRequest\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\x12\x1c\n\x14registration_timeout\x18\x04 \x01(\x03\x12\x17\n\x0frequest_timeout\x18\x05 \x01(\x03\x12\x13\n\x0bnri_version\x18\x06 \x01(\t\"#\n\x11\x43onfigureResponse\x12\x0e\n\x06\x65vents\x18\x02 \x01(\x05\"}\n\x12SynchronizeRequest\x12)\n\x04pods\x18\x01 \x03(\x0b\x32\x1b.j10ce.agent.nri.PodSandbox\x12.\n\ncontainers\x18\x02 \x03(\x0b\x32\x1a.j10ce.agent.nri.Container\x12\x0c\n\x04more\x18\x03 \x01(\x08\"U\n\x13SynchronizeResponse\x12\x30\n\x06update\x18\x01 \x03(\x0b\x32 .j10ce.agent.nri.ContainerUpdate\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\xa1\x01\n\x0c\x45ventRequest\x12(\n\x03pod\x18\x01 \x01(\x0b\x32\x1b.j10ce.agent.nri.PodSandbox\x12-\n\tcontainer\x18\x02 \x01(\x0b\x32\x1a.j10ce.agent.nri.Container\x12\x38\n\x0flinux_resources\x18\x03 \x01(\x0b\x32\x1f.j10ce.agent.nri.LinuxResources\"O\n\x17\x43reateContainerResponse\x12\x34\n\x06\x61\x64just\x18\x01 \x01(\x0b\x32$.j10ce.agent.nri.ContainerAdjustment\"K\n\x17UpdateContainerResponse\x12\x30\n\x06update\x18\x01 \x03(\x0b\x32 .j10ce.agent.nri.ContainerUpdate\"\x92\x01\n\x10StateChangeEvent\x12%\n\x05\x65vent\x18\x01 \x01(\x0e\x32\x16.j10ce.agent.nri.Event\x12(\n\x03pod\x18\x02 \x01(\x0b\x32\x1b.j10ce.agent.nri.PodSandbox\x12-\n\tcontainer\x18\x03 \x01(\x0b\x32\x1a.j10ce.agent.nri.Container\"\xe3\x02\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12\x37\n\x06labels\x18\x05 \x03(\x0b\x32\'.j10ce.agent.nri.PodSandbox.LabelsEntry\x12\x41\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32,.j10ce.agent.nri.PodSandbox.AnnotationsEntry\x12/\n\x05linux\x18\x08 \x01(\x0b\x32 .j10ce.agent.nri.LinuxPodSandbox\x12\x0b\n\x03pid\x18\t \x01(\r\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"(\n\x0fLinuxPodSandbox\x12\x15\n\rcgroup_parent\x18\x03 \x01(\t\"\xe6\x02\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x16\n\x0epod_sandbox_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\x05\x12\x36\n\x06labels\x18\x05 \x03(\x0b\x32&.j10ce.agent.nri.Container.LabelsEntry\x12@\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32+.j10ce.agent.nri.Container.AnnotationsEntry\x12.\n\x05linux\x18\x0b \x01(\x0b\x32\x1f.j10ce.agent.nri.LinuxContainer\x12\x0b\n\x03pid\x18\x0c \x01(\r\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x91\x01\n\x0eLinuxContainer\x12\x32\n\tresources\x18\x03 \x01(\x0b\x32\x1f.j10ce.agent.nri.LinuxResources\x12\x35\n\room_score_adj\x18\x04 \x01(\x0b\x32\x1e.j10ce.agent.nri.OptionalInt64\x12\x14\n\x0c\x63groups_path\x18\x05 \x01(\t\"\xff\x01\n\x0eLinuxResources\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.j10ce.agent.nri.LinuxMemory\x12&\n\x03\x63pu\x18\x02 \x01(\x0b\x32\x19.j10ce.agent.nri.LinuxCPU\x12=\n\x07unified\x18\x06 \x03(\x0b\x32,.j10ce.agent.nri.LinuxResources.UnifiedEntry\x12(\n\x04pids\x18\x08 \x01(\x0b\x32\x1a.j10ce.agent.nri.LinuxPids\x1a.\n\x0cUnifiedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x9f\x01\n\x0bLinuxMemory\x12-\n\x05limit\x18\x01 \x01(\x0b\x32\x1e.j10ce.agent.nri.OptionalInt64\x12\x33\n\x0breservation\x18\x02 \x01(\x0b\x32\x1e.j10ce.agent.nri.OptionalInt64\x12,\n\x04swap\x18\x03 \x01(\x0b\x32\x1e.j10ce.agent.nri.OptionalInt64\"\xb7\x01\n\x08LinuxCPU\x12/\n\x06shares\x18\x01 \x01(\x0b\x32\x1f.j10ce.agent.nri.OptionalUInt64\x12-\n\x05quota\x18\x02 \x01(\x0b\x32\x1e.j10ce.agent.nri.OptionalInt64\x12/\n\x06period\x18\x03 \x01(\x0b\x32\x1f.j10ce.agent.nri.OptionalUInt64\x12\x0c\n\x04\x63pus\x18\x06 \x01(\t\x12\x0c\n\x04mems\x18\x07 \x01(\t\"\x1a\n\tLinuxPids\x12\r\n\x05limit\x18\x01 \x01(\x03\"O\n\x13\x43ontainerAdjustment\x12\x38\n\x05linux\x18\x06 \x01(\x0b\x32).j10ce.agent.nri.LinuxContainerAdjustment\"\x85\x01\n\x18LinuxContainerAdjustment\x12\x32\n\tresources\x18\x02 \x01(\x0b\x32\x1f.j10ce.agent.nri.LinuxResources\x12\x35\n\room_score_adj\x18\x04 \x01(\x0b\x32\x1e.j10ce.agent.nri.OptionalInt64\"u\n\x0f\x43ontainerUpdate\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x34\n\x05linux\x18\x02 \x01(\x0b\x32%.j10ce.agent.nri.LinuxContainerUpdate\x12\x16\n\x0eignore_failure\x18\x03 \x01(\x08\"J\n\x14LinuxContainerUpdate\x12\x32\n\tresources\x18\x01 \x01(\x0b\x32\x1f.j10ce.agent.nri.LinuxResources\"\x1e\n\rOptionalInt64\x12\r\n\x05value\x18\x01 \x01(\x03\"\x1f\n\x0eOptionalUInt64\x12\r\n\x05value\x18\x01 \x01(\x04*\xea\x02\n\x05\x45vent\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x13\n\x0fRUN_POD_SANDBOX\x10\x01\x12\x14\n\x10STOP_POD_SANDBOX\x10\x02\x12\x16\n\x12REMOVE_POD_SANDBOX\x10\x03\x12\x14\n\x10\x43REATE_CONTAINER\x10\x04\x12\x19\n\x15POST_CREATE_CONTAINER\x10\x05\x12\x13\n\x0fSTART_CONTAINER\x10\x06\x12\x18\n\x14POST_START_CONTAINER\x10\x07\x12\x14\n\x10UPDATE_CONTAINER\x10\x08\x12\x19\n\x15POST_UPDATE_CONTAINER\x10\t\x12\x12\n\x0eSTOP_CONTAINER\x10\n\x12\x14\n\x10REMOVE_CONTAINER\x10\x0b\x12\x16\n\x12UPDATE_POD_SANDBOX\x10\x0c\x12\x1b\n\x17POST_UPDATE_POD_SANDBOX\x10\r\x12!\n\x1dVALIDATE_CONTAINER_ADJUSTMENT\x10\x0e\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x61gent/nri/messages.proto\x12\x0fj10ce.agent.nri\"Q\n\x07Request\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0f\n\x07payload\x18\x03 \x01(\x0c\x12\x14\n\x0ctimeout_nano\x18\x04 \x01(\x03\"\'\n\x06Status\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\"D\n\x08Response\x12\'\n\x06status\x18\x01 \x01(\x0b\x32\x17.j10ce.agent.nri.Status\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\"U\n\x15RegisterPluginRequest\x12\x13\n\x0bplugin_name\x18\x01 \x01(\t\x12\x12\n\nplugin_idx\x18\x02 \x01(\t\x12\x13\n\x0bnri_version\x18\x03 \x01(\t\"K\n\x17UpdateContainersRequest\x12\x30\n\x06update\x18\x01 \x03(\x0b\x32 .j10ce.agent.nri.ContainerUpdate\"L\n\x18UpdateContainersResponse\x12\x30\n\x06\x66\x61iled\x18\x01 \x03(\x0b\x32 .j10ce.agent.nri.ContainerUpdate\"\x8d\x01\n\x10\x43onfigureRequest\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\x12\x1c\n\x14registration_timeout\x18\x04 \x01(\x03\x12\x17\n\x0frequest_timeout\x18\x05 \x01(\x03\x12\x13\n\x0bnri_version\x18\x06 \x01(\t\"#\n\x11\x43onfigureResponse\x12\x0e\n\x06\x65vents\x18\x02 \x01(\x05\"}\n\x12SynchronizeRequest\x12)\n\x04pods\x18\x01 \x03(\x0b\x32\x1b.j10ce.agent.nri.PodSandbox\x12.\n\ncontainers\x18\x02 \x03(\x0b\x32\x1a.j10ce.agent.nri.Container\x12\x0c\n\x04more\x18\x03 \x01(\x08\"U\n\x13SynchronizeResponse\x12\x30\n\x06update\x18\x01 \x03(\x0b\x32 .j10ce.agent.nri.ContainerUpdate\x12\x0c\n\x04more\x18\x02 \x01(\x08\"\xa1\x01\n\x0c\x45ventRequest\x12(\n\x03pod\x18\x01 \x01(\x0b\x32\x1b.j10ce.agent.nri.PodSandbox\x12-\n\tcontainer\x18\x02 \x01(\x0b\x32\x1a.j10ce.agent.nri.Container\x12\x38\n\x0flinux_resources\x18\x03 \x01(\x0b\x32\x1f.j10ce.agent.nri.LinuxResources\"O\n\x17\x43reateContainerResponse\x12\x34\n\x06\x61\x64just\x18\x01 \x01(\x0b\x32$.j10ce.agent.nri.ContainerAdjustment\"K\n\x17UpdateContainerResponse\x12\x30\n\x06update\x18\x01 \x03(\x0b\x32 .j10ce.agent.nri.ContainerUpdate\"\x92\x01\n\x10StateChangeEvent\x12%\n\x05\x65vent\x18\x01 \x01(\x0e\x32\x16.j10ce.agent.nri.Event\x12(\n\x03pod\x18\x02 \x01(\x0b\x32\x1b.j10ce.agent.nri.PodSandbox\x12-\n\tcontainer\x18\x03 \x01(\x0b\x32\x1a.j10ce.agent.nri.Container\"\xf0\x02\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\t\x12\x11\n\tnamespace\x18\x04 \x01(\t\x12\x37\n\x06labels\x18\x05 \x03(\x0b\x32\'.j10ce.agent.nri.PodSandbox.LabelsEntry\x12\x41\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32,.j10ce.agent.nri.PodSandbox.AnnotationsEntry\x12/\n\x05linux\x18\x08 \x01(\x0b\x32 .j10ce.agent.nri.LinuxPodSandbox\x12\x0b\n\x03pid\x18\t \x01(\r\x12\x0b\n\x03ips\x18\n \x03(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"]\n\x0fLinuxPodSandbox\x12\x15\n\rcgroup_parent\x18\x03 \x01(\t\x12\x33\n\nnamespaces\x18\x05 \x03(\x0b\x32\x1f.j10ce.agent.nri.LinuxNamespace\"\x1e\n\x0eLinuxNamespace\x12\x0c\n\x04type\x18\x01 \x01(\t\"\xe6\x02\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x16\n\x0epod_sandbox_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\x05\x12\x36\n\x06labels\x18\x05 \x03(\x0b\x32&.j10ce.agent.nri.Container.LabelsEntry\x12@\n\x0b\x61nnotations\x18\x06 \x03(\x0b\x32+.j10ce.agent.nri.Container.AnnotationsEntry\x12.\n\x05linux\x18\x0b \x01(\x0b\x32\x1f.j10ce.agent.nri.LinuxContainer\x12\x0b\n\x03pid\x18\x0c \x01(\r\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x91\x01\n\x0eLinuxContainer\x12\x32\n\tresources\x18\x03 \x01(\x0b\x32\x1f.j10ce.agent.nri.LinuxResources\x12\x35\n\room_score_adj\x18\x04 \x01(\x0b\x32\x1e.j10ce.agent.nri.OptionalInt64\x12\x14\n\x0c\x63groups_path\x18\x05 \x01(\t\"\xff\x01\n\x0eLinuxResources\x12,\n\x06memory\x18\x01 \x01(\x0b\x32\x1c.j10ce.agent.nri.LinuxMemory\x12&\n\x03\x63pu\x18\x02 \x01(\x0b\x32\x19.j10ce.agent.nri.LinuxCPU\x12=\n\x07unified\x18\x06 \x03(\x0b\x32,.j10ce.agent.nri.LinuxResources.UnifiedEntry\x12(\n\x04pids\x18\x08 \x01(\x0b\x32\x1a.j10ce.agent.nri.LinuxPids\x1a.\n\x0cUnifiedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x9f\x01\n\x0bLinuxMemory\x12-\n\x05limit\x18\x01 \x01(\x0b\x32\x1e.j10ce.agent.nri.OptionalInt64\x12\x33\n\x0breservation\x18\x02 \x01(\x0b\x32\x1e.j10ce.agent.nri.OptionalInt64\x12,\n\x04swap\x18\x03 \x01(\x0b\x32\x1e.j10ce.agent.nri.OptionalInt64\"\xb7\x01\n\x08LinuxCPU\x12/\n\x06shares\x18\x01 \x01(\x0b\x32\x1f.j10ce.agent.nri.OptionalUInt64\x12-\n\x05quota\x18\x02 \x01(\x0b\x32\x1e.j10ce.agent.nri.OptionalInt64\x12/\n\x06period\x18\x03 \x01(\x0b\x32\x1f.j10ce.agent.nri.OptionalUInt64\x12\x0c\n\x04\x63pus\x18\x06 \x01(\t\x12\x0c\n\x04mems\x18\x07 \x01(\t\"\x1a\n\tLinuxPids\x12\r\n\x05limit\x18\x01 \x01(\x03\"O\n\x13\x43ontainerAdjustment\x12\x38\n\x05linux\x18\x06 \x01(\x0b\x32).j10ce.agent.nri.LinuxContainerAdjustment\"\x85\x01\n\x18LinuxContainerAdjustment\x12\x32\n\tresources\x18\x02 \x01(\x0b\x32\x1f.j10ce.agent.nri.LinuxResources\x12\x35\n\room_score_adj\x18\x04 \x01(\x0b\x32\x1e.j10ce.agent.nri.OptionalInt64\"u\n\x0f\x43ontainerUpdate\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\x12\x34\n\x05linux\x18\x02 \x01(\x0b\x32%.j10ce.agent.nri.LinuxContainerUpdate\x12\x16\n\x0eignore_failure\x18\x03 \x01(\x08\"J\n\x14LinuxContainerUpdate\x12\x32\n\tresources\x18\x01 \x01(\x0b\x32\x1f.j10ce.agent.nri.LinuxResources\"\x1e\n\rOptionalInt64\x12\r\n\x05value\x18\x01 \x01(\x03\"\x1f\n\x0eOptionalUInt64\x12\r\n\x05value\x18\x01 \x01(\x04*\xea\x02\n\x05\x45vent\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x13\n\x0fRUN_POD_SANDBOX\x10\x01\x12\x14\n\x10STOP_POD_SANDBOX\x10\x02\x12\x16\n\x12REMOVE_POD_SANDBOX\x10\x03\x12\x14\n\x10\x43REATE_CONTAINER\x10\x04\x12\x19\n\x15POST_CREATE_CONTAINER\x10\x05\x12\x13\n\x0fSTART_CONTAINER\x10\x06\x12\x18\n\x14POST_START_CONTAINER\x10\x07\x12\x14\n\x10UPDATE_CONTAINER\x10\x08\x12\x19\n\x15POST_UPDATE_CONTAINER\x10\t\x12\x12\n\x0eSTOP_CONTAINER\x10\n\x12\x14\n\x10REMOVE_CONTAINER\x10\x0b\x12\x16\n\x12UPDATE_POD_SANDBOX\x10\x0c\x12\x1b\n\x17POST_UPDATE_POD_SANDBOX\x10\r\x12!\n\x1dVALIDATE_CONTAINER_ADJUSTMENT\x10\x0e\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,8 +41,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONTAINER_ANNOTATIONSENTRY']._serialized_options = b'8\001'
   _globals['_LINUXRESOURCES_UNIFIEDENTRY']._loaded_options = None
   _globals['_LINUXRESOURCES_UNIFIEDENTRY']._serialized_options = b'8\001'
-  _globals['_EVENT']._serialized_start=3368
-  _globals['_EVENT']._serialized_end=3730
+  _globals['_EVENT']._serialized_start=3466
+  _globals['_EVENT']._serialized_end=3828
   _globals['_REQUEST']._serialized_start=45
   _globals['_REQUEST']._serialized_end=126
   _globals['_STATUS']._serialized_start=128
@@ -72,41 +72,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATECHANGEEVENT']._serialized_start=1199
   _globals['_STATECHANGEEVENT']._serialized_end=1345
   _globals['_PODSANDBOX']._serialized_start=1348
-  _globals['_PODSANDBOX']._serialized_end=1703
-  _globals['_PODSANDBOX_LABELSENTRY']._serialized_start=1606
-  _globals['_PODSANDBOX_LABELSENTRY']._serialized_end=1651
-  _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_start=1653
-  _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_end=1703
-  _globals['_LINUXPODSANDBOX']._serialized_start=1705
-  _globals['_LINUXPODSANDBOX']._serialized_end=1745
-  _globals['_CONTAINER']._serialized_start=1748
-  _globals['_CONTAINER']._serialized_end=2106
-  _globals['_CONTAINER_LABELSENTRY']._serialized_start=1606
-  _globals['_CONTAINER_LABELSENTRY']._serialized_end=1651
-  _globals['_CONTAINER_ANNOTATIONSENTRY']._serialized_start=1653
-  _globals['_CONTAINER_ANNOTATIONSENTRY']._serialized_end=1703
-  _globals['_LINUXCONTAINER']._serialized_start=2109
-  _globals['_LINUXCONTAINER']._serialized_end=2254
-  _globals['_LINUXRESOURCES']._serialized_start=2257
-  _globals['_LINUXRESOURCES']._serialized_end=2512
-  _globals['_LINUXRESOURCES_UNIFIEDENTRY']._serialized_start=2466
-  _globals['_LINUXRESOURCES_UNIFIEDENTRY']._serialized_end=2512
-  _globals['_LINUXMEMORY']._serialized_start=2515
-  _globals['_LINUXMEMORY']._serialized_end=2674
-  _globals['_LINUXCPU']._serialized_start=2677
-  _globals['_LINUXCPU']._serialized_end=2860
-  _globals['_LINUXPIDS']._serialized_start=2862
-  _globals['_LINUXPIDS']._serialized_end=2888
-  _globals['_CONTAINERADJUSTMENT']._serialized_start=2890
-  _globals['_CONTAINERADJUSTMENT']._serialized_end=2969
-  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_start=2972
-  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_end=3105
-  _globals['_CONTAINERUPDATE']._serialized_start=3107
-  _globals['_CONTAINERUPDATE']._serialized_end=3224
-  _globals['_LINUXCONTAINERUPDATE']._serialized_start=3226
-  _globals['_LINUXCONTAINERUPDATE']._serialized_end=3300
-  _globals['_OPTIONALINT64']._serialized_start=3302
-  _globals['_OPTIONALINT64']._serialized_end=3332
-  _globals['_OPTIONALUINT64']._serialized_start=3334
-  _globals['_OPTIONALUINT64']._serialized_end=3365
+  _globals['_PODSANDBOX']._serialized_end=1716
+  _globals['_PODSANDBOX_LABELSENTRY']._serialized_start=1619
+  _globals['_PODSANDBOX_LABELSENTRY']._serialized_end=1664
+  _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_start=1666
+  _globals['_PODSANDBOX_ANNOTATIONSENTRY']._serialized_end=1716
+  _globals['_LINUXPODSANDBOX']._serialized_start=1718
+  _globals['_LINUXPODSANDBOX']._serialized_end=1811
+  _globals['_LINUXNAMESPACE']._serialized_start=1813
+  _globals['_LINUXNAMESPACE']._serialized_end=1843
+  _globals['_CONTAINER']._serialized_start=1846
+  _globals['_CONTAINER']._serialized_end=2204
+  _globals['_CONTAINER_LABELSENTRY']._serialized_start=1619
+  _globals['_CONTAINER_LABELSENTRY']._serialized_end=1664
+  _globals['_CONTAINER_ANNOTATIONSENTRY']._serialized_start=1666
+  _globals['_CONTAINER_ANNOTATIONSENTRY']._serialized_end=1716
+  _globals['_LINUXCONTAINER']._serialized_start=2207
+  _globals['_LINUXCONTAINER']._serialized_end=2352
+  _globals['_LINUXRESOURCES']._serialized_start=2355
+  _globals['_LINUXRESOURCES']._serialized_end=2610
+  _globals['_LINUXRESOURCES_UNIFIEDENTRY']._serialized_start=2564
+  _globals['_LINUXRESOURCES_UNIFIEDENTRY']._serialized_end=2610
+  _globals['_LINUXMEMORY']._serialized_start=2613
+  _globals['_LINUXMEMORY']._serialized_end=2772
+  _globals['_LINUXCPU']._serialized_start=2775
+  _globals['_LINUXCPU']._serialized_end=2958
+  _globals['_LINUXPIDS']._serialized_start=2960
+  _globals['_LINUXPIDS']._serialized_end=2986
+  _globals['_CONTAINERADJUSTMENT']._serialized_start=2988
+  _globals['_CONTAINERADJUSTMENT']._serialized_end=3067
+  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_start=3070
+  _globals['_LINUXCONTAINERADJUSTMENT']._serialized_end=3203
+  _globals['_CONTAINERUPDATE']._serialized_start=3205
+  _globals['_CONTAINERUPDATE']._serialized_end=3322
+  _globals['_LINUXCONTAINERUPDATE']._serialized_start=3324
+  _globals['_LINUXCONTAINERUPDATE']._serialized_end=3398
+  _globals['_OPTIONALINT64']._serialized_start=3400
+  _globals['_OPTIONALINT64']._serialized_end=3430
+  _globals['_OPTIONALUINT64']._serialized_start=3432
+  _globals['_OPTIONALUINT64']._serialized_end=3463
 # @@protoc_insertion_point(module_scope)

@@ -21,7 +21,15 @@ def pod(message: pb.PodSandbox) -> NriPod:
         annotations=dict(message.annotations),
         cgroup_parent=message.linux.cgroup_parent,
         pid=message.pid,
+        addresses=tuple(message.ips),
+        own_network=_own_network(message),
     )
+
+
+def _own_network(message: pb.PodSandbox) -> bool | None:
+    """A sandbox whose network is torn down has no namespace any more, but addresses still."""
+    types = {one.type for one in message.linux.namespaces}
+    return "network" in types or bool(message.ips) if types else None
 
 
 def container(message: pb.Container) -> NriContainer:

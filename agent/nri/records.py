@@ -53,7 +53,11 @@ _NOTHING = Adjustment()
 
 @dataclass(frozen=True, slots=True)
 class NriPod:
-    """A pod's sandbox. `id`: the sandbox's, another one after its restart; `uid`: the pod's, which stays."""
+    """A pod's sandbox. `id`: the sandbox's, another one after its restart; `uid`: the pod's, which stays.
+
+    `pid`: of its process, 0 where it has none, or the runtime is too old to say. `addresses`: on the pod's
+    own network; `own_network`: whether it has one, None where the runtime does not say.
+    """
 
     id: str
     uid: str
@@ -63,6 +67,8 @@ class NriPod:
     annotations: Mapping[str, str] = field(default_factory=dict)
     cgroup_parent: str = ""
     pid: int = 0
+    addresses: tuple[str, ...] = ()
+    own_network: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,14 @@ class Pods:
 
 def known_pod(here: PodHere) -> KnownPod:
     """The pod as the agent keeps it."""
-    return KnownPod(here.pod, here.ids, here.policy, here.finished)
+    return KnownPod(
+        here.pod,
+        here.ids,
+        here.policy,
+        here.finished,
+        addresses=here.addresses,
+        host_network=here.host_network,
+    )
 
 
 def _name(known: KnownPod) -> str:

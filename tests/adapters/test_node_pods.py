@@ -211,3 +211,25 @@ def test_what_cannot_be_read_is_named(bad: bytes, named: str) -> None:
     with pytest.raises(DecodeError) as error:
         node_pod(bad)
     assert named in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "addresses"),
+    [
+        ({"podIP": "10.1.0.7", "podIPs": [{"ip": "10.1.0.7"}, {"ip": "fd00::7"}]}, ("10.1.0.7", "fd00::7")),
+        ({"podIP": "10.1.0.7"}, ("10.1.0.7",)),
+        ({"podIPs": []}, ()),
+        ({}, ()),
+    ],
+)
+def test_addresses(status: dict[str, Any], addresses: tuple[str, ...]) -> None:
+    assert node_pod(raw(status)).addresses == addresses
+
+
+def test_the_hosts_network() -> None:
+    body = json.loads(raw())
+    assert not node_pod(raw()).host_network
+    body["spec"]["hostNetwork"] = True
+    found = node_pod(json.dumps(body).encode())
+    assert found.host_network
+    assert found.pod == node_pod(raw()).pod

@@ -134,3 +134,13 @@ def test_kernel_threads_are_not_counted(tmp_path: Path, flags: str, counted: int
     write(tmp_path / "g" / "cgroup.procs", "2\n")
     write(tmp_path / "2" / "stat", f"2 (a) b) S 0 0 0 0 -1 {flags} 0 0 0 0 0 1 0 0 20 0 5 0 24 0 0\n")
     assert facts.threads(str(tmp_path), "/g", str(tmp_path)) == counted
+
+
+def test_processes_and_the_id_of_a_cgroup(tree: Path) -> None:
+    write(tree / "a" / "cgroup.procs", "7\n0\n12\n")  # 0: of a pid namespace that we do not see
+    assert facts.processes(str(tree), "/a") == (7, 12)
+    assert facts.inode(str(tree), "/a") == (tree / "a").stat().st_ino
+    assert facts.processes(str(tree), "/gone") == ()
+    assert facts.inode(str(tree), "/gone") == 0
+    with pytest.raises(Refused):
+        facts.inode(str(tree), "/a/../c")

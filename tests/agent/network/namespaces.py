@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import secrets
 import signal
-import socket
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.network.rtnetlink import Netlink, open_socket
-
-_CLONE_NEWNET = 0x40000000
+from agent.network.namespaces import inside
+from agent.network.netlink import Netlink
 
 
 def ip(*words: str, stdin: str = "") -> None:
     """Run ip(8); its complaint when it fails."""
     done = subprocess.run(["ip", *words], input=stdin, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}"
-
-
-def inside(name: str) -> socket.socket:
-    """A socket for Netlink in a named namespace: a thread of its own enters it, for that alone."""
-    made: list[socket.socket] = []
-
-    def work() -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        fd = os.open(f"/run/netns/{name}", os.O_RDONLY)
-        assert libc.setns(fd, _CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
-        os.close(fd)
-        made.append(open_socket())
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    return made[0]
 
 
 @dataclass
@@ -104,11 +83,6 @@ def namespaces() -> Iterator[Namespaces]:
         made.close()
 
 
-@contextlib.contextmanager
-def netlink(name: str) -> Iterator[Netlink]:
+def netlink(name: str) -> Netlink:
     """Questions to the kernel in a namespace."""
-    asked = Netlink(inside(name))
-    try:
-        yield asked
-    finally:
-        asked.close()
+    return inside(Path("/run/netns") / name, Netlink)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.network.interfaces import LOOPBACK, UP, DefaultRoute, Interface
 from agent.network.link import Unknown, choose, look, promised
-from agent.network.rtnetlink import LOOPBACK, UP, DefaultRoute, Interface
 from agent.network.told import NOTHING_TOLD, Told
 from qos import keys
 from qos.network.wanted import Link

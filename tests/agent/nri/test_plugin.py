@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from agent.nri import messages_pb2 as pb
 from agent.nri.frames import DATA, PLUGIN, REQUEST, encode
 from agent.nri.plugin import back_off
+from agent.nri.protocol import pod
 from agent.nri.records import Adjustment, NriPod
 from agent.nri.rpc import NriError
 from tests.agent.nri.runtime_side import APP, BOTH, POD, Rig, running
@@ -73,6 +74,22 @@ async def test_an_old_runtime_tells_by_state_change(rig: Rig) -> None:
     assert rig.handler.told[1] == ("pod_started", NriPod("s1", "u1", "shop", "web"))
     assert rig.handler.told[2][2].name == "app"
     assert rig.count("StartContainer", "empty") == 1
+
+
+@pytest.mark.parametrize(
+    ("types", "addresses", "own"),
+    [
+        (["pid", "network"], ["10.1.0.7", "fd00::7"], True),
+        (["pid", "ipc"], [], False),
+        (["pid", "ipc"], ["10.1.0.7"], True),  # its network is torn down already
+        ([], [], None),
+    ],
+)
+def test_the_network_of_a_sandbox(types: list[str], addresses: list[str], own: bool | None) -> None:
+    namespaces = [pb.LinuxNamespace(type=one) for one in types]
+    message = pb.PodSandbox(pid=7, ips=addresses, linux=pb.LinuxPodSandbox(namespaces=namespaces))
+    told = pod(message)
+    assert (told.pid, told.addresses, told.own_network) == (7, tuple(addresses), own)
 
 
 async def test_a_new_one_by_a_method_each(rig: Rig) -> None:
