@@ -33,6 +33,7 @@ from qos.network.wanted import (
     UnkeptLimit,
     Wanted,
     class_id,
+    mapped,
 )
 
 NOTHING_YET: Final = Wanted()
@@ -177,7 +178,7 @@ class _Planning:
         found: dict[bytes, int] = {}
         nameless = set()
         for pod in self._pods:
-            fresh = [key for key in map(_mapped, pod.addresses) if key not in found]
+            fresh = [key for key in map(mapped, pod.addresses) if key not in found]
             found.update(dict.fromkeys(fresh, class_id(self._minor(pod))))
             if not fresh and not pod.cgroup_ids:
                 nameless.add(pod.uid)
@@ -213,8 +214,3 @@ class _Planning:
 def _needs_tree(pod: PodTraffic, direction: Direction) -> bool:
     bounds = bounds_of(pod, direction)
     return pod.band is not Band.L0 or bounds.floor > 0 or bounds.limit is not None
-
-
-def _mapped(address: bytes) -> bytes:
-    """As the maps have it: 16 bytes."""
-    return address if len(address) == 16 else bytes(10) + b"\xff\xff" + address

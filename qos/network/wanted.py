@@ -30,6 +30,7 @@ __all__ = [
     "UnkeptLimit",
     "Wanted",
     "class_id",
+    "mapped",
 ]
 
 MAJOR: Final = 0x10CE
@@ -39,6 +40,11 @@ MAJOR: Final = 0x10CE
 def class_id(minor: int) -> int:
     """The class 10ce:minor (1 to 0xffff) as the u32 that skb->priority and BPF maps hold."""
     return MAJOR << 16 | minor
+
+
+def mapped(address: bytes) -> bytes:
+    """An address as Wanted.by_address has it: 16 bytes, an IPv4 address as ::ffff:a.b.c.d."""
+    return address if len(address) == 16 else bytes(10) + b"\xff\xff" + address
 
 
 class Direction(Enum):

@@ -64,6 +64,16 @@ def cgroup_key(cgroup: int) -> bytes:
     return _CGROUP.pack(cgroup)
 
 
+def addresses_of(entries: Mapping[bytes, bytes]) -> dict[bytes, int]:
+    """What a map by_address says, turned back."""
+    return {key: _CLASS.unpack(value)[0] for key, value in entries.items()}
+
+
+def cgroups_of(entries: Mapping[bytes, bytes]) -> dict[int, int]:
+    """What a map by_cgroup says, turned back."""
+    return {_CGROUP.unpack(key)[0]: _CLASS.unpack(value)[0] for key, value in entries.items()}
+
+
 def limit_entries(limits: Mapping[tuple[int, Direction], BytesPerSecond]) -> dict[bytes, bytes]:
     """Of the map limits: (class id, direction) -> bytes a second, more than 0. Raises ValueError."""
     for (class_id, _), rate in limits.items():

@@ -87,7 +87,7 @@ class Installed:
         if link is None:
             link = _attached(fd, hook, target)
             done = Done.ATTACHED
-        elif _running(link) == programs.info(fd).identity:
+        elif programs.running(links.info(link).program).identity == programs.info(fd).identity:
             close(link)
             return Done.KEPT
         else:
@@ -230,19 +230,7 @@ def _let_go(pins: Pins, name: str) -> None:
 
 
 def _is_ours(link: int) -> bool:
-    program = programs.by_id(links.info(link).program)
-    try:
-        return programs.info(program).name.startswith(PREFIX)
-    finally:
-        close(program)
-
-
-def _running(link: int) -> tuple[str, str, tuple[int, ...]]:
-    program = programs.by_id(links.info(link).program)
-    try:
-        return programs.info(program).identity
-    finally:
-        close(program)
+    return programs.running(links.info(link).program).name.startswith(PREFIX)
 
 
 def _attached(program: int, hook: Hook, target: int | str) -> int:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from agent.network.bpf.elf import INSTRUCTION, ObjectProgram
 from agent.network.bpf.maps import kernel_name, object_info
-from agent.network.bpf.system import BpfError, Command, address, call
+from agent.network.bpf.system import BpfError, Command, address, call, close
 
 _KINDS: Final = {
     "tc": (3, 0),
@@ -122,6 +122,15 @@ def info(fd: int) -> ProgramInfo:
 def by_id(number: int) -> int:
     """A descriptor of the program with this id. Raises BpfError: ENOENT where it is gone."""
     return call(Command.PROG_GET_FD, struct.pack("=III", number, 0, 0), f"program {number}")
+
+
+def running(number: int) -> ProgramInfo:
+    """What the program with this id is. Raises BpfError: ENOENT where it is gone."""
+    program = by_id(number)
+    try:
+        return info(program)
+    finally:
+        close(program)
 
 
 def run(fd: int, packet: bytes, *, priority: int = 0, segments: int = 0, repeat: int = 1) -> Ran:

@@ -1,0 +1,149 @@
+"""Keeps the node's network as its pods need it: plans when something changed, and has the kernel made so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from adapters.loops import Changes
+from agent.network.classifier import Ports
+from agent.network.shaping import Shaped
+from qos.bandwidth import BITS
+from qos.network.bands import Configuration
+from qos.network.planning import plan
+from qos.network.recovered import Left, recovered
+from qos.network.wanted import Direction, Link, PodTraffic, Shortfall, Unkept, Wanted
+from qos.quantity import render
+
+CHECK_SECONDS: Final = 30.0
+"""TCX tells nobody that a program was taken off; who asks, finds it."""
+GATHER_SECONDS: Final = 0.05
+"""Changes seldom come alone; a floor that is not there yet is waited for no longer than this."""
+LINK_UNKNOWN: Final = "the speed of the node's link is not known"
+
+log = logging.getLogger(__name__)
+
+_WHY: Final[Mapping[Unkept, str]] = {
+    Unkept.LINK_UNKNOWN: LINK_UNKNOWN,
+    Unkept.LINK_EXCEEDED: "the floors here are more than the node's link has",
+    Unkept.BAND_EXCEEDED: "the floors of its band are more than the band may have",
+    Unkept.RECEIVING_NOT_SHAPED: "what this node receives is not shaped",
+    Unkept.HOST_NETWORK: "a pod with the host's network shares its interface with the host",
+    Unkept.NO_CLASS_FREE: "all classes of its band are taken",
+    Unkept.NOT_IDENTIFIED: "its packets are not told from others' yet",
+}
+
+
+class Kernel(Protocol):
+    """agent.network.shaping.Shaping."""
+
+    def settle(self, wanted: Wanted, ports: Ports) -> Shaped:
+        """Make it so."""
+        ...
+
+    def left(self) -> Left:
+        """What is there of an agent before."""
+        ...
+
+
+class Round(NamedTuple):
+    """The last round: what was wanted, and what came of it. seconds: how long the kernel's part took."""
+
+    wanted: Wanted
+    shaped: Shaped
+    seconds: float
+
+
+class Shaper:
+    """pods: those that are to be shaped now. link: the node's, None: not known, then limits alone are kept.
+
+    configuration: the administrator's, with the leaf that this kernel has. `problems`: by uid, why a pod's
+    floors or limits are not kept, of those with any. `last`: None before the first round.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        pods: Callable[[], Iterable[PodTraffic]],
+        link: Callable[[], Link | None],
+        configuration: Configuration,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._kernel, self._pods, self._link = kernel, pods, link
+        self._configuration = configuration
+        self._clock, self._sleep = clock, sleep
+        self._due = Changes(CHECK_SECONDS)
+        self._due.note()
+        self.last: Round | None = None
+        self.problems: Mapping[str, str] = {}
+
+    def changed(self) -> None:
+        """A pod came, went, or is promised something else; the link changed; or somebody else wrote."""
+        self._due.note()
+
+    async def run_once(self) -> None:
+        """Wait until a round is due, and make it. What raises is due again."""
+        await self._due.wait()
+        await self._sleep(GATHER_SECONDS)
+        self._due.clear()
+        try:
+            await self.settle()
+        except Exception:
+            self._due.note()
+            raise
+
+    async def settle(self) -> None:
+        """One round; the kernel's part in a thread."""
+        pods, link = tuple(self._pods()), self._link()
+        before = self.last.wanted if self.last else await self._recovered(pods, link)
+        wanted = plan([link] if link else [], pods, self._configuration, before)
+        ports = Ports(
+            frozenset({link.index} if link else ()), frozenset(pod.interface for pod in pods if pod.interface)
+        )
+        began = self._clock()
+        shaped = await asyncio.to_thread(self._kernel.settle, wanted, ports)
+        self.last = Round(wanted, shaped, self._clock() - began)
+        self._tell(unkept(pods, wanted, shaped, link))
+
+    async def _recovered(self, pods: tuple[PodTraffic, ...], link: Link | None) -> Wanted:
+        left = await asyncio.to_thread(self._kernel.left)
+        return recovered(left, pods, link.index if link else 0)
+
+    def _tell(self, problems: dict[str, str]) -> None:
+        for uid, why in problems.items():
+            if self.problems.get(uid) != why:
+                log.warning("network of pod not as promised uid=%s why=%r", uid, why)
+        self.problems = problems
+
+
+def unkept(pods: Iterable[PodTraffic], wanted: Wanted, shaped: Shaped, link: Link | None) -> dict[str, str]:
+    """By uid why floors and limits are not kept, of the pods that have any. Pure."""
+    found: dict[str, str] = {}
+    for short in wanted.shortfalls:
+        found.setdefault(short.uid, _short(short))
+    for one in wanted.unkept_limits:
+        found.setdefault(one.uid, f"the limit of its {one.direction.value} is not kept: {_WHY[one.reason]}")
+    at_link = shaped.unshaped.get(link.index, shaped.unclassified) if link else LINK_UNKNOWN
+    for pod in pods:
+        if pod.egress.floor or pod.egress.limit is not None:
+            _note(found, pod, Direction.EGRESS, at_link)
+        if pod.ingress.floor and link and link.ifb:
+            _note(found, pod, Direction.INGRESS, shaped.unshaped.get(link.ifb, shaped.unclassified))
+        if pod.ingress.limit is not None and pod.interface:
+            _note(found, pod, Direction.INGRESS, shaped.unshaped.get(pod.interface, ""))
+    return found
+
+
+def _note(found: dict[str, str], pod: PodTraffic, direction: Direction, why: str) -> None:
+    if why:
+        found.setdefault(pod.uid, f"its {direction.value} is not shaped: {why}")
+
+
+def _short(short: Shortfall) -> str:
+    missing = render("", short.missing * BITS)
+    return f"{missing} bits/s of the floor of its {short.direction.value} are not kept: {_WHY[short.reason]}"

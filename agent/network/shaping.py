@@ -1,0 +1,123 @@
+"""Makes a node's network as it is wanted: qdiscs, classes, and who goes to which of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from agent.network import applying, classifying, dump
+from agent.network.bpf.pins import MOUNTED_AT
+from agent.network.bpf.system import BpfError
+from agent.network.classifier import Classifier, Ports
+from agent.network.difference import Difference, Operation, Root, Verb, difference
+from agent.network.ladder import Choices, Means
+from agent.network.netlink import Netlink, NetlinkError
+from agent.network.originals import Originals
+from agent.network.records import Found, is_ours, roots
+from qos.network.recovered import NOTHING_LEFT, Left
+from qos.network.wanted import Wanted
+
+_TREES: Final = frozenset({Means.HTB_TCX, Means.HTB_CLSACT})
+"""The means of which Shaping makes use so far."""
+
+log = logging.getLogger(__name__)
+
+
+class Shaped(NamedTuple):
+    """What one round came to. changes: how many. unshaped: interface -> why it is not as wanted.
+
+    unclassified: why packets find no class of their own, "" where they do.
+    """
+
+    changes: int
+    unshaped: Mapping[int, str]
+    unclassified: str = ""
+
+
+class Shaping:
+    """For one thread at a time. netlink: of the node's own network namespace. choices: of this kernel.
+
+    Its end changes nothing: what is in the kernel goes on to work.
+    """
+
+    def __init__(
+        self, netlink: Netlink, originals: Originals, choices: Choices, bpf_root: str = MOUNTED_AT
+    ) -> None:
+        self._netlink, self._originals, self._choices = netlink, originals, choices
+        tcx = choices.sending.means is Means.HTB_TCX
+        self._classifier = Classifier(netlink, originals, tcx=tcx, bpf_root=bpf_root)
+
+    def settle(self, wanted: Wanted, ports: Ports) -> Shaped:
+        """One round: look, and do what is missing. Raises NetlinkError where nothing can be read."""
+        found = dump.found(self._netlink, [tree.interface for tree in wanted.trees])
+        self._originals.keep(found.devices)
+        unable = self._unable(wanted)
+        needed = difference(
+            tuple(tree for tree in wanted.trees if tree.interface not in unable),
+            tuple(bucket for bucket in wanted.buckets if bucket.interface not in unable),
+            found,
+            self._originals.held(found.devices),
+        )
+        self._note(needed.operations, found)
+        failures = applying.apply(self._netlink, needed.operations)
+        unshaped = _unshaped(needed, failures) | unable
+        changes = len(needed.operations) - len(failures)
+        nics = frozenset(tree.interface for tree in wanted.trees) & ports.nics - unshaped.keys()
+        try:
+            told = self._classifier.settle(wanted, Ports(nics, ports.pods & found.devices.keys()), found)
+            return Shaped(changes + told, unshaped)
+        except (BpfError, classifying.Occupied, NetlinkError, ValueError) as error:
+            return Shaped(changes, unshaped, str(error))
+
+    def left(self) -> Left:
+        """What an agent before this one left here. Raises NetlinkError."""
+        rates = {
+            tree.interface: {
+                one.class_id & 0xFFFF: one.rates.rate for one in dump.classes(self._netlink, tree.interface)
+            }
+            for tree in dump.qdiscs(self._netlink)
+            if is_ours(tree) and tree.kind == "htb"
+        }
+        if not rates:
+            return NOTHING_LEFT
+        try:
+            return Left(*self._classifier.left(), rates)
+        except (BpfError, ValueError) as error:
+            log.warning("classes of an earlier agent are not known why=%r", str(error))
+            return Left({}, {}, rates)
+
+    def close(self) -> None:
+        """Descriptors alone."""
+        self._classifier.close()
+        self._netlink.close()
+
+    def _note(self, operations: Iterable[Operation], found: Found) -> None:
+        """Before ours takes their place: what was there."""
+        there = roots(found)
+        self._originals.note_roots(
+            (found.devices[one.interface], there[one.interface].kind if one.interface in there else "")
+            for one in operations
+            if isinstance(one, Root) and one.verb in (Verb.ADD, Verb.REPLACE)
+        )
+
+    def _unable(self, wanted: Wanted) -> dict[int, str]:
+        """Interfaces at which this kernel does nothing of what is wanted."""
+        unable: dict[int, str] = {}
+        if self._choices.sending.means not in _TREES:
+            why = "; ".join(self._choices.sending.reasons)
+            unable |= {tree.interface: why for tree in wanted.trees}
+        if self._choices.pods.means is not Means.TBF:
+            why = "; ".join(self._choices.pods.reasons)
+            unable |= {bucket.interface: why for bucket in wanted.buckets}
+        return unable
+
+
+def _unshaped(needed: Difference, failures: Iterable[applying.Failure]) -> dict[int, str]:
+    """The first reason of each interface."""
+    found: dict[int, str] = {}
+    for conflict in needed.conflicts:
+        found.setdefault(conflict.interface, conflict.message)
+    for failure in failures:
+        found.setdefault(failure.operation.interface, failure.message)
+    return found

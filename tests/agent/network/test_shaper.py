@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agent.network.classifier import Ports
+from agent.network.shaper import LINK_UNKNOWN, Shaper, unkept
+from agent.network.shaping import Shaped
+from qos.network.bands import DEFAULT
+from qos.network.planning import plan
+from qos.network.recovered import NOTHING_LEFT, Left
+from qos.network.wanted import Bounds, Link, PodTraffic, Wanted
+from tests.qos.network.nodes import MBIT, pod
+
+ETH = Link(2, "eth0", egress=940 * MBIT, ingress=900 * MBIT)
+
+
+class Node:
+    """Stands for the kernel of a node: what it was made to be, and what it answers."""
+
+    def __init__(self, left: Left = NOTHING_LEFT) -> None:
+        self._left = left
+        self.answer = Shaped(0, {})
+        self.rounds: list[tuple[Wanted, Ports]] = []
+        self.broken: Exception | None = None
+
+    def left(self) -> Left:
+        return self._left
+
+    def settle(self, wanted: Wanted, ports: Ports) -> Shaped:
+        if self.broken is not None:
+            raise self.broken
+        self.rounds.append((wanted, ports))
+        return self.answer
+
+
+async def at_once(_: float) -> None:
+    await asyncio.sleep(0)
+
+
+def shaper(node: Node, pods: list[PodTraffic], link: Link | None = ETH) -> Shaper:
+    return Shaper(node, lambda: pods, lambda: link, DEFAULT, sleep=at_once)
+
+
+async def test_each_plan_is_made_from_the_one_before() -> None:
+    node, pods = Node(), [pod("2", Bounds(MBIT))]
+    one = shaper(node, pods)
+    await one.run_once()
+    pods.insert(0, pod("1", Bounds(MBIT)))
+    one.changed()
+    await one.run_once()
+    (first, _), (second, ports) = node.rounds
+    assert ports == Ports(frozenset({ETH.index}), frozenset({1001, 1002}))
+    assert second.standing["2"] == first.standing["2"]
+
+
+async def test_the_first_plan_is_made_from_what_an_agent_before_left() -> None:
+    pods = [pod("1", Bounds(MBIT)), pod("2", Bounds(MBIT))]
+    before = plan([ETH], pods[1:])
+    before = plan([ETH], pods, before=before)
+    rates = {ETH.index: {one.minor: one.rate for one in before.trees[0].classes}}
+    node = Node(Left(before.by_address, before.by_cgroup, rates))
+    await shaper(node, pods).run_once()
+    assert node.rounds[0][0] == before
+
+
+async def test_a_round_that_fails_is_due_again() -> None:
+    node = Node()
+    node.broken = OSError("netlink does not answer")
+    one = shaper(node, [pod("1", Bounds(MBIT))])
+    with pytest.raises(OSError, match="netlink"):
+        await one.run_once()
+    assert one.last is None
+    node.broken = None
+    await asyncio.wait_for(one.run_once(), 10)
+    assert len(node.rounds) == 1
+
+
+async def test_what_is_not_kept_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node()
+    node.answer = Shaped(0, {ETH.index: "mq 1: at eth0 was put there by another"})
+    one = shaper(node, [pod("1", Bounds(MBIT)), pod("2")])
+    for _ in range(2):
+        one.changed()
+        await one.run_once()
+    assert one.problems == {"1": "its egress is not shaped: mq 1: at eth0 was put there by another"}
+    assert len([record for record in caplog.records if "not as promised" in record.message]) == 1
+    node.answer = Shaped(0, {})
+    one.changed()
+    await one.run_once()
+    assert one.problems == {}
+
+
+def test_why_a_pod_has_not_what_it_was_promised() -> None:
+    floor, limit = Bounds(MBIT), Bounds(limit=MBIT)
+    sends, receives, neither = pod("1", floor), pod("2", ingress=limit), pod("3")
+    all_three = [sends, receives, neither]
+
+    def said(shaped: Shaped, link: Link | None = ETH) -> dict[str, str]:
+        return unkept(all_three, plan([link] if link else [], all_three), shaped, link)
+
+    assert said(Shaped(0, {})) == {}
+    assert said(Shaped(0, {}, "no BPF file system")) == {"1": "its egress is not shaped: no BPF file system"}
+    assert said(Shaped(0, {1002: "tbf 1: at veth7 was put there by another"})) == {
+        "2": "its ingress is not shaped: tbf 1: at veth7 was put there by another"
+    }
+    assert LINK_UNKNOWN in said(Shaped(0, {}), None)["1"]
+
+
+def test_amounts_are_said_in_bits() -> None:
+    much = pod("1", Bounds(2000 * MBIT))
+    [(uid, why)] = unkept([much], plan([ETH], [much]), Shaped(0, {}), ETH).items()
+    assert (uid, "bits/s of the floor of its egress" in why) == ("1", True)

@@ -1,0 +1,200 @@
+"""A plan in the kernel: pods' packets find their classes, a restart changes nothing, others' qdiscs stay."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from agent.network import dump, probes
+from agent.network.classifier import Ports
+from agent.network.ladder import Choice, Choices, Means, choose
+from agent.network.namespaces import inside
+from agent.network.netlink import Netlink
+from agent.network.originals import Originals
+from agent.network.shaping import Shaped, Shaping
+from qos.network.bands import Configuration
+from qos.network.planning import NOTHING_YET, plan
+from qos.network.recovered import recovered
+from qos.network.wanted import Band, Bounds, Link, PodTraffic, Wanted
+from tests.network.node import WORLD_4, WORLD_6, Node, Pod
+
+MEGABIT = 125_000
+T = TypeVar("T")
+
+
+@dataclass
+class Shaper:
+    """What an agent is to one node: plans for its pods, and has the kernel made so."""
+
+    node: Node
+    run: Path
+    bpf_root: str
+    choices: Choices
+    before: Wanted = NOTHING_YET
+    opened: list[Shaping] = field(default_factory=list)
+
+    def _do(self, work: Callable[[], T]) -> T:
+        return inside(Path("/run/netns") / self.node.name, work)
+
+    def start(self) -> Shaping:
+        """An agent, or the next one."""
+        shaping = self._do(lambda: Shaping(Netlink(), Originals(self.run), self.choices, self.bpf_root))
+        self.opened.append(shaping)
+        return shaping
+
+    def settle(self, shaping: Shaping, *pods: PodTraffic) -> Shaped:
+        self.before = plan([self.link], pods, Configuration(leaf=self.choices.leaf), self.before)
+        ports = Ports(frozenset({self.node.nic}), frozenset(pod.interface for pod in pods))
+        return self._do(lambda: shaping.settle(self.before, ports))
+
+    def recover(self, shaping: Shaping, *pods: PodTraffic) -> None:
+        """As an agent that was started anew."""
+        self.before = recovered(self._do(shaping.left), pods, self.node.nic)
+
+    @property
+    def link(self) -> Link:
+        return Link(self.node.nic, "eth0", 1000 * MEGABIT, 1000 * MEGABIT)
+
+
+@pytest.fixture(name="bpffs")
+def _bpffs(tmp_path: Path) -> Iterator[str]:
+    folder = tmp_path / "bpf"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "bpf", "bpf", folder], check=True)
+    try:
+        yield str(folder)
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.fixture(name="shaper", params=[Means.HTB_TCX, Means.HTB_CLSACT], ids=["tcx", "clsact"])
+def _shaper(request: pytest.FixtureRequest, node: Node, tmp_path: Path, bpffs: str) -> Iterator[Shaper]:
+    found = choose(probes.probe())
+    choices = Choices(Choice(request.param), found.receiving, found.pods, found.leaf)
+    shaper = Shaper(node, tmp_path, bpffs, choices)
+    yield shaper
+    for one in shaper.opened:
+        one.close()
+
+
+def traffic(uid: str, pod: Pod, **bounds: Bounds) -> PodTraffic:
+    return PodTraffic(
+        uid,
+        Band.L1,
+        bounds.get("egress", Bounds()),
+        bounds.get("ingress", Bounds()),
+        tuple(
+            socket.inet_pton(family, address)
+            for family, address in ((socket.AF_INET, pod.address), (socket.AF_INET6, pod.address6))
+        ),
+        interface=pod.host,
+    )
+
+
+def sent(shaper: Shaper, uid: str) -> int:
+    """Packets that went through a pod's own class."""
+    class_id = 0x10CE << 16 | shaper.before.standing[uid].minor
+    return next(
+        one.counters.packets
+        for one in dump.classes(shaper.node.netlink, shaper.node.nic)
+        if one.class_id == class_id and one.counters
+    )
+
+
+def shown(node: Node) -> tuple[str, str]:
+    """Of the NIC."""
+    qdiscs = re.sub(r" direct_packets_stat \d+", "", node.run("tc", "qdisc", "show", "dev", "eth0"))
+    return qdiscs, node.run("tc", "filter", "show", "dev", "eth0")
+
+
+def ping(shaper: Shaper, pod: Pod, *where: str) -> None:
+    for one in where:
+        shaper.node.run("ping", "-c", "5", "-i", "0.01", "-W", "5", one, namespace=pod.namespace)
+
+
+def test_packets_of_each_pod_go_to_its_own_class(shaper: Shaper) -> None:
+    shaping = shaper.start()
+    one, two = shaper.node.pod(), shaper.node.pod()
+    pods = [
+        traffic("one", one, egress=Bounds(floor=100 * MEGABIT)),
+        traffic("two", two, egress=Bounds(limit=10 * MEGABIT), ingress=Bounds(limit=20 * MEGABIT)),
+    ]
+    done = shaper.settle(shaping, *pods)
+    assert (done.unshaped, done.unclassified) == ({}, "")
+    before = sent(shaper, "one"), sent(shaper, "two")
+    ping(shaper, one, WORLD_4, WORLD_6)
+    assert sent(shaper, "one") >= before[0] + 10
+    assert sent(shaper, "two") < before[1] + 5, "that was the other pod's"
+    ping(shaper, two, WORLD_4)
+    assert sent(shaper, "two") >= before[1] + 5
+    assert shaper.settle(shaping, *pods) == Shaped(0, {})
+
+
+def test_the_next_agent_finds_all_as_it_wants_it(shaper: Shaper) -> None:
+    first = shaper.start()
+    names = ["c", "a", "b"]
+    pods = []
+    for name in names:  # in the order of their coming, which their uids do not tell
+        pods.append(traffic(name, shaper.node.pod(), egress=Bounds(floor=50 * MEGABIT)))
+        shaper.settle(first, *pods)
+    given = shaper.before.standing
+    first.close()
+    shaper.opened.clear()
+    second = shaper.start()
+    shaper.recover(second, *pods)
+    assert shaper.settle(second, *pods) == Shaped(0, {})
+    assert shaper.before.standing == given
+
+
+def test_where_nobody_asks_for_anything_nothing_is_left(shaper: Shaper) -> None:
+    before = shaper.node.everything()
+    shaping = shaper.start()
+    assert shaper.settle(shaping) == Shaped(0, {})
+    assert shaper.node.everything() == before
+    pod = shaper.node.pod()
+    with_pod = shaper.node.everything()
+    shaper.settle(shaping, traffic("one", pod, ingress=Bounds(limit=20 * MEGABIT)))
+    assert shaper.node.everything() != with_pod
+    shaper.before = NOTHING_YET  # a NIC's tree stays until the agent begins anew
+    shaper.settle(shaping)
+    left = [one for one in shaper.node.everything()["qdiscs"] if one["kind"] != "clsact"]
+    assert left == with_pod["qdiscs"], "a clsact of ours goes when all is taken away"
+    assert not (Path(shaper.bpf_root) / "j10ce").exists()
+
+
+def test_a_nic_whose_qdisc_is_anothers_is_left_alone(shaper: Shaper) -> None:
+    node = shaper.node
+    node.run("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb")
+    pod = node.pod()
+    before = shown(node)
+    both = Bounds(limit=20 * MEGABIT)
+    done = shaper.settle(shaper.start(), traffic("one", pod, egress=both, ingress=both))
+    assert list(done.unshaped) == [node.nic]
+    assert "put there by another" in done.unshaped[node.nic]
+    assert shown(node) == before
+    assert "tbf 10ce:" in node.run("tc", "qdisc", "show"), "what it receives is limited all the same"
+    assert not (Path(shaper.bpf_root) / "j10ce").exists()
+
+
+def test_two_programs_never_meet_a_packet(shaper: Shaper) -> None:
+    """An agent with another kernel's way finds the filter of the one before, and takes it out."""
+    pod = traffic("one", shaper.node.pod(), egress=Bounds(floor=MEGABIT))
+    with closing(shaper.start()) as first:
+        shaper.settle(first, pod)
+    means = {Means.HTB_TCX: Means.HTB_CLSACT, Means.HTB_CLSACT: Means.HTB_TCX}[shaper.choices.sending.means]
+    shaper.choices = Choices(
+        Choice(means), shaper.choices.receiving, shaper.choices.pods, shaper.choices.leaf
+    )
+    shaper.opened.clear()
+    second = shaper.start()
+    shaper.settle(second, pod)
+    shown = shaper.node.run("tc", "filter", "show", "dev", "eth0", "egress")
+    assert ("bpf" in shown) == (means is Means.HTB_CLSACT)
