@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
+from qos.bandwidth import UNLIMITED
 from qos.classes import promises_of
 from qos.cluster.objects import Resources
 from qos.cluster.policy import Policy, Profile
@@ -38,7 +39,8 @@ def needs(promises: Promises, floor: Resources) -> frozenset[str]:
 
 def needs_of(policy: Policy, profile: Profile | None) -> frozenset[str]:
     """What the pods of a policy need; `profile`: the one that it names."""
-    limited = {NETWORK_LIMIT} if policy.limit else set[str]()
+    limits = policy.limit or (profile and profile.limits != UNLIMITED)
+    limited = {NETWORK_LIMIT} if limits else set[str]()
     if profile is None:
         return needs(promises_of(CLASS_WITHOUT_PROFILE), policy.floor) | limited
     return needs(promises_of(profile.class_name, profile.overrides), policy.floor) | limited

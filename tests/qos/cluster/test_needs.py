@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from qos.bandwidth import Limits
 from qos.classes import CLASSES, promises_of
 from qos.cluster.needs import UNREPORTED, Enforcement, needs, needs_of, obstacle
 from qos.cluster.objects import Selector
@@ -105,3 +106,5 @@ def test_bandwidth_is_a_need_of_its_own() -> None:
     limit = replace(plain, limit={"j10ce.io/egress-bandwidth": 1_000})
     assert needs_of(floor, None) - needs_of(plain, None) == {"floor (network)"}
     assert needs_of(limit, None) - needs_of(plain, None) == {"limit (network)"}
+    profile = Profile("slow", "LS", limits=Limits(egress=1000))
+    assert needs_of(plain, profile) - needs_of(plain, None) == {"limit (network)"}
