@@ -45,7 +45,8 @@ class Installed:
     """The programs and maps of these objects. Raises BpfError, ObjectError; then nothing that runs has
     changed.
 
-    names: of objects: classify, mark, count, police. batch: False for one map entry a call.
+    names: of objects: classify (or classify_net_cls, on cgroup v1), mark, count, police. batch: False for one
+    map entry a call.
     """
 
     def __init__(self, pins: Pins, names: Iterable[str], *, batch: bool = True) -> None:

@@ -128,14 +128,3 @@ def at_interface(index: int, hook: Hook) -> tuple[Attached, ...]:
         struct.unpack_from(f"={count}I", programs), struct.unpack_from(f"={count}I", links), strict=True
     )
     return tuple(Attached(program, link) for program, link in pairs)
-
-
-def has_tcx(interface: int = 1) -> bool:
-    """Whether this kernel has TCX; else hang the program into clsact. interface: any index that there is."""
-    try:
-        at_interface(interface, Hook.TCX_EGRESS)
-    except BpfError as error:
-        if error.errno == errno.EINVAL:
-            return False
-        raise
-    return True

@@ -11,6 +11,7 @@ struct traffic {
 /* Counted is who has an entry: the agent makes and removes them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC); /* a value for each CPU that there could be: megabytes, else */
 	__uint(max_entries, MOST_CGROUPS);
 	__type(key, __u64); /* cgroup id */
 	__type(value, struct traffic);

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from agent.network.bpf import elf, objects
 from agent.network.bpf.elf import ObjectError
 
-NAMES = ("classify", "count", "mark", "police")
+NAMES = ("classify", "classify_net_cls", "count", "mark", "police")
 PROGRAMS = {
     "classify": {"classify"},
+    "classify_net_cls": {"classify"},
     "mark": {"mark"},
     "count": {"count_tx", "count_rx"},
     "police": {"police_tx", "police_rx"},
 }
-HASH, ARRAY, PERCPU_HASH = 1, 2, 5
+HASH, ARRAY, PERCPU_HASH, NO_PREALLOC = 1, 2, 5, 1
 
 
 def content(name: str) -> bytes:
@@ -41,7 +42,7 @@ def test_maps_have_the_measures_of_the_source() -> None:
         "by_address": (HASH, 16, 4, 4096, 0),
         "by_cgroup": (HASH, 8, 4, 1024, 0),
         "settings": (ARRAY, 4, 8, 1, 0),
-        "traffic": (PERCPU_HASH, 8, 32, 1024, 0),
+        "traffic": (PERCPU_HASH, 8, 32, 1024, NO_PREALLOC),
         "limits": (HASH, 8, 16, 2048, 0),
         "buckets": (HASH, 8, 56, 2048, 0),
     }
