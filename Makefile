@@ -106,9 +106,9 @@ generated: venv ## Write the files made from code (CRDs, the scenarios' JSON sch
 bpf: venv network-tools ## Compile the agent's eBPF programs, whose objects are in the repository (as root, or with clang installed)
 	@$(BIN)/j10ce dev bpf
 
-network-tools: ## Install what the network's tests and eBPF programs need: clang, headers, ip, ping, iperf3
+network-tools: ## Install what the network's tests and eBPF programs need: clang, headers, ip, ping, iperf3, iptables
 	@.ci/packages clang=clang llvm-strip=llvm /usr/include/bpf/bpf_helpers.h=libbpf-dev ip=iproute2 ping=iputils-ping \
-	  iperf3=iperf3
+	  iperf3=iperf3 iptables=iptables
 
 format: venv ## Format the code, fix what can be fixed
 	@$(BIN)/ruff check --fix-only --quiet .
