@@ -112,10 +112,12 @@ class Claims:
 
     def own(self, uids: Iterable[str], owner: int) -> int:
         """Claims of seen pods, all of whom are this demand's now; returns how many have changed."""
-        changed = 0
+        owes, changed = bool(self._demands.owed(owner)), 0
         for uid in uids:
             claim = self.by_uid.get(uid)
-            if claim is not None and claim.state is ClaimState.SEEN:
+            if claim is None or claim.state is not ClaimState.SEEN:
+                continue
+            if claim.owner != owner or owes or claim.requests is not claim.pod.requests:
                 changed += self._transfer(claim, owner)
         return changed
 

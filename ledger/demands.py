@@ -245,7 +245,9 @@ class Demands:
         Of which nobody has said that it fills no slot, fills one: nodes take it so, too.
         """
         owed, requests = self.owed(owner), pod.requests
-        if pod.slot == NO_SLOT or all(requests.get(name, 0) >= amount for name, amount in owed.items()):
+        if not owed or pod.slot == NO_SLOT:
+            return requests
+        if all(requests.get(name, 0) >= amount for name, amount in owed.items()):
             return requests
         return {**requests, **{name: max(requests.get(name, 0), amount) for name, amount in owed.items()}}
 

@@ -96,7 +96,8 @@ def refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> 
     nominated = request.pod.nominated_node_name
     if nominated and not warming and nominated not in others and nominated in names:
         others[nominated] = message
-    soft = frozenset(others)
+    # What a link lacks stays so though pods are evicted: kube-scheduler, which finds enough, would spare all.
+    soft = frozenset(name for name, why in others.items() if why in (SHORT, UNKNOWN) or name == nominated)
     return Filtered([], message, others | cannot, soft - cannot.keys(), policies=tuple(policies))
 
 

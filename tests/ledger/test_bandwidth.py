@@ -114,6 +114,9 @@ def test_an_owner_with_a_slot_but_no_bandwidth_anywhere_is_refused_with_the_amou
     made = ledger(*linked(1), floored("a", 4), *(owner(f"o{i}", node="n0") for i in range(3)))
     answer = made.filter(owner("late"), names(1), 0.0)
     assert answer.refused(names(1)) == {"n0": SAID.format("300M")}
+    assert not answer.resolvable, "kube-scheduler would spare every victim, again and again"
+    again = made.filter(owner("late", nominated_node_name="n0"), names(1), 0.0)
+    assert again.resolvable == {"n0"}, "else it would preempt on another node, too"
 
 
 def test_an_owner_beyond_the_slots_is_owed_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -152,3 +153,19 @@ def test_in_steps_the_owners_are_those_that_are_found_at_once(actions: list[Any]
         assert not state.demands._leaving
     filled = [{key: report.pods for key, report in one.report().items()} for one in made]
     assert filled[0] == filled[1]
+
+
+def test_a_floor_that_changes_is_counted_for_its_owners_some_at_a_time() -> None:
+    made = _crowded()
+    made.set_demand(demand("a", OWNERS))
+    made.report()
+    made.set_demand(replace(demand("a", OWNERS), owed={"j10ce.io/egress-bandwidth": 1_000}))
+    steps, done = 0, -1
+    while made.tend():
+        claims = made._state.claims.by_uid.values()
+        before, done = done, sum("j10ce.io/egress-bandwidth" in claim.requests for claim in claims)
+        assert done - before < OWNERS / 2
+        steps += 1
+    assert steps > 2
+    check_columns(made)
+    assert all(len(claim.requests) == 4 for claim in made._state.claims.by_uid.values())
