@@ -147,7 +147,7 @@ def rates(wanted: HtbClass) -> Rates:
         rate=wanted.rate,
         ceil=wanted.ceil,
         buffer=ticks(wanted.burst, wanted.rate),
-        ceil_buffer=ticks(wanted.burst, wanted.ceil),
+        ceil_buffer=ticks(wanted.ceil_burst or wanted.burst, wanted.ceil),
         quantum=wanted.quantum,
         priority=wanted.priority,
     )

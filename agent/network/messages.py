@@ -105,15 +105,15 @@ def fq_codel() -> bytes:
 
 def htb_class(interface: int, wanted: HtbClass, *, new: bool) -> Request:
     """Makes a class, or changes one in place: what waits in it stays."""
-    parameters = b"".join(
-        (
-            _rate(wanted.rate), _rate(wanted.ceil),
-            struct.pack(
-                "=IIIII", ticks(wanted.burst, wanted.rate), ticks(wanted.burst, wanted.ceil),
-                wanted.quantum, 0, wanted.priority,
-            ),
-        )
-    )  # fmt: skip
+    timing = struct.pack(
+        "=IIIII",
+        ticks(wanted.burst, wanted.rate),
+        ticks(wanted.ceil_burst or wanted.burst, wanted.ceil),
+        wanted.quantum,
+        0,
+        wanted.priority,
+    )
+    parameters = _rate(wanted.rate) + _rate(wanted.ceil) + timing
     wide = [attribute(6, _U64.pack(wanted.rate))] if wanted.rate > _MOST_U32 else []
     wide += [attribute(7, _U64.pack(wanted.ceil))] if wanted.ceil > _MOST_U32 else []
     options = nested(_OPTIONS, attribute(1, parameters), *wide)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import json
 import subprocess
 from collections.abc import Iterator
@@ -29,6 +30,15 @@ class Pod:
     host: int
     address: str
     address6: str
+
+    @property
+    def packed(self) -> bytes:
+        """Its address in 16 bytes."""
+        return ipaddress.IPv6Address(f"::ffff:{self.address}").packed
+
+    @property
+    def packed6(self) -> bytes:
+        return ipaddress.IPv6Address(self.address6).packed
 
 
 @dataclass
