@@ -88,7 +88,11 @@ class RuntimeEvents:
         return changes
 
     async def pod_started(self, pod: NriPod) -> None:
-        """The pod's cgroup is there; its containers follow."""
+        """The pod's cgroup and its network are there; its containers follow."""
+        log.debug(
+            "sandbox pod=%s pid=%d addresses=%s own_network=%s",
+            pod.uid, pod.pid, ",".join(pod.addresses), pod.own_network,
+        )  # fmt: skip
         self._sandboxes[pod.uid] = pod
         path = _pods_path(pod)
         self._reconciler.cgroup_changed(path)

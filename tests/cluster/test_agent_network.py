@@ -1,0 +1,168 @@
+"""A real node's bandwidth in its status beside a real kubelet, and whose its interfaces are."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from adapters.kubernetes.node_bandwidth import change_to, node_bandwidth
+from lab.agent_process import AgentProcess
+from lab.cluster import Cluster
+from lab.node.node import RealNode
+from lab.node.rig import real_node
+from lab.runtimes.images import BUSYBOX
+from qos import keys
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a real node needs cgroups, namespaces and mounts: be root"),
+]
+
+J10CE = Path(sysconfig.get_path("scripts")) / "j10ce"
+OFFERED = {keys.EGRESS_BANDWIDTH: 846_000_000}
+"""Of 1 Gbit/s, less headroom and what host and bands keep. Nothing shapes what the node receives."""
+HALF = {keys.EGRESS_BANDWIDTH: 423_000_000}
+
+
+class Here:
+    def __init__(self, cluster: Cluster, node: RealNode, agent: AgentProcess) -> None:
+        self.cluster, self.node, self.agent = cluster, node, agent
+
+    def raw(self) -> bytes:
+        return self.cluster.kubectl("get", "node", self.node.name, "--output=json").encode()
+
+    def offers(self, wanted: dict[str, int]) -> None:
+        log = self.agent.log
+        until(
+            lambda: node_bandwidth(self.raw()).says(wanted),
+            str(wanted),
+            details=lambda: log.read_text()[-2000:],
+        )
+
+    def heartbeat(self) -> str:
+        conditions = json.loads(self.raw())["status"]["conditions"]
+        return next(one["lastHeartbeatTime"] for one in conditions if one["type"] == "Ready")
+
+    def kubelet_again(self) -> None:
+        self.node.kill("kubelet")
+        self.node.start("kubelet")
+        self.node.wait_ready()
+
+
+def an_agent(folder: Path, node: RealNode, *options: str) -> AgentProcess:
+    given = ("--node", node.name, "--kubeconfig", node.kubeconfig, "--log-level", "debug", *options)
+    return AgentProcess(folder, *given, wrap=node.command, host=node.address, parent=True)
+
+
+@pytest.fixture(scope="module")
+def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
+    name = f"link-{secrets.token_hex(2)}"
+    cluster.kubectl("create", "namespace", name)
+    with real_node(cluster, name) as node:
+        folder = tmp_path_factory.mktemp("node")
+        agent = an_agent(folder / "agent", node, "--network-floors", "--link-egress", "1G")
+        agent.start()
+        made = Here(cluster, node, agent)
+        yield made
+        made.agent.end()
+        cluster.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", f"--namespace={name}")
+    cluster.kubectl("delete", "nodeqos", name, "--ignore-not-found")
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def test_it_is_published_and_kubelet_leaves_it_alone(here: Here) -> None:
+    here.offers(OFFERED)
+    before = here.heartbeat()
+    here.cluster.kubectl("annotate", "node", here.node.name, "example.com/x=y")
+    here.kubelet_again()
+    until(lambda: here.heartbeat() != before, "kubelet has written the status", 400)
+    here.offers(OFFERED)
+
+
+def test_a_label_counts_before_the_option(here: Here) -> None:
+    here.cluster.kubectl("label", "node", here.node.name, f"{keys.LINK_EGRESS_LABEL}=500M")
+    here.offers(HALF)
+    here.cluster.kubectl("label", "node", here.node.name, f"{keys.LINK_EGRESS_LABEL}-")
+    here.offers(OFFERED)
+
+
+def test_a_node_that_is_made_anew_has_it_again(here: Here) -> None:
+    here.node.kill("kubelet")
+    uid = json.loads(here.raw())["metadata"]["uid"]
+    here.cluster.kubectl("delete", "node", here.node.name)
+    here.node.start("kubelet")
+    here.node.wait_ready()
+    assert json.loads(here.raw())["metadata"]["uid"] != uid
+    here.offers(OFFERED)
+
+
+SCRIPT = """
+import sys
+from agent.network.netlink import Netlink
+from agent.network.veths import host_ends
+from kernel import facts
+uid, path = sys.argv[1:]
+pids = facts.processes(facts.mounts()["memory"], path)
+with Netlink() as asked:
+    print(pids, host_ends(asked, {uid: pids})[uid].index)
+"""
+
+
+def test_the_runtime_tells_of_a_pods_network_before_its_containers_run(here: Here) -> None:
+    scope = f"--namespace={here.node.name}"
+    container = {
+        "name": "main",
+        "image": BUSYBOX,
+        "imagePullPolicy": "Never",
+        "command": ["/bin/sh", "-c", "cat /sys/class/net/eth0/iflink; exec sleep 100000"],
+        "resources": {"requests": {"cpu": "10m"}},
+    }
+    spec = {"nodeName": here.node.name, "terminationGracePeriodSeconds": 0, "containers": [container]}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": spec}
+    here.cluster.kubectl(
+        "wait", scope, "--for=create", "serviceaccount/default", "--timeout=100s", seconds=120
+    )
+    here.cluster.kubectl("create", scope, "--filename=-", stdin=json.dumps(manifest))
+    here.cluster.kubectl("wait", scope, "--for=condition=Ready", "pod/one", "--timeout=150s", seconds=180)
+    pod = json.loads(here.cluster.kubectl("get", scope, "pod", "one", "--output=json"))
+    until(lambda: here.cluster.kubectl("logs", scope, "one"), "the container has said what it sees")
+    index = here.cluster.kubectl("logs", scope, "one").strip()
+    uid, addresses = pod["metadata"]["uid"], [one["ip"] for one in pod["status"]["podIPs"]]
+
+    said = [line for line in here.agent.log.read_text().splitlines() if f"sandbox pod={uid}" in line]
+    assert f"addresses={','.join(addresses)} own_network=True" in said[0]
+    pid = int(said[0].partition("pid=")[2].split()[0])
+    assert pid > 0
+    status = pod["status"]["containerStatuses"][0]
+    path = f"/kubepods/burstable/pod{uid}/{status['containerID'].rpartition('/')[2]}"
+    words = [sys.executable, "-P", "-c", SCRIPT, uid, path]
+    environ = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    found = here.node.run(words, environ=environ).succeeded().stdout
+    assert found.split()[-1] == index
+
+
+def test_switched_off_it_is_taken_away(here: Here, tmp_path: Path) -> None:
+    here.agent.end()
+    here.agent = an_agent(tmp_path / "off", here.node)
+    here.agent.start()
+    here.offers({})
+
+
+def test_restoring_by_hand_takes_it_away(here: Here) -> None:
+    here.agent.end()
+    change = json.dumps(change_to(OFFERED))
+    how = ("--subresource=status", "--type=merge", f"--patch={change}")
+    here.cluster.kubectl("patch", "node", here.node.name, *how)
+    here.offers(OFFERED)
+    folders = ("--run", here.agent.run, "--state", here.agent.state)
+    named = ("--node", here.node.name, "--kubeconfig", here.node.kubeconfig)
+    here.node.run([J10CE, "node", "restore", *folders, *named]).succeeded()
+    here.offers({})
