@@ -51,6 +51,7 @@ _STOLEN: Final = 4
 _EGRESS_REDIRECT: Final = 1
 _DIRECT_ACTION: Final = 1
 _TERMINAL: Final = 1
+_ANYTHING: Final = bytes(16)
 _SOURCE_4, _SOURCE_6 = 12, 8
 """Where a packet's source address is in its IP header."""
 
@@ -138,24 +139,24 @@ def redirect(interface: int, target: int) -> Request:
     """All that the interface receives goes through the target's qdisc before anybody else sees it."""
     mirred = struct.pack("=IIiiiiI", 0, 0, _STOLEN, 0, 0, _EGRESS_REDIRECT, target)
     action = nested(1, text(1, "mirred"), nested(2, attribute(2, mirred)))
-    options = nested(_OPTIONS, attribute(5, _selector((0, 0, 0))), nested(7, action))
+    options = nested(_OPTIONS, attribute(5, _selector(_ANYTHING)), nested(7, action))
     return _filter(CREATE | EXCLUSIVE, interface, INGRESS, REDIRECTS, ALL_PROTOCOLS, "u32", options)
 
 
 def from_source(interface: int, address: bytes, class_id: int) -> Request:
     """What has this source (16 bytes) goes to the class of our HTB: where no BPF program can say so."""
-    protocol, keys = source_keys(address)
-    options = nested(_OPTIONS, attribute(1, _U32.pack(class_id)), attribute(5, _selector(*keys)))
+    protocol, keys = source_key(address)
+    selector = _selector(keys)
+    options = nested(_OPTIONS, attribute(1, _U32.pack(class_id)), attribute(5, selector))
     priority = PRIORITY + (protocol == IPV6)  # one of them has one protocol
     return _filter(CREATE | EXCLUSIVE, interface, HANDLE, priority, protocol, "u32", options)
 
 
-def source_keys(address: bytes) -> tuple[int, list[tuple[int, int, int]]]:
-    """The protocol, and (mask, value, offset) of each word by which u32 knows the address (16 bytes)."""
+def source_key(address: bytes) -> tuple[int, bytes]:
+    """The protocol, and what u32 compares to know an address (16 bytes): mask, value, offset of each word."""
     four = address[:12] == bytes(10) + b"\xff\xff"
     start, packed = (_SOURCE_4, address[12:]) if four else (_SOURCE_6, address)
-    words = struct.unpack(f"!{len(packed) // 4}I", packed)
-    keys = [(_MOST_U32, word, start + 4 * at) for at, word in enumerate(words)]
+    keys = b"".join(_key(packed[at : at + 4], start + at) for at in range(0, len(packed), 4))
     return (IPV4 if four else IPV6), keys
 
 
@@ -203,9 +204,11 @@ def _rate(rate: int) -> bytes:
     return _RATE.pack(0, _ETHERNET, 0, 0, 0, min(rate, _MOST_U32))
 
 
-def _selector(*keys: tuple[int, int, int]) -> bytes:
-    """u32's: (mask, value, offset from the IP header)."""
-    head = struct.pack("=BBBxHHhhI", _TERMINAL, 0, len(keys), 0, 0, 0, 0, 0)
-    return head + b"".join(
-        struct.pack("!II", mask, value) + struct.pack("=ii", offset, 0) for mask, value, offset in keys
-    )
+def _selector(keys: bytes) -> bytes:
+    """u32's: what is compared, 16 bytes for each word of the packet."""
+    return struct.pack("=BBBxHHhhI", _TERMINAL, 0, len(keys) // 16, 0, 0, 0, 0, 0) + keys
+
+
+def _key(word: bytes, offset: int) -> bytes:
+    """offset: from the IP header."""
+    return b"\xff" * len(word) + word + struct.pack("=ii", offset, 0)
