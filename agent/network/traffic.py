@@ -4,44 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Protocol
 
 from agent.network.addresses import Claim, owned
 from agent.network.veths import NO_PROCESS, HostEnd
 from agent.nri.records import NriPod
 from agent.state import KnownPod
-from qos.bandwidth import Band, Bounds
 from qos.network.wanted import PodTraffic
-
-
-class Expected(Protocol):
-    """What a pod may expect, as its policy, its profile and its annotations say (qos.pods.traffic)."""
-
-    @property
-    def band(self) -> Band:
-        """Whose traffic goes first."""
-
-    @property
-    def egress(self) -> Bounds:
-        """Of what it sends."""
-
-    @property
-    def ingress(self) -> Bounds:
-        """Of what it receives."""
+from qos.pods.traffic import Traffic
 
 
 def pod_traffic(
     pods: Mapping[str, KnownPod],
-    expected: Mapping[str, Expected],
+    expected: Mapping[str, Traffic],
     sandboxes: Mapping[str, NriPod],
     ends: Mapping[str, HostEnd],
     cgroup_ids: Mapping[str, int],
 ) -> tuple[PodTraffic, ...]:
     """Of every pod that has not ended and of which something is expected; all by uid, in the pods' order.
 
-    sandboxes: as the runtime tells them; ends: as agent.network.veths found them; cgroup_ids: of pods'
-    cgroups on v2. A pod that can be told by nothing has neither addresses nor cgroup ids, and the plan says
-    so. An interface that is found for two pods is nobody's.
+    expected: as qos.pods.traffic has it. sandboxes: as the runtime tells them; ends: as agent.network.veths
+    found them; cgroup_ids: of pods' cgroups on v2. A pod that can be told by nothing has neither addresses
+    nor cgroup ids, and the plan says so. An interface that is found for two pods is nobody's.
     """
     living = {uid: one for uid, one in pods.items() if not one.finished and uid in expected}
     hosts = {uid for uid, one in pods.items() if on_host_network(one, sandboxes.get(uid))}
@@ -76,9 +59,8 @@ def on_host_network(known: KnownPod, sandbox: NriPod | None) -> bool:
     """Whether a pod has its node's network. The API server's word counts; before it has said anything the
     runtime's, where that says it.
     """
-    if known.provisional:
-        return sandbox is not None and sandbox.own_network is False
-    return known.host_network
+    unsaid = known.provisional and sandbox is not None and sandbox.own_network is False
+    return known.host_network or unsaid
 
 
 def _known(cgroup_id: int) -> tuple[int, ...]:
