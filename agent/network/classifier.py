@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from agent.network import classifying
+from agent.network import classifying, dump
 from agent.network.bpf import filling, installed, programs
 from agent.network.bpf.difference import addresses_of, cgroups_of
 from agent.network.bpf.installed import Done, Installed
@@ -62,6 +62,8 @@ class Classifier:
         Returns how many changes that took.
         """
         places = list(_places(ports)) if ports.nics else []
+        if self._others_read_marks(places, found):
+            places = [place for place in places if place.program != _MARK]
         changes = self._keep(wanted, places, found) if places else self._nothing()
         staying = {(place.interface, place.parent) for place in places if not self._tcx}
         for one in self._with_filter(found) - staying:
@@ -95,6 +97,15 @@ class Classifier:
                     raise
         opened.sweep((place.program, _HOOKS[place.parent], place.interface) for place in places if self._tcx)
         return changes
+
+    def _others_read_marks(self, places: list[_Place], found: Found) -> bool:
+        """Whether a CNI's programs are where ours would mark: Cilium keeps flags of its own in tc_index."""
+        clsacts = {one.interface for one in found.qdiscs if one.kind in ("clsact", "ingress")}
+        marking = [place.interface for place in places if place.program == _MARK]
+        return any(
+            _others_at_tcx(interface) or (interface in clsacts and _others_filters(self._netlink, interface))
+            for interface in marking
+        )
 
     def _nothing(self) -> int:
         self.close()
@@ -142,3 +153,19 @@ def _places(ports: Ports) -> Iterator[_Place]:
         yield _Place(interface, INGRESS, _MARK)
     for interface in sorted(ports.nics):
         yield _Place(interface, EGRESS, _CLASSIFY)
+
+
+def _others_at_tcx(interface: int) -> bool:
+    try:
+        return bool(installed.others(interface, Hook.TCX_INGRESS))
+    except OSError as error:
+        if error.errno not in (*_GONE, errno.EINVAL):  # a kernel without TCX
+            raise
+        return False
+
+
+def _others_filters(netlink: Netlink, interface: int) -> bool:
+    return any(
+        one.parent == INGRESS and one.kind == "bpf" and not one.name.startswith(NAME)
+        for one in dump.filters(netlink, interface)
+    )

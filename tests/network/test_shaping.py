@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from agent.network import dump, probes
+from agent.network import classifying, dump, messages, probes
+from agent.network.bpf import links, programs
+from agent.network.bpf.elf import ObjectProgram
 from agent.network.classifier import Ports
 from agent.network.ladder import Choice, Choices, Means, choose
 from agent.network.namespaces import inside
 from agent.network.netlink import Netlink
 from agent.network.originals import Originals
+from agent.network.records import INGRESS
 from agent.network.shaping import Shaped, Shaping
 from qos.network.bands import Configuration
 from qos.network.planning import NOTHING_YET, plan
@@ -198,3 +203,61 @@ def test_two_programs_never_meet_a_packet(shaper: Shaper) -> None:
     shaper.settle(second, pod)
     shown = shaper.node.run("tc", "filter", "show", "dev", "eth0", "egress")
     assert ("bpf" in shown) == (means is Means.HTB_CLSACT)
+
+
+@pytest.mark.parametrize("others", ["tcx", "clsact"])
+def test_where_anothers_program_is_at_a_pod_no_pod_is_marked(shaper: Shaper, others: str) -> None:
+    """It may read what ours would write: Cilium does. By their addresses pods are told all the same."""
+    shaping = shaper.start()
+    one, two = shaper.node.pod(), shaper.node.pod()
+    floor = Bounds(floor=100 * MEGABIT)
+    pods = [traffic("one", one, egress=floor), traffic("two", two, egress=floor)]
+    shaper.settle(shaping, *pods)
+    with foreign(shaper.node, two.host, others):
+        done = shaper.settle(shaping, *pods)
+        assert done.unclassified == ""
+        assert done.changes > 0
+        for pod in (one, two):
+            device = f"pod{shaper.node.pods.index(pod) + 1}"
+            assert "j10ce" not in shaper.node.run("tc", "filter", "show", "dev", device, "ingress")
+            assert ours_at_tcx(shaper.node, pod.host) == []
+        before = sent(shaper, "two")
+        ping(shaper, two, WORLD_4)
+        assert sent(shaper, "two") >= before + 5
+        assert shaper.settle(shaping, *pods) == Shaped(0, {})
+    assert shaper.settle(shaping, *pods).changes > 0
+
+
+def ours_at_tcx(node: Node, interface: int) -> list[str]:
+    def names() -> list[str]:
+        there = links.at_interface(interface, links.Hook.TCX_INGRESS)
+        return [programs.running(one.program).name for one in there]
+
+    return [name for name in inside(Path("/run/netns") / node.name, names) if name.startswith("j10ce_")]
+
+
+@contextmanager
+def foreign(node: Node, interface: int, how: str) -> Iterator[None]:
+    """Another's program at the ingress of an interface, which lets all go on."""
+    goes_on = bytes([0xB7, 0, 0, 0]) + struct.pack("=i", -1) + bytes([0x95, 0, 0, 0, 0, 0, 0, 0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(programs, "kernel_name", lambda name: name.encode())
+        program = programs.load(ObjectProgram("cil_from_pod", "tc", goes_on, {}), {}, "GPL")
+
+    def attach() -> int:
+        if how == "tcx":
+            return links.attach(program, interface, links.Hook.TCX_INGRESS, "a pod")
+        with closing(Netlink()) as netlink, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(messages, "PRIORITY", 7)
+            classifying.attach(netlink, interface, program, "cil_from_pod", INGRESS)
+        return os.dup(program)
+
+    link = inside(Path("/run/netns") / node.name, attach)
+    try:
+        yield
+    finally:
+        os.close(link)
+        os.close(program)
+        if how == "clsact":
+            name = dump.devices(node.netlink)[interface].name
+            node.run("tc", "filter", "del", "dev", name, "ingress", "pref", "7")

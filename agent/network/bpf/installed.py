@@ -183,6 +183,15 @@ class Installed:
         return None
 
 
+def others(interface: int, hook: Hook) -> list[str]:
+    """Names of the programs at TCX there that are not ours.
+
+    Raises BpfError: ENODEV where the interface is gone.
+    """
+    names = [programs.running(one.program).name for one in links.at_interface(interface, hook)]
+    return [name for name in names if not name.startswith(PREFIX)]
+
+
 def uninstall(root: str = MOUNTED_AT) -> list[str]:
     """Take off all that is ours, of every schema, and remove its pins; what was left because it is not ours.
 

@@ -8,8 +8,11 @@ int classify(struct __sk_buff *skb)
 	__u32 before = skb->priority, minor = skb->tc_index, first = 0, after;
 	struct settings *set = bpf_map_lookup_elem(&settings, &first);
 	__u32 class = class_by_address(skb, SOURCE);
-	if (!class && minor && set && set->marks)
-		class = MAJOR << 16 | minor;
+	if (minor && set && set->marks) {
+		skb->tc_index = 0; /* those after us may read it */
+		if (!class)
+			class = MAJOR << 16 | minor;
+	}
 	if (!class)
 		class = class_by_cgroup(skb);
 #ifdef BY_NET_CLS
