@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker("network")
+            if os.geteuid() != 0:
+                item.add_marker(pytest.mark.skip("needs root: network namespaces"))
 
 
 @pytest.fixture(name="node")
