@@ -64,6 +64,8 @@ class Publishing:
     api: None: there is no API server, the link is just looked at. labels: those of the Node that were known
     last; changed in place, then `changed` is called. floors: whether this node keeps floors of the network:
     if not, what an agent published before is taken away. observe: nothing is written.
+    `withheld`: why floors cannot be kept at this link, whatever its speed; while it is not "" nothing is
+    offered. Whoever shapes says so there, and calls look_again().
     Needs: list and watch nodes, patch nodes/status.
     """
 
@@ -88,6 +90,7 @@ class Publishing:
         self._labels, self._changed, self._configuration = labels, changed, configuration
         self._clock, self._sleep, self._jitter = clock, sleep, jitter
         self.present: NodeBandwidth | None = None
+        self.withheld = ""
         self.failure = ""
         """Why the last write was not done; "": it was."""
         self._wanted: Mapping[str, int] | None = None
@@ -162,10 +165,18 @@ class Publishing:
             self._looks.clear()
             heard = self.present is not None  # before that labels may be others, which count before options
             found = await asyncio.to_thread(self._uplink.see, dict(self._labels))  # it waits for a lock
-            if heard and not (isinstance(found, Unknown) and found.passing):
-                self._wanted = resources(found, self._configuration) if isinstance(found, Link) else {}
+            if heard and (wanted := self._offered(found)) is not None:
+                self._wanted = wanted
                 self._due.set()
             await self._looks.wait()
+
+    def _offered(self, found: Link | Unknown) -> Mapping[str, int] | None:
+        """None: what was published stays."""
+        if self.withheld:
+            return {}
+        if isinstance(found, Unknown):
+            return None if found.passing else {}
+        return resources(found, self._configuration)
 
     def look_again(self) -> None:
         """The link may have changed: look at it now."""

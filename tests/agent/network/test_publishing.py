@@ -205,6 +205,18 @@ async def test_what_is_not_known_is_taken_away_but_not_what_passes() -> None:
         assert world.uplink.link is None
 
 
+async def test_where_floors_cannot_be_kept_nothing_is_offered() -> None:
+    async with at_work(World()) as world:
+        await until(lambda: world.shown() == SHOWN, "published")
+        world.uplink.found = Unknown("eth0 has no carrier", passing=True)
+        world.publishing.withheld = "another program shapes eth0"
+        world.publishing.look_again()
+        await until(lambda: world.shown() == {}, "taken away")
+        world.uplink.found, world.publishing.withheld = LINK, ""
+        world.publishing.look_again()
+        await until(lambda: world.shown() == SHOWN, "published again")
+
+
 async def test_an_observer_writes_nothing() -> None:
     async with at_work(World(observe=True)) as world:
         await until(lambda: len(world.uplink.asked) > 1, "it looks, also at labels")
