@@ -8,7 +8,7 @@ import numpy as np
 
 from ledger.lifting import lift, lift_least_useful, lift_many
 from ledger.state import State
-from ledger.table import Flags, Rows, Table, Vector
+from ledger.table import Rows, Table, Vector
 
 _SHORT_PER_SETTLE = 150
 """Nodes that holds leave, at some hundredths; until they do, pods are refused there."""
@@ -33,18 +33,19 @@ def forget_hopeless(state: State) -> None:
     """
     table = state.table
     rows = np.fromiter(table.touched, dtype=np.intp)
-    for row in rows[_over_charged(table, rows)].tolist():
-        state.short.setdefault(row, state.now)
-    after = np.asarray(state.short_for_long(), dtype=np.intp)
-    late = set(after[_over_charged(table, after)].tolist())
+    short = rows[(table.free[:, rows] < table.charged[:, rows]).any(axis=0)]
+    for row in short.tolist():
+        if _over_charged(table, row):
+            state.short.setdefault(row, state.now)
+    late = {row for row in state.short_for_long() if _over_charged(table, row)}
     if late and state.flights.drop_hopeless(late, state.offers.by_uid):
         state.changed()
 
 
-def _over_charged(table: Table, rows: Rows) -> Flags:
-    """Where more is charged than is free, of what is charged."""
-    charged = table.charged[:, rows]
-    return np.asarray(((charged > 0) & (table.free[:, rows] < charged)).any(axis=0))
+def _over_charged(table: Table, row: int) -> bool:
+    """Whether more is charged than is free, of what is charged at all."""
+    charged = table.charged[:, row]
+    return bool(((charged > 0) & (table.free[:, row] < charged)).any())
 
 
 def _leave_full_nodes(state: State, demand: int, rows: Rows) -> None:
