@@ -25,8 +25,10 @@ _FRAME: Final = 1514
 _LARGEST_FRAME: Final = 9216
 _GSO: Final = 65536
 """The largest packet before it is cut into segments."""
-_ROUNDS_HZ: Final = 1000
-"""A pod's turn is at most a thousandth of a second of its link: what TCP makes a packet of at that speed."""
+_QUANTUM: Final = 70_000
+"""A pod's turn: no less than a GSO packet with the headers of its segments. TCP makes them so large on short
+ways, however slow the link; HTB sends one packet a turn at least, so smaller turns would all be alike.
+"""
 _MOST_TURNS: Final = 64
 """Of a shared leaf: else the others would wait too long for theirs."""
 _BUCKET_QUEUE_HZ: Final = 20
@@ -59,40 +61,39 @@ def banded(
     L0 is given what the other bands' minima and floors leave of the link, as terway-qos has it.
     """
     total = division.total
-    quantum = max(_FRAME, min(total // _ROUNDS_HZ, _GSO))
     rates = {band: division.minima[band] for band in Band}
     for member in members:
         rates[member.band] += member.floor
     rates[Band.L0] = min(total - division.host - rates[Band.L1] - rates[Band.L2], division.maxima[Band.L0])
     classes = [
-        _class(ROOT, 0, Band.L0, total, total, quantum, ""),
-        _class(HOST, ROOT, Band.L0, division.host, total, quantum, leaf),
+        _class(ROOT, 0, Band.L0, total, total, _QUANTUM, ""),
+        _class(HOST, ROOT, Band.L0, division.host, total, _QUANTUM, leaf),
     ]
     for band in Band:
         ceiling = division.maxima[band]
         turns = max(1, min(shared.get(band, 0), _MOST_TURNS))
         classes += (
-            _class(BANDS[band], ROOT, band, rates[band], ceiling, quantum, ""),
-            _class(SHARED[band], BANDS[band], band, TRICKLE, ceiling, quantum * turns, leaf),
+            _class(BANDS[band], ROOT, band, rates[band], ceiling, _QUANTUM, ""),
+            _class(SHARED[band], BANDS[band], band, TRICKLE, ceiling, _QUANTUM * turns, leaf),
         )
     for member in members:
         ceiling = division.maxima[member.band]
         ceiling = ceiling if member.limit is None else min(member.limit, ceiling)
         rate = min(max(member.floor, TRICKLE), ceiling)
-        classes.append(_class(member.minor, BANDS[member.band], member.band, rate, ceiling, quantum, leaf))
+        classes.append(_class(member.minor, BANDS[member.band], member.band, rate, ceiling, _QUANTUM, leaf))
     return HtbTree(interface, HOST, tuple(sorted(classes, key=lambda one: one.minor)))
 
 
 def flat(interface: int, members: Sequence[Member], leaf: str) -> HtbTree:
     """The tree of what pods of one node send each other: limits alone, as there is no link to be divided."""
     classes = [
-        _class(ROOT, 0, Band.L0, UNLIMITED, UNLIMITED, _GSO, ""),
-        _class(HOST, ROOT, Band.L0, TRICKLE, UNLIMITED, _GSO, leaf),
+        _class(ROOT, 0, Band.L0, UNLIMITED, UNLIMITED, _QUANTUM, ""),
+        _class(HOST, ROOT, Band.L0, TRICKLE, UNLIMITED, _QUANTUM, leaf),
     ]
     for member in members:
         ceiling = UNLIMITED if member.limit is None else min(member.limit, UNLIMITED)
         rate = min(TRICKLE, ceiling)
-        classes.append(_class(member.minor, ROOT, member.band, rate, ceiling, _GSO, leaf))
+        classes.append(_class(member.minor, ROOT, member.band, rate, ceiling, _QUANTUM, leaf))
     return HtbTree(interface, HOST, tuple(sorted(classes, key=lambda one: one.minor)))
 
 

@@ -237,7 +237,7 @@ def test_parents_have_what_their_children_have_and_htb_can_take_every_number(
             assert all(child.ceil <= one.ceil for child in children)
             assert bool(one.leaf) is not bool(children) or one.minor == ROOT
             assert one.parent < one.minor
-            assert one.quantum >= 1500
+            assert one.quantum >= 65536 + 44 * 66, "a GSO packet with all headers"
             for size, rate in ((one.burst, one.rate), (one.ceil_burst, one.ceil)):
                 assert rate // 250 <= size <= max(rate // 20, 1)
                 assert size * 10**9 // rate // 64 < 2**32  # ticks of 64 ns, as the kernel takes it
