@@ -17,7 +17,7 @@ from typing import Final, Self
 from agent.network.bpf import links, maps, objects, programs
 from agent.network.bpf.difference import Changes, difference
 from agent.network.bpf.elf import Object
-from agent.network.bpf.links import TCX, Hook
+from agent.network.bpf.links import TCX, Attached, Hook
 from agent.network.bpf.maps import PREFIX, Map
 from agent.network.bpf.pins import MOUNTED_AT, Pins, schemas
 from agent.network.bpf.system import BpfError, close
@@ -54,6 +54,8 @@ class Installed:
         self.maps: dict[str, Map] = {}
         self.programs: dict[str, int] = {}
         """Program name -> descriptor: for a filter of clsact, too, where the kernel has no TCX."""
+        self._hanging: dict[str, Attached] = {}
+        """Pin -> what hangs there in our version: one question to the kernel tells whether it still does."""
         self._batch = batch
         try:
             for name in names:
@@ -84,18 +86,23 @@ class Installed:
             raise ValueError(f"{program} cannot hang at {hook.name}")
         number = target if isinstance(target, int) else os.stat(target).st_ino  # noqa: PTH116
         fd, pin = self.programs[program], _pin_name(program, hook, number)
+        if pin in self._hanging and self._hanging[pin] in links.at_interface(number, hook):
+            return Done.KEPT
         link = self._own_link(pin, hook, number)
         if link is None:
             link = _attached(fd, hook, target)
             done = Done.ATTACHED
         elif programs.running(links.info(link).program).identity == programs.info(fd).identity:
-            close(link)
-            return Done.KEPT
+            done = Done.KEPT
         else:
             links.replace(link, fd)
             done = Done.REPLACED
         try:
-            self.pins.keep_link(pin, link)
+            if done is not Done.KEPT:
+                self.pins.keep_link(pin, link)
+            if hook in TCX:
+                found = links.info(link)
+                self._hanging[pin] = Attached(found.program, found.id)
         finally:
             close(link)
         return done
@@ -110,6 +117,7 @@ class Installed:
         Of interfaces and cgroups that are gone, too.
         """
         names = {_pin_name(*one) for one in wanted}
+        self._hanging = {name: one for name, one in self._hanging.items() if name in names}
         gone = [name for name in self.pins.links() if name not in names and _take_off(self.pins, name)]
         for schema in schemas(self.pins.root):
             if schema != self.pins.schema:  # of another version, whose links attach() took over

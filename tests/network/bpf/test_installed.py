@@ -24,6 +24,7 @@ from agent.network.bpf.system import BpfError, close
 from qos.network.wanted import class_id
 from tests.network.bpf import rig
 from tests.network.bpf.rig import NODE4, NODE6, POD4, POD6, Joined, inside, own_cgroup
+from tests.waiting import until
 
 MAPPED = bytes(10) + b"\xff\xff"
 HERE4, HERE6 = MAPPED + ipaddress.ip_address(POD4).packed, ipaddress.ip_address(POD6).packed
@@ -223,6 +224,18 @@ def test_what_somebody_took_off_is_hung_in_again(shaped: Joined, known: Installe
     assert hanging(shaped) == ()
     assert attach(shaped, known) is Done.ATTACHED
     assert names(hanging(shaped)) == ["j10ce_classify"]
+
+
+def test_whose_pin_somebody_removed_is_hung_in_again(shaped: Joined, known: Installed, bpffs: str) -> None:
+    """With its last pin a link ends."""
+    attach(shaped, known)
+    assert attach(shaped, known) is Done.KEPT
+    (pin,) = Path(bpffs).glob("j10ce/v1/links/*")
+    pin.unlink()
+    until(lambda: hanging(shaped) == (), "the end of the link")
+    assert attach(shaped, known) is Done.ATTACHED
+    assert names(hanging(shaped)) == ["j10ce_classify"]
+    assert list(Path(bpffs).glob("j10ce/v1/links/*")) == [pin]
 
 
 def test_pins_of_interfaces_that_are_gone_are_swept(shaped: Joined, known: Installed, pins: Pins) -> None:
