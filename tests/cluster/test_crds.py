@@ -126,6 +126,8 @@ def test_status_is_written_by_its_subresource_only(kubectl: Kubectl, namespace: 
         ("mrp", "capacity held for those that do not exist yet"),
         ("mrp.spec", "whatever else runs"),
         ("mrp.spec.floor.resources", "extended resources such as example.com/gpu"),
+        ("mrp.spec.floor.network.egress", "in bits a second, such as 100M"),
+        ("mrp.spec.limit.network.ingress", "in bits a second, such as 100M"),
         ("mrp.spec.slots", "exactly one of count, scaleTargetRef"),
         ("mrp.spec.placement", "whether holds may move"),
         ("mrp.status", "the extender writes it"),

@@ -89,6 +89,10 @@ def test_condition(facts, kind, expected):
     [
         (Unplaced(2, "Insufficient", "memory", 8 * 2**30), "memory: 8Gi missing for 2 slots"),
         (Unplaced(1, "Insufficient", "cpu", 1500), "cpu: 1500m missing for 1 slot"),
+        (
+            Unplaced(3, "Insufficient", "j10ce.io/egress-bandwidth", 300_000_000),
+            "j10ce.io/egress-bandwidth: 300M missing for 3 slots",
+        ),
         (Unplaced(2, "Fragmented", "cpu", 2000), "cpu: 2 missing for 2 slots on any single node"),
         (Unplaced(3, "NoNode"), "no node is eligible for 3 slots"),
         (Unplaced(3, "MaxSlotsPerNode"), "every eligible node is at placement.maxSlotsPerNode for 3 slots"),
