@@ -51,15 +51,17 @@ def bpf(
             "--check", help="Compile nothing; exit with 1 when a source or object is not as recorded."
         ),
     ] = False,
+    root: Annotated[Path, typer.Option(help="The repository.", file_okay=False, exists=True)] = Path(),
 ) -> None:
     """Compile the agent's eBPF programs, and record what from. Needs clang, llvm and libbpf's headers."""
     from agent.network.bpf import objects
     from cli.bpf import write
 
+    folder = root / "agent/network/bpf"
     if not check:
-        write(objects.FOLDER)
+        write(folder)
         return
-    stale = objects.differing(objects.record(), objects.sums())
+    stale = objects.differing(objects.record(folder), objects.sums(folder))
     if stale:
         sys.stderr.write(f"not as {objects.RECORD} says: {', '.join(stale)}; run `make bpf`\n")
         raise typer.Exit(1)
