@@ -19,6 +19,9 @@ from prometheus_client import CollectorRegistry
 from adapters.api import NODE_QOS, NODES, APIError
 from adapters.kubernetes import kubeconfig
 from adapters.kubernetes.client import KubernetesAPI
+from adapters.kubernetes.node_bandwidth import change_to, node_bandwidth
+from agent.network.publishing import Publishing, publish
+from agent.network.uplink import Uplink
 from agent.report.writer import ReportWriter
 from agent.state import Known
 from agent.sync.kubernetes import KubernetesSource
@@ -29,6 +32,7 @@ from lab.cluster import Cluster
 from lab.node.demo_place import Namespaced
 from lab.node.rig import real_node
 from lab.nodes import REAL
+from qos import keys
 from qos.cluster.node_report import NodeReport
 from tests.cluster.floored import (
     ACCOUNT,
@@ -100,16 +104,25 @@ def account(
     return path
 
 
+OFFERED = {keys.EGRESS_BANDWIDTH: 846_000_000}
+
+
 @asynccontextmanager
 async def at_work(api: KubernetesAPI, node: str, known: Known) -> AsyncIterator[None]:
     """What of the agent talks to the API server, as long as the block lasts."""
     source = KubernetesSource(api, node, known, lambda *_: None)
     writer = ReportWriter(api, node, registry=CollectorRegistry())
     writer.offer(NodeReport(agent_version="1", kernel="6", cgroup="v2", runtime="r"))
-    async with running(source.run()), running(writer.run()):
+    publishing = Publishing(Uplink(), api, node, known.link_labels)
+    publishing.withheld = "nothing of what is published here is kept"
+    async with running(source.run()), running(writer.run()), running(publishing.run()):
         async with asyncio.timeout(SECONDS):
             await source.spoken.wait()
         yield
+
+
+def offers(kubectl: Kubectl, node: str) -> dict[str, int]:
+    return dict(node_bandwidth(kubectl.run("get", "node", node, "-o", "json").encode()).capacity)
 
 
 async def reported(api: KubernetesAPI, node: str) -> dict[str, Any]:
@@ -129,11 +142,15 @@ async def test_its_account_may_do_its_work_and_nothing_else(
     account: Path, kubectl: Kubectl, node: str, pod: str
 ) -> None:
     known = Known()
+    before = json.dumps(change_to(OFFERED))
+    kubectl.run("patch", "node", node, "--subresource=status", "--type=merge", "-p", before)
     async with KubernetesAPI(kubeconfig.from_file(account)) as api:
         async with at_work(api, node, known):
             await eventually(lambda: [one.pod.name for one in known.pods.values()] == [pod], "its own pod")
             assert "system-node-critical" in known.priority_classes
             report = await reported(api, node)
+            await eventually(lambda: not offers(kubectl, node), "what an agent before had published is gone")
+        assert (await publish(api, node, OFFERED)).says(OFFERED)
         assert report["status"]["agentVersion"] == "1"
         owner = json.loads(await api.get(NODES, "", node))["metadata"]["uid"]
         assert [one["uid"] for one in report["metadata"]["ownerReferences"]] == [owner]
@@ -159,11 +176,14 @@ def allowed(kubectl: Kubectl, node: str, pod: str) -> list[str]:
     """What goes through of what an agent has no business with; each is tried."""
     eviction = json.dumps(thing("policy/v1", "Eviction", pod, namespace="j10ce-system"))
     mark = '{"metadata": {"annotations": {"a": "b"}}}'
+    status = ("--subresource=status", "--type=merge", "-p")
     tries: list[tuple[str, ...]] = [
         ("delete", "pod", pod, *SCOPE),
         ("patch", "pod", pod, *SCOPE, "-p", mark),
         ("create", "--raw", f"/api/v1/namespaces/j10ce-system/pods/{pod}/eviction", "-f", "-"),
         ("patch", "node", node, "-p", mark),
+        ("patch", "node", node, *status, mark),
+        ("patch", "node", node, *status, '{"status": {"capacity": {"cpu": "1000"}}}'),
         ("delete", "nodeqos", node),
         ("patch", "nodeqos", node, "--type=merge", "-p", mark),
         ("get", "secrets", *SCOPE),
