@@ -5,6 +5,7 @@ Windows begin half a second after each change: that is how soon what is lent has
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import socket
@@ -116,6 +117,19 @@ def test_pods_of_a_band_have_their_floors_at_once_and_share_the_rest(planned: Pl
     planned.reconcile()
     with planned.sending(pods[0]) as one, planned.sending(pods[1]) as two, planned.sending(pods[2]) as three:
         rates(one, two, three, least=[90 / 200, 50 / 200, 10 / 200], together=1)
+
+
+def test_a_pod_with_a_floor_takes_no_more_of_the_rest_than_each_that_shares_a_leaf(planned: Planned) -> None:
+    """Its floor and a quarter of the rest: with one turn for all three, or turns of few packets, it had more.
+
+    bfifo shares by chance among the three: their sum counts.
+    """
+    own, *sharing = planned.pod(Band.L0, floor=80 * M), *(planned.pod(Band.L0) for _ in range(3))
+    planned.reconcile()
+    with contextlib.ExitStack() as sending:
+        flows = [sending.enter_context(planned.sending(pod)) for pod in (own, *sharing)]
+        found = rates(*flows, least=[80 / 200, 0, 0, 0], together=1)
+        assert sum(found[1:]) > 0.9 * 3 / 4 * (1 - 80 / 200)
 
 
 def test_a_lower_band_borrows_and_gives_back(planned: Planned) -> None:
