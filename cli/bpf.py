@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import platform
 import re
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from agent.network.bpf import objects
@@ -49,12 +51,15 @@ def compile_all(folder: Path, into: Path) -> None:
 
 
 def write(folder: Path) -> None:
-    """Compile, and record what from. Raises CompileError."""
+    """Compile, and record what from. Raises CompileError; then the objects are as before."""
     into = folder / objects.OBJECTS
     into.mkdir(exist_ok=True)
-    for old in into.glob("*.o"):
-        old.unlink()
-    compile_all(folder, into)
+    with tempfile.TemporaryDirectory() as made:
+        compile_all(folder, Path(made))
+        for old in into.glob("*.o"):
+            old.unlink()
+        for new in Path(made).iterdir():
+            shutil.copyfile(new, into / new.name)
     content = {"clang": compiler(), **objects.sums(folder)}
     (folder / objects.RECORD).write_text(json.dumps(content, indent=2) + "\n")
 

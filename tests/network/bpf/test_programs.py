@@ -6,6 +6,7 @@ import collections
 import contextlib
 import ipaddress
 import os
+import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from agent.network.bpf.difference import address_entries, cgroup_entries, limit_
 from agent.network.bpf.installed import Installed
 from agent.network.bpf.pins import Pins
 from agent.network.bpf.system import BpfError
-from cli.bpf import compile_all, compiler
+from cli.bpf import CompileError, compile_all, compiler, write
 from qos.network.wanted import Direction, class_id
 from tests.network.bpf.rig import own_cgroup
 
@@ -225,3 +226,19 @@ def test_the_objects_are_what_clang_makes_of_the_sources(tmp_path: Path) -> None
     for name in names:
         made, shipped = elf.read((tmp_path / f"{name}.o").read_bytes()), objects.load(name)
         assert (made.programs, made.maps) == (shipped.programs, shipped.maps), name
+
+
+def test_make_bpf_compiles_and_a_source_with_a_fault_leaves_the_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(objects.FOLDER / objects.SOURCES, tmp_path / objects.SOURCES)
+    monkeypatch.chdir(tmp_path)
+    write(Path())
+    record = objects.record(tmp_path)
+    assert record["clang"] == compiler()
+    assert record[objects.SOURCES] == objects.record()[objects.SOURCES]
+    assert objects.differing(record, objects.sums(tmp_path)) == []
+    (tmp_path / objects.SOURCES / "mark.c").write_text("fault")
+    with pytest.raises(CompileError, match=r"mark\.c:1:1: error"):
+        write(Path())
+    assert objects.differing(record, objects.sums(tmp_path)) == ["sources/mark.c"]
