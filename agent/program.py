@@ -28,6 +28,7 @@ from agent.enforcement.writing import Writing
 from agent.measuring import Measuring
 from agent.network.publishing import Publishing
 from agent.network.uplink import Uplink
+from agent.node_network import NodeNetwork, Parts
 from agent.nri.plugin import NriPlugin
 from agent.observer import Observer
 from agent.observer_metrics import ObserverMetrics
@@ -60,6 +61,8 @@ FACTS_SECONDS: Final = 10.0
 GARBAGE_SECONDS: Final = 5.0
 PROBE_SECONDS: Final = 900.0
 """A controller may be turned on or off while we run."""
+NETWORK_SECONDS: Final = 30.0
+"""Until the kernel is asked again where it let nobody shape its network."""
 LISTING_SECONDS: Final = 2.0
 """Seconds between the first report of the source and a pass, unless it has reported everything before."""
 RESTART_SECONDS: Final = 1.0
@@ -147,6 +150,7 @@ class Agent:
             registry=registry,
             clock=clock,
         )
+        self.network = self._network() if config.network_floors and not config.observe else None
         self._readiness = Readiness(self.reconciler, self.drift, config.check_seconds, clock)
         self._promises: tuple[PromiseState, ...] = ()
         self._watched = 0
@@ -189,6 +193,17 @@ class Agent:
         observer = Observer(writing, config.check_seconds, self._clock)
         ObserverMetrics(observer, self.registry)
         return observer
+
+    def _network(self) -> NodeNetwork:
+        parts = Parts(
+            self.known,
+            self.containers,
+            lambda: self.reconciler.planned,
+            lambda: self.events.sandboxes,
+            self.planner.cgroup_of,
+        )
+        mounts, run = self.machine.mounts, self.config.run
+        return NodeNetwork(parts, lambda: self.uplink.link, run, mounts, proc=self.config.proc)
 
     def _source(self, api: ClusterAPI | None) -> Source:
         if api is not None:
@@ -297,6 +312,8 @@ class Agent:
         yield loop("probe", PROBE_SECONDS, self._probe)
         yield loop("facts", FACTS_SECONDS, self._see_facts)
         yield loop("link", RESTART_SECONDS, self.publishing.run)
+        if self.network is not None:
+            yield loop("network", NETWORK_SECONDS, self.network.run)
         if self.plugin is not None:
             yield loop("nri", RESTART_SECONDS, self.plugin.run)
         if self.writer is not None:
@@ -375,6 +392,8 @@ class Agent:
     async def _measure(self) -> None:
         if self._watched != self.reconciler.changes:
             self._watched = self.reconciler.changes
+            if self.network is not None:
+                self.network.changed()
             self.measuring.watch(self.reconciler.planned, self.containers)
         self.measuring.tick()
 

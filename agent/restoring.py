@@ -21,6 +21,7 @@ from agent.enforcement.originals import NAME as ORIGINALS
 from agent.enforcement.places import Place, Wanted
 from agent.enforcement.writing import Writing
 from agent.measuring import BUDGETS
+from agent.network.leaving import leave
 from agent.sync import hook_files, missed, store
 from kernel import lock
 from kernel.change import GATE, SET, WEIGHTS
@@ -67,7 +68,7 @@ def restore(mounts: Mapping[str, str], run: Path, state: Path, proc: str = "/pro
     for path in clean:
         if path not in late:
             originals.drop(path)
-    done, left = done + lowered, [*left, *late.values(), *_unread(run)]
+    done, left = done + lowered, [*left, *late.values(), *_unread(run), *leave(run)]
     _remove_files(run, state, keep_originals=bool(left))
     return Restored(done, tuple(left))
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, Protocol
 
 from adapters.loops import Changes
@@ -21,7 +22,11 @@ from qos.quantity import render
 CHECK_SECONDS: Final = 30.0
 """TCX tells nobody that a program was taken off; who asks, finds it."""
 GATHER_SECONDS: Final = 0.05
-"""Changes seldom come alone; a floor that is not there yet is waited for no longer than this."""
+"""Changes seldom come alone."""
+SHARE: Final = 10
+"""From a round to the next nine times what it took go by: 250 pods that come and go cost a tenth of a CPU."""
+LONGEST_REST: Final = 1.0
+RETRY_SECONDS: Final = 5.0
 LINK_UNKNOWN: Final = "the speed of the node's link is not known"
 
 log = logging.getLogger(__name__)
@@ -50,7 +55,7 @@ class Kernel(Protocol):
 
 
 class Round(NamedTuple):
-    """The last round: what was wanted, and what came of it. seconds: how long the kernel's part took."""
+    """The last round: what was wanted, and what came of it. seconds: how long it took."""
 
     wanted: Wanted
     shaped: Shaped
@@ -67,7 +72,7 @@ class Shaper:
     def __init__(
         self,
         kernel: Kernel,
-        pods: Callable[[], Iterable[PodTraffic]],
+        pods: Callable[[], Awaitable[tuple[PodTraffic, ...]]],
         link: Callable[[], Link | None],
         configuration: Configuration,
         *,
@@ -79,6 +84,8 @@ class Shaper:
         self._clock, self._sleep = clock, sleep
         self._due = Changes(CHECK_SECONDS)
         self._due.note()
+        self._touched: frozenset[int] = frozenset()
+        self._ended = float("-inf")
         self.last: Round | None = None
         self.problems: Mapping[str, str] = {}
 
@@ -86,27 +93,46 @@ class Shaper:
         """A pod came, went, or is promised something else; the link changed; or somebody else wrote."""
         self._due.note()
 
+    def is_ours(self, interfaces: AbstractSet[int]) -> bool:
+        """Whether something was made at one of these, or is being made."""
+        return not self._touched.isdisjoint(interfaces)
+
+    async def run(self) -> None:
+        """Rounds, until cancelled. What raises is logged, and tried again."""
+        while True:
+            try:
+                await self.run_once()
+            except Exception:
+                log.exception("the node's network was not settled")
+                await self._sleep(RETRY_SECONDS)
+
     async def run_once(self) -> None:
         """Wait until a round is due, and make it. What raises is due again."""
         await self._due.wait()
-        await self._sleep(GATHER_SECONDS)
+        rested = self._clock() - self._ended
+        rest = (SHARE - 1) * self.last.seconds if self.last else 0.0
+        await self._sleep(max(GATHER_SECONDS, min(rest, LONGEST_REST) - rested))
         self._due.clear()
         try:
             await self.settle()
         except Exception:
             self._due.note()
             raise
+        finally:
+            self._ended = self._clock()
 
     async def settle(self) -> None:
         """One round; the kernel's part in a thread."""
-        pods, link = tuple(self._pods()), self._link()
+        began = self._clock()
+        pods, link = await self._pods(), self._link()
         before = self.last.wanted if self.last else await self._recovered(pods, link)
         wanted = plan([link] if link else [], pods, self._configuration, before)
         ports = Ports(
             frozenset({link.index} if link else ()), frozenset(pod.interface for pod in pods if pod.interface)
         )
-        began = self._clock()
+        self._touched |= _interfaces(wanted, ports)  # others may write while we do
         shaped = await asyncio.to_thread(self._kernel.settle, wanted, ports)
+        self._touched = _interfaces(wanted, ports)
         self.last = Round(wanted, shaped, self._clock() - began)
         self._tell(unkept(pods, wanted, shaped, link))
 
@@ -119,6 +145,11 @@ class Shaper:
             if self.problems.get(uid) != why:
                 log.warning("network of pod not as promised uid=%s why=%r", uid, why)
         self.problems = problems
+
+
+def _interfaces(wanted: Wanted, ports: Ports) -> frozenset[int]:
+    trees, buckets = wanted.trees, wanted.buckets
+    return ports.pods.union((tree.interface for tree in trees), (bucket.interface for bucket in buckets))
 
 
 def unkept(pods: Iterable[PodTraffic], wanted: Wanted, shaped: Shaped, link: Link | None) -> dict[str, str]:

@@ -40,7 +40,10 @@ async def at_once(_: float) -> None:
 
 
 def shaper(node: Node, pods: list[PodTraffic], link: Link | None = ETH) -> Shaper:
-    return Shaper(node, lambda: pods, lambda: link, DEFAULT, sleep=at_once)
+    async def now() -> tuple[PodTraffic, ...]:
+        return tuple(pods)
+
+    return Shaper(node, now, lambda: link, DEFAULT, sleep=at_once)
 
 
 async def test_each_plan_is_made_from_the_one_before() -> None:
@@ -112,3 +115,19 @@ def test_amounts_are_said_in_bits() -> None:
     much = pod("1", Bounds(2000 * MBIT))
     [(uid, why)] = unkept([much], plan([ETH], [much]), Shaped(0, {}), ETH).items()
     assert (uid, "bits/s of the floor of its egress" in why) == ("1", True)
+
+
+async def test_what_is_written_while_a_round_is_made_counts() -> None:
+    node = Node()
+    one = shaper(node, [pod("1", Bounds(MBIT))])
+    seen: list[bool] = []
+    settle = node.settle
+
+    def settling(wanted: Wanted, ports: Ports) -> Shaped:
+        seen.extend((one.is_ours({ETH.index}), one.is_ours({1001}), one.is_ours({3})))
+        return settle(wanted, ports)
+
+    node.settle = settling  # type: ignore[method-assign]
+    await one.run_once()
+    assert seen == [True, True, False]
+    assert one.is_ours({ETH.index})

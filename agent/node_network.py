@@ -1,0 +1,110 @@
+"""The node's network while the agent runs: what this kernel can do, whose packets are whose, and rounds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from agent.containers import Containers
+from agent.network import drift, identity, ladder
+from agent.network.bpf.pins import MOUNTED_AT
+from agent.network.netlink import Netlink
+from agent.network.originals import Originals
+from agent.network.probes import probe
+from agent.network.shaper import Shaper
+from agent.network.shaping import Shaping
+from agent.network.traffic import pod_traffic
+from agent.nri.records import NriPod
+from agent.planner import PlannedPod
+from agent.state import Known
+from qos.network.bands import Configuration
+from qos.network.wanted import Link, PodTraffic
+from qos.pods.traffic import traffic
+
+NOT_YET: Final = "the network of the node is not shaped yet"
+
+log = logging.getLogger(__name__)
+
+
+class Parts(NamedTuple):
+    """What the agent knows of its pods. planned: by uid; sandboxes: as the runtime tells them, by uid."""
+
+    known: Known
+    containers: Containers
+    planned: Callable[[], Mapping[str, PlannedPod]]
+    sandboxes: Callable[[], Mapping[str, NriPod]]
+    cgroup_of: Callable[[str], str]
+
+
+class NodeNetwork:
+    """link: as it is known now. mounts: cgroup hierarchies, as kernel.facts has them. proc, bpf_root: where
+    those are mounted. `choices`: None until this kernel was tried.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        link: Callable[[], Link | None],
+        run: Path,
+        mounts: Mapping[str, str],
+        *,
+        proc: str = "/proc",
+        bpf_root: str = MOUNTED_AT,
+    ) -> None:
+        self._parts, self._link, self._mounts, self._proc = parts, link, mounts, proc
+        self._run, self._bpf_root = run, bpf_root
+        self._shaper: Shaper | None = None
+        self.choices: ladder.Choices | None = None
+
+    def changed(self) -> None:
+        """Pods, what they are promised, or the link are others than before."""
+        if self._shaper is not None:
+            self._shaper.changed()
+
+    def problem(self, uid: str) -> str:
+        """Why floors or limits of this pod's network are not kept, "" where they are, or it has none."""
+        if self._shaper is None or self._shaper.last is None:
+            return NOT_YET
+        return self._shaper.problems.get(uid, "")
+
+    async def run(self) -> None:
+        """Until cancelled. Raises OSError where the kernel lets nobody look, or change anything."""
+        choices = await asyncio.to_thread(lambda: ladder.choose(probe()))
+        if choices != self.choices:
+            self.choices = choices
+            log.info("network sending=%r pods=%r", choices.sending.means.value, choices.pods.means.value)
+        with contextlib.ExitStack() as opened:
+            netlink = opened.enter_context(Netlink())
+            listening = opened.enter_context(drift.Listening())
+            shaping = Shaping(netlink, Originals(self._run), choices, self._bpf_root)
+            opened.callback(shaping.close)
+            shaper = Shaper(
+                shaping, lambda: self._pods(netlink), self._link, Configuration(leaf=choices.leaf)
+            )
+            self._shaper = shaper
+
+            def changed(interfaces: AbstractSet[int]) -> None:
+                if shaper.is_ours(interfaces):
+                    shaper.changed()
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(drift.watch(listening, (netlink.port,), changed, shaper.changed))
+                group.create_task(shaper.run())
+
+    async def _pods(self, netlink: Netlink) -> tuple[PodTraffic, ...]:
+        """Those of which something is expected, with what they are known by."""
+        parts = self._parts
+        pods, sandboxes = dict(parts.known.pods), dict(parts.sandboxes())
+        running = list(parts.containers.all().values())
+        cgroups = {uid: parts.cgroup_of(uid) for uid in pods}
+        expected = {uid: traffic(one.decided) for uid, one in parts.planned().items()}
+        found = await asyncio.to_thread(
+            identity.find,
+            netlink, pods, sandboxes, running, lambda uid: cgroups[uid], self._mounts, self._proc,
+        )  # fmt: skip
+        return pod_traffic(pods, expected, sandboxes, found.ends, found.cgroup_ids)

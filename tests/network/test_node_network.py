@@ -1,0 +1,143 @@
+"""What keeps a node's network, in a node of namespaces: pods come, others write, all is taken away."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from agent.containers import Containers
+from agent.network.leaving import leave
+from agent.network.namespaces import inside
+from agent.node_network import NOT_YET, NodeNetwork, Parts
+from agent.planner import PlannedPod
+from agent.state import Known, KnownPod
+from qos import keys
+from qos.cluster.precedence import PriorityClasses
+from qos.network.wanted import Link
+from qos.pods.containers import NodePod
+from qos.pods.decision import decide
+from tests.network.node import Node, Pod
+from tests.waiting import eventually
+
+MEGABIT = 125_000
+
+
+@dataclass
+class Agent:
+    """What the agent knows, and its network, on one node."""
+
+    node: Node
+    run: Path
+    bpf_root: str
+    known: Known = field(default_factory=Known)
+    link: Link | None = None
+
+    def network(self) -> NodeNetwork:
+        containers = Containers(lambda _: False, dict)
+        parts = Parts(self.known, containers, self.planned, dict, lambda _: "")
+        return NodeNetwork(parts, lambda: self.link, self.run, {}, bpf_root=self.bpf_root)
+
+    def planned(self) -> dict[str, PlannedPod]:
+        return {
+            uid: PlannedPod(decide(one.pod, "", {}, {}, PriorityClasses({})), ())
+            for uid, one in self.known.pods.items()
+        }
+
+    def add(self, uid: str, pod: Pod, limit: str) -> None:
+        annotations = {keys.EGRESS_BANDWIDTH_ANNOTATION: limit}
+        one = NodePod(uid, "shop", f"pod-{uid}", (), annotations=annotations)
+        self.known.pods[uid] = KnownPod(one, addresses=(pod.address, pod.address6))
+
+    def ceilings(self) -> list[str]:
+        """Of the NIC's classes that pods have, as tc shows them."""
+        shown = self.node.run("tc", "class", "show", "dev", "eth0")
+        return re.findall(r"class htb 10ce:1[0-9a-f] .* ceil (\w+) ", shown)
+
+    def while_running(self, work: Callable[[NodeNetwork], Awaitable[None]]) -> None:
+        """In the node's namespace, as its threads are, while rounds are made."""
+
+        async def run() -> None:
+            network = self.network()
+            running = asyncio.create_task(network.run())
+            try:
+                await work(network)
+            finally:
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+        inside(Path("/run/netns") / self.node.name, lambda: asyncio.run(run()))
+
+
+@pytest.fixture(name="agent")
+def _agent(node: Node, tmp_path: Path) -> Iterator[Agent]:
+    folder = tmp_path / "bpf"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "bpf", "bpf", folder], check=True)
+    link = Link(node.nic, "eth0", 1000 * MEGABIT, 1000 * MEGABIT)
+    try:
+        yield Agent(node, tmp_path, str(folder), link=link)
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_pods_are_shaped_as_they_come_and_go(agent: Agent) -> None:
+    agent.add("one", agent.node.pod(), "10M")
+    second = agent.node.pod()
+
+    async def work(network: NodeNetwork) -> None:
+        assert network.problem("one") == NOT_YET
+        await eventually(lambda: agent.ceilings() == ["10Mbit"], "the first pod's class")
+        await eventually(lambda: network.problem("one") == "")
+        agent.add("two", second, "20M")
+        network.changed()
+        await eventually(lambda: sorted(agent.ceilings()) == ["10Mbit", "20Mbit"], "both")
+        del agent.known.pods["one"]
+        network.changed()
+        await eventually(lambda: agent.ceilings() == ["20Mbit"], "the second alone")
+
+    agent.while_running(work)
+    assert agent.ceilings() == ["20Mbit"], "what is in the kernel goes on without the agent"
+
+
+def test_what_others_take_away_comes_back_by_itself(agent: Agent) -> None:
+    agent.add("one", agent.node.pod(), "10M")
+
+    async def work(network: NodeNetwork) -> None:
+        await eventually(lambda: agent.ceilings() == ["10Mbit"], "the pod's class")
+        agent.node.run("tc", "qdisc", "del", "dev", "eth0", "root")
+        await eventually(lambda: agent.ceilings() == ["10Mbit"], "the pod's class, again", 25)
+
+    agent.while_running(work)
+
+
+def test_a_pod_is_told_why_its_limit_is_not_kept(agent: Agent) -> None:
+    agent.add("one", agent.node.pod(), "10M")
+    agent.link = None
+
+    async def work(network: NodeNetwork) -> None:
+        await eventually(lambda: "not known" in network.problem("one"))
+        assert agent.ceilings() == []
+
+    agent.while_running(work)
+
+
+def test_the_node_is_left_as_it_was_found(agent: Agent) -> None:
+    agent.add("one", agent.node.pod(), "10M")
+    before = agent.node.everything()
+
+    async def work(_: NodeNetwork) -> None:
+        await eventually(lambda: agent.ceilings() == ["10Mbit"], "the pod's class")
+
+    agent.while_running(work)
+    assert agent.node.everything() != before
+    where = Path("/run/netns") / agent.node.name
+    assert inside(where, lambda: leave(agent.run, agent.bpf_root)) == []
+    assert agent.node.everything() == before
+    assert not (Path(agent.bpf_root) / "j10ce").exists()
+    assert inside(where, lambda: leave(agent.run, agent.bpf_root)) == []
