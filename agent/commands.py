@@ -114,7 +114,7 @@ def serve(
         bool,
         typer.Option(
             "--network-floors",
-            help="Offer what the node's link can promise to floors, in the Node's status.",
+            help="Shape what the node sends, and offer what its link can promise to floors.",
             envvar="J10CE_NETWORK_FLOORS",
         ),
     ] = False,

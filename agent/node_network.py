@@ -44,12 +44,16 @@ class Parts(NamedTuple):
 class NodeNetwork:
     """link: as it is known now. mounts: cgroup hierarchies, as kernel.facts has them. proc, bpf_root: where
     those are mounted. `choices`: None until this kernel was tried.
+
+    known_all: whether what is not known is not there; before, nothing is touched, so that a restart takes
+    no floor away.
     """
 
     def __init__(
         self,
         parts: Parts,
         link: Callable[[], Link | None],
+        known_all: Callable[[], bool],
         run: Path,
         mounts: Mapping[str, str],
         *,
@@ -57,6 +61,7 @@ class NodeNetwork:
         bpf_root: str = MOUNTED_AT,
     ) -> None:
         self._parts, self._link, self._mounts, self._proc = parts, link, mounts, proc
+        self._known_all = known_all
         self._run, self._bpf_root = run, bpf_root
         self._shaper: Shaper | None = None
         self.choices: ladder.Choices | None = None
@@ -83,8 +88,9 @@ class NodeNetwork:
             listening = opened.enter_context(drift.Listening())
             shaping = Shaping(netlink, Originals(self._run), choices, self._bpf_root)
             opened.callback(shaping.close)
+            configuration = Configuration(leaf=choices.leaf)
             shaper = Shaper(
-                shaping, lambda: self._pods(netlink), self._link, Configuration(leaf=choices.leaf)
+                shaping, lambda: self._pods(netlink), self._link, configuration, known_all=self._known_all
             )
             self._shaper = shaper
 

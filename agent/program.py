@@ -203,7 +203,13 @@ class Agent:
             self.planner.cgroup_of,
         )
         mounts, run = self.machine.mounts, self.config.run
-        return NodeNetwork(parts, lambda: self.uplink.link, run, mounts, proc=self.config.proc)
+        return NodeNetwork(
+            parts, lambda: self.uplink.link, self._planned_any, run, mounts, proc=self.config.proc
+        )
+
+    def _planned_any(self) -> bool:
+        """Whether there are plans of all pods that this agent, or the one before, has heard of."""
+        return self.reconciler.passes > 0 and (self._known_at_start or self._complete())
 
     def _source(self, api: ClusterAPI | None) -> Source:
         if api is not None:

@@ -65,6 +65,7 @@ class Round(NamedTuple):
 class Shaper:
     """pods: those that are to be shaped now. link: the node's, None: not known, then limits alone are kept.
 
+    known_all: whether pods that are not known are not there; no round is made before.
     configuration: the administrator's, with the leaf that this kernel has. `problems`: by uid, why a pod's
     floors or limits are not kept, of those with any. `last`: None before the first round.
     """
@@ -76,11 +77,12 @@ class Shaper:
         link: Callable[[], Link | None],
         configuration: Configuration,
         *,
+        known_all: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._kernel, self._pods, self._link = kernel, pods, link
-        self._configuration = configuration
+        self._configuration, self._known_all = configuration, known_all
         self._clock, self._sleep = clock, sleep
         self._due = Changes(CHECK_SECONDS)
         self._due.note()
@@ -113,6 +115,8 @@ class Shaper:
         rest = (SHARE - 1) * self.last.seconds if self.last else 0.0
         await self._sleep(max(GATHER_SECONDS, min(rest, LONGEST_REST) - rested))
         self._due.clear()
+        if not self._known_all():
+            return  # who knows it says that something changed
         try:
             await self.settle()
         except Exception:

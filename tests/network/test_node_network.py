@@ -14,6 +14,7 @@ import pytest
 from agent.containers import Containers
 from agent.network.leaving import leave
 from agent.network.namespaces import inside
+from agent.network.shaper import GATHER_SECONDS
 from agent.node_network import NOT_YET, NodeNetwork, Parts
 from agent.planner import PlannedPod
 from agent.state import Known, KnownPod
@@ -37,11 +38,14 @@ class Agent:
     bpf_root: str
     known: Known = field(default_factory=Known)
     link: Link | None = None
+    knows_all: bool = True
 
     def network(self) -> NodeNetwork:
         containers = Containers(lambda _: False, dict)
         parts = Parts(self.known, containers, self.planned, dict, lambda _: "")
-        return NodeNetwork(parts, lambda: self.link, self.run, {}, bpf_root=self.bpf_root)
+        return NodeNetwork(
+            parts, lambda: self.link, lambda: self.knows_all, self.run, {}, bpf_root=self.bpf_root
+        )
 
     def planned(self) -> dict[str, PlannedPod]:
         return {
@@ -141,3 +145,30 @@ def test_the_node_is_left_as_it_was_found(agent: Agent) -> None:
     assert agent.node.everything() == before
     assert not (Path(agent.bpf_root) / "j10ce").exists()
     assert inside(where, lambda: leave(agent.run, agent.bpf_root)) == []
+
+
+def test_an_agent_that_does_not_know_its_pods_yet_takes_nothing_away(agent: Agent) -> None:
+    agent.add("one", agent.node.pod(), "10M")
+
+    async def shaped(_: NodeNetwork) -> None:
+        await eventually(lambda: agent.ceilings() == ["10Mbit"], "the pod's class")
+
+    agent.while_running(shaped)
+    before, pods = agent.node.everything(), dict(agent.known.pods)
+    agent.known.pods.clear()
+    agent.knows_all = False
+
+    async def knowing_later(network: NodeNetwork) -> None:
+        network.changed()
+        await eventually(lambda: network.choices is not None)
+        network.changed()
+        await asyncio.sleep(4 * GATHER_SECONDS)
+        assert network.problem("one") == NOT_YET
+        assert agent.node.everything() == before
+        agent.known.pods.update(pods)
+        agent.knows_all = True
+        network.changed()
+        await eventually(lambda: network.problem("one") == "", "a round")
+
+    agent.while_running(knowing_later)
+    assert agent.node.everything() == before
