@@ -67,7 +67,7 @@ def _write_payload(target: Path, cluster: Cluster, name: str, report: Report) ->
     }
     asked = {"cluster": cluster.name, "port": cluster.ports["kube-apiserver"], "node": name}
     texts = {payload.COMMAND: _COMMAND, f"{_PLACE}/asked.json": json.dumps(asked)}
-    payload.write(target, texts, extra, parts=("lab",))
+    payload.write(target, texts, extra, parts=("kernel", "lab"))
 
 
 def _wait_ready(cluster: Cluster, name: str, machine: Machine) -> None:

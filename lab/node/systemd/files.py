@@ -19,7 +19,7 @@ SCRIPTS = Path("/opt/j10ce/bin")
 KUBECONFIG = Path("/etc/kubernetes/admin.conf")
 PKI = Path("/etc/kubernetes/pki")
 AGENT_PORT = 10262
-HAND_PORT = 10263
+HAND_PORT = 10299
 _PROGRAMS = Programs(BROUGHT / "node", BROUGHT / "kubelet", Path("/usr/sbin/runc"))
 _PATH = f"PATH={BROUGHT}/node:{BROUGHT}/kubelet:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
