@@ -4,6 +4,7 @@ trace.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import socket
@@ -119,23 +120,44 @@ def test_on_cgroup_v1_it_is_known_by_the_class_of_its_cgroup(
     attach(shaped, known)
     with Pins(bpffs) as pins, Installed(pins, ["classify_net_cls"]) as second:
         assert attach(shaped, second) is Done.REPLACED
-    folder = tmp_path / "net_cls"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "cgroup", "-o", "net_cls", "net_cls", folder], check=True)
-    pod = folder / f"j10ce-bpf-{os.getpid()}"
-    try:
+    with net_cls(tmp_path / "net_cls") as folder:
+        pod = folder / f"j10ce-bpf-{os.getpid()}"
         pod.mkdir()
-        for class_, sent in ((class_id(BY_CGROUP), 20), (0x0001_0000 | BY_CGROUP, 0)):
-            (pod / "net_cls.classid").write_text(str(class_))
-            (pod / "cgroup.procs").write_text("0")
-            before = rig.sent(shaped.pod)[BY_CGROUP]
-            pings(shaped, NODE4)
+        try:
+            for class_, sent in ((class_id(BY_CGROUP), 20), (0x0001_0000 | BY_CGROUP, 0)):
+                (pod / "net_cls.classid").write_text(str(class_))
+                (pod / "cgroup.procs").write_text("0")
+                before = rig.sent(shaped.pod)[BY_CGROUP]
+                pings(shaped, NODE4)
+                (folder / "cgroup.procs").write_text("0")
+                assert rig.sent(shaped.pod)[BY_CGROUP] - before == sent
+        finally:
             (folder / "cgroup.procs").write_text("0")
-            assert rig.sent(shaped.pod)[BY_CGROUP] - before == sent
+            pod.rmdir()
+
+
+@contextlib.contextmanager
+def net_cls(folder: Path) -> Iterator[Path]:
+    """The controller's hierarchy, for the time of the block.
+
+    It outlives its last mount as long as a cgroup in it that was removed is still referred to.
+    """
+    folder.mkdir()
+    mount = ["mount", "-t", "cgroup", "-o", "net_cls", "net_cls", folder]
+    subprocess.run(mount, check=True)
+    try:
+        yield folder
     finally:
-        (folder / "cgroup.procs").write_text("0")
-        pod.rmdir()
         subprocess.run(["umount", folder], check=True)
+        until(lambda: _is_gone(mount, folder), "the hierarchy of net_cls is gone")
+
+
+def _is_gone(mount: list[str | Path], folder: Path) -> bool:
+    if "net_cls\t0\t" in Path("/proc/cgroups").read_text():
+        return True
+    subprocess.run(mount, check=True)
+    subprocess.run(["umount", folder], check=True)
+    return False
 
 
 def test_frames_cut_short_go_on(shaped: Joined, known: Installed) -> None:
