@@ -195,9 +195,9 @@ def restart_scheduler(play: Play, away: float) -> None:
 
 
 def hang(play: Play, seconds: float) -> None:
-    """The extender answers nothing for a while."""
+    """The extender answers nothing for a while, and then what nobody waits for any more."""
     play.extender.hung_until = play.loop.time() + seconds
-    play.watcher.blind()
+    play.watcher.blind(seconds)
 
 
 def jump(play: Play, seconds: float) -> None:
