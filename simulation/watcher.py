@@ -18,7 +18,7 @@ from ledger.decisions import DemandReport
 from ledger.demands import NO_SLOT
 from ledger.ledger import Ledger
 from qos.cluster.objects import PlacementMode, Pod
-from qos.keys import HOSTNAME_LABEL
+from qos.keys import BANDWIDTHS, HOSTNAME_LABEL
 from simulation import invariants, parsed
 from simulation.books import SCHEDULER, WATCHED, Told, rebuilt
 from simulation.facts import facts_of
@@ -272,7 +272,7 @@ class Watcher(Told):
             return True  # a DaemonSet's pod always passes
         if finding.kind is Kind.OVER_COMMITTED:
             recent = self._clock() - self._foreign.get(finding.node, -1e9) <= self._world.grace
-            blind = recent or self._clock() < self._blind_until
+            blind = recent or self._clock() < self._blind_until or self._owes_unheard(finding)
             return not self._refuses_at_bind or blind or not self._concerns(finding)
         blind = self._clock() < self._blind_until
         if blind or self._uninformed() or self._owners_away():
@@ -331,6 +331,12 @@ class Watcher(Told):
         demands = self.extender.books.catalog.demands().values()
         held = {name for demand in demands for name in demand.vector}
         return any(f"{name} by " in finding.message for name in held)
+
+    def _owes_unheard(self, finding: Finding) -> bool:
+        """Whether owners are owed bandwidth by a policy as the extender has still to hear of it."""
+        return self._behind_on_policies() and any(
+            f"{name} by " in finding.message for name in BANDWIDTHS.values()
+        )
 
     def _never_held(self, key: str) -> bool:
         """Whether as many slots are kept as were held: the checker packs all anew, and may find a place for a
