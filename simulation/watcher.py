@@ -307,8 +307,11 @@ class Watcher(Told):
 
     def _owners_away(self) -> bool:
         """Pods on nodes that are gone or not ready fill slots for the checker, but none for the ledger."""
-        nodes = {e.body["metadata"]["name"] for e in self._store.entries(NODES) if parsed.node(e.raw).ready}
+        nodes = self._ready_nodes()
         return any(pod.node_name and pod.node_name not in nodes for pod in self._shown.values())
+
+    def _ready_nodes(self) -> set[str]:
+        return {e.body["metadata"]["name"] for e in self._store.entries(NODES) if parsed.node(e.raw).ready}
 
     def _was_at_risk(self, key: str) -> bool:
         """Whether the report said that pods in flight may cost a slot: where bind cannot refuse."""
@@ -404,7 +407,7 @@ class Watcher(Told):
         for problem in invariants.no_fewer_slots(demands, ledger.report(), again.report()):
             self.wrong("as rebuilt", problem)
         bound = {pod.name: bool(pod.node_name) for pod in self._shown.values()}
-        for problem in invariants.evictions_lead_to_binds(self._preemptions.values(), bound):
+        for problem in invariants.evictions_lead_to_binds(self._usable_preemptions(), bound):
             self.wrong("evictions lead to binds", problem)
         now = self._clock()
         for name, (pod, nodes) in waiting.items():
@@ -413,6 +416,11 @@ class Watcher(Told):
             let_in = [node for node in self._passes(again, pod, nodes, now) if node in would_now]
             if let_in:
                 self.wrong("nobody waits for ever", f"{name} would be let in to {' '.join(let_in)}")
+
+    def _usable_preemptions(self) -> list[Preemption]:
+        """Without those on nodes that are not ready: kube-scheduler had not heard of that."""
+        ready = self._ready_nodes()
+        return [one for one in self._preemptions.values() if one.node in ready]
 
     def waits_in_vain(self, waiting: Waiting) -> bool:
         """Whether a ledger that is rebuilt now would let one of these pods in."""
