@@ -142,6 +142,7 @@ class Classifier:
 
     def _opened(self) -> Installed:
         if self._installed is None:
+            self.close()  # the folders of an attempt that failed
             self._pins = Pins(self._root)
             self._installed = Installed(self._pins, [_CLASSIFY, _MARK])
         return self._installed

@@ -63,7 +63,8 @@ class Round(NamedTuple):
 
 
 class Shaper:
-    """pods: those that are to be shaped now. link: the node's, None: not known, then limits alone are kept.
+    """pods: those that are to be shaped now. link: the node's, None: not known, then
+    only what pods receive is limited.
 
     known_all: whether pods that are not known are not there; no round is made before.
     configuration: the administrator's, with the leaf that this kernel has. `problems`: by uid, why a pod's

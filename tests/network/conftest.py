@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +19,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(_HERE):
             item.add_marker("network")
             if os.geteuid() != 0:
-                item.add_marker(pytest.mark.skip("needs root: network namespaces"))
+                item.add_marker(pytest.mark.skip("needs root: BPF, network namespaces"))
 
 
 @pytest.fixture(name="node")
 def _node() -> Iterator[Node]:
     with node() as made:
         yield made
+
+
+@pytest.fixture
+def bpffs(tmp_path: Path) -> Iterator[str]:
+    """A BPF file system of the test's own."""
+    folder = tmp_path / "bpf"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "bpf", "bpf", folder], check=True)
+    try:
+        yield str(folder)
+    finally:
+        subprocess.run(["umount", folder], check=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
 import struct
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -15,9 +15,10 @@ from typing import TypeVar
 
 import pytest
 
-from agent.network import classifying, dump, messages, probes
+from agent.network import classifier, classifying, dump, messages, probes
 from agent.network.bpf import links, programs
 from agent.network.bpf.elf import ObjectProgram
+from agent.network.bpf.system import BpfError
 from agent.network.classifier import Ports
 from agent.network.ladder import Choice, Choices, Means, choose
 from agent.network.namespaces import inside
@@ -67,17 +68,6 @@ class Shaper:
     @property
     def link(self) -> Link:
         return Link(self.node.nic, "eth0", 1000 * MEGABIT, 1000 * MEGABIT)
-
-
-@pytest.fixture(name="bpffs")
-def _bpffs(tmp_path: Path) -> Iterator[str]:
-    folder = tmp_path / "bpf"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "bpf", "bpf", folder], check=True)
-    try:
-        yield str(folder)
-    finally:
-        subprocess.run(["umount", folder], check=True)
 
 
 @pytest.fixture(name="shaper", params=[Means.HTB_TCX, Means.HTB_CLSACT], ids=["tcx", "clsact"])
@@ -261,3 +251,21 @@ def foreign(node: Node, interface: int, how: str) -> Iterator[None]:
         if how == "clsact":
             name = dump.devices(node.netlink)[interface].name
             node.run("tc", "filter", "del", "dev", name, "ingress", "pref", "7")
+
+
+def test_programs_that_do_not_load_leave_no_file_open(
+    shaper: Shaper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each round tries again."""
+
+    def refused(*_: object) -> None:
+        raise BpfError(errno.EINVAL, "program classify")
+
+    monkeypatch.setattr(classifier, "Installed", refused)
+    shaping = shaper.start()
+    pod = traffic("one", shaper.node.pod(), egress=Bounds(floor=MEGABIT))
+    assert "program classify" in shaper.settle(shaping, pod).unclassified
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        shaper.settle(shaping, pod)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
