@@ -68,17 +68,7 @@ def processes(mountpoint: str, path: str) -> "tuple[int, ...]":
 
     Raises Refused.
     """
-    try:
-        group = files.opened(mountpoint, path)
-        try:
-            pids = _text("cgroup.procs", group.fd).split()
-        finally:
-            group.close()
-    except Refused as refused:
-        if refused.errno in GONE:
-            return ()
-        raise
-    return tuple([int(pid) for pid in pids if pid != "0"])
+    return tuple([int(pid) for pid in _pids(mountpoint, path) if pid != "0"])
 
 
 def inode(mountpoint: str, path: str) -> int:
@@ -103,17 +93,25 @@ def threads(mountpoint: str, path: str, proc: str = "/proc") -> int:
 
     They are counted where their process is. Raises Refused.
     """
+    pids = _pids(mountpoint, path)
+    return sum([_threads_of(proc + "/" + pid) if pid != "0" else 1 for pid in pids])
+
+
+def _pids(mountpoint: str, path: str) -> "list[str]":
+    """Of the processes in a cgroup itself, "0" for one that this process cannot see; [] where there is none.
+
+    Raises Refused.
+    """
     try:
         group = files.opened(mountpoint, path)
         try:
-            pids = _text("cgroup.procs", group.fd).split()
+            return _text("cgroup.procs", group.fd).split()
         finally:
             group.close()
     except Refused as refused:
         if refused.errno in GONE:
-            return 0
+            return []
         raise
-    return sum([_threads_of(proc + "/" + pid) if pid != "0" else 1 for pid in pids])
 
 
 def populated(mountpoint: str, path: str) -> bool:

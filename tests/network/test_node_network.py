@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import pytest
 from agent.containers import Containers
 from agent.network.leaving import leave
 from agent.network.namespaces import inside
-from agent.network.shaper import GATHER_SECONDS
 from agent.node_network import NOT_YET, NodeNetwork, Parts
 from agent.planner import PlannedPod
 from agent.state import Known, KnownPod
@@ -39,12 +37,17 @@ class Agent:
     known: Known = field(default_factory=Known)
     link: Link | None = None
     knows_all: bool = True
+    asked: int = 0
+
+    def asked_whether_all(self) -> bool:
+        self.asked += 1
+        return self.knows_all
 
     def network(self) -> NodeNetwork:
         containers = Containers(lambda _: False, dict)
         parts = Parts(self.known, containers, self.planned, dict, lambda _: "")
         return NodeNetwork(
-            parts, lambda: self.link, lambda: self.knows_all, self.run, {}, bpf_root=self.bpf_root
+            parts, lambda: self.link, self.asked_whether_all, self.run, {}, bpf_root=self.bpf_root
         )
 
     def planned(self) -> dict[str, PlannedPod]:
@@ -79,15 +82,9 @@ class Agent:
 
 
 @pytest.fixture(name="agent")
-def _agent(node: Node, tmp_path: Path) -> Iterator[Agent]:
-    folder = tmp_path / "bpf"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "bpf", "bpf", folder], check=True)
+def _agent(node: Node, tmp_path: Path, bpffs: str) -> Agent:
     link = Link(node.nic, "eth0", 1000 * MEGABIT, 1000 * MEGABIT)
-    try:
-        yield Agent(node, tmp_path, str(folder), link=link)
-    finally:
-        subprocess.run(["umount", folder], check=True)
+    return Agent(node, tmp_path, bpffs, link=link)
 
 
 def test_pods_are_shaped_as_they_come_and_go(agent: Agent) -> None:
@@ -156,13 +153,12 @@ def test_an_agent_that_does_not_know_its_pods_yet_takes_nothing_away(agent: Agen
     agent.while_running(shaped)
     before, pods = agent.node.everything(), dict(agent.known.pods)
     agent.known.pods.clear()
-    agent.knows_all = False
+    agent.knows_all, before_it = False, agent.asked
 
     async def knowing_later(network: NodeNetwork) -> None:
+        await eventually(lambda: agent.asked > before_it, "a round is due")
         network.changed()
-        await eventually(lambda: network.choices is not None)
-        network.changed()
-        await asyncio.sleep(4 * GATHER_SECONDS)
+        await eventually(lambda: agent.asked > before_it + 1, "and once more: the first has ended")
         assert network.problem("one") == NOT_YET
         assert agent.node.everything() == before
         agent.known.pods.update(pods)

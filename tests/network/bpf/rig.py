@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import json
 import os
 import re
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agent.network import namespaces
+
 T = TypeVar("T")
-_CLONE_NEWNET = 0x40000000
 _counter = itertools.count()
 POD4, NODE4 = "10.99.0.2", "10.99.0.1"
 POD6, NODE6 = "fd99::2", "fd99::1"
@@ -86,26 +85,7 @@ def ip(*words: str) -> str:
 
 def inside(name: str, work: Callable[[], T]) -> T:
     """The work's result, done in a namespace by a thread that ends with it."""
-    results: list[T] = []
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            fd = os.open(f"/run/netns/{name}", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                assert ctypes.CDLL(None, use_errno=True).setns(fd, _CLONE_NEWNET) == 0
-            finally:
-                os.close(fd)
-            results.append(work())
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if failures:
-        raise failures[0]
-    return results[0]
+    return namespaces.inside(Path("/run/netns") / name, work)
 
 
 def start(name: str, *argv: str) -> subprocess.Popen[str]:
