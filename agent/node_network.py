@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from agent.containers import Containers
 from agent.network import drift, identity, ladder
 from agent.network.bpf.pins import MOUNTED_AT
+from agent.network.ladder import Choices, Means
+from agent.network.leaving import leave
 from agent.network.netlink import Netlink
 from agent.network.originals import Originals
 from agent.network.probes import probe
@@ -64,7 +66,7 @@ class NodeNetwork:
         self._known_all = known_all
         self._run, self._bpf_root = run, bpf_root
         self._shaper: Shaper | None = None
-        self.choices: ladder.Choices | None = None
+        self.choices: Choices | None = None
 
     def changed(self) -> None:
         """Pods, what they are promised, or the link are others than before."""
@@ -82,7 +84,7 @@ class NodeNetwork:
         choices = await asyncio.to_thread(lambda: ladder.choose(probe()))
         if choices != self.choices:
             self.choices = choices
-            log.info("network sending=%r pods=%r", choices.sending.means.value, choices.pods.means.value)
+            _tell(choices)
         with contextlib.ExitStack() as opened:
             netlink = opened.enter_context(Netlink())
             listening = opened.enter_context(drift.Listening())
@@ -114,3 +116,27 @@ class NodeNetwork:
             netlink, pods, sandboxes, running, lambda uid: cgroups[uid], self._mounts, self._proc,
         )  # fmt: skip
         return pod_traffic(pods, expected, sandboxes, found.ends, found.cgroup_ids)
+
+
+class LeftNetwork:
+    """What an agent that shaped this node's network left behind, taken away by one that does not."""
+
+    def __init__(self, run: Path, bpf_root: str = MOUNTED_AT) -> None:
+        self._run, self._bpf_root = run, bpf_root
+        self._told: list[str] = []
+
+    async def take_away(self) -> None:
+        """All of it that can be; what cannot is logged once. Where nothing is left it costs a look."""
+        left = await asyncio.to_thread(leave, self._run, self._bpf_root)
+        if left and left != self._told:
+            log.warning(
+                "the network is still shaped as an agent before this one left it: %s", "; ".join(left)
+            )
+        self._told = left
+
+
+def _tell(choices: Choices) -> None:
+    log.info("network sending=%r pods=%r", choices.sending.means.value, choices.pods.means.value)
+    for what, choice in (("sends", choices.sending), ("pods receive", choices.pods)):
+        if choice.means is Means.NONE:
+            log.warning("what %s is not shaped why=%r", what, "; ".join(choice.reasons))

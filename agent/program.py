@@ -28,7 +28,7 @@ from agent.enforcement.writing import Writing
 from agent.measuring import Measuring
 from agent.network.publishing import Publishing
 from agent.network.uplink import Uplink
-from agent.node_network import NodeNetwork, Parts
+from agent.node_network import LeftNetwork, NodeNetwork, Parts
 from agent.nri.plugin import NriPlugin
 from agent.observer import Observer
 from agent.observer_metrics import ObserverMetrics
@@ -63,6 +63,8 @@ PROBE_SECONDS: Final = 900.0
 """A controller may be turned on or off while we run."""
 NETWORK_SECONDS: Final = 30.0
 """Until the kernel is asked again where it let nobody shape its network."""
+LEFT_SECONDS: Final = 300.0
+"""Until what an agent that shaped the network could not be relieved of is tried again."""
 LISTING_SECONDS: Final = 2.0
 """Seconds between the first report of the source and a pass, unless it has reported everything before."""
 RESTART_SECONDS: Final = 1.0
@@ -320,6 +322,8 @@ class Agent:
         yield loop("link", RESTART_SECONDS, self.publishing.run)
         if self.network is not None:
             yield loop("network", NETWORK_SECONDS, self.network.run)
+        elif self._observer is None:
+            yield loop("left network", LEFT_SECONDS, LeftNetwork(self.config.run).take_away)
         if self.plugin is not None:
             yield loop("nri", RESTART_SECONDS, self.plugin.run)
         if self.writer is not None:

@@ -22,6 +22,7 @@ from cli.preflight import (
     ImageOption,
     KubeconfigOption,
     ModeOption,
+    NetworkFloorsOption,
     Outcome,
     Overlay,
     OverlayOption,
@@ -36,6 +37,10 @@ IMAGE_HINT: Final = """\
 The image j10ce-qos:0.1.0 has to be where the nodes find it: docker build -t j10ce-qos:0.1.0 .
 --image names another."""
 
+LEAVING_HINT: Final = """\
+Agents now take away what they made at their nodes' network interfaces, and keep the right to do so. Once they
+are rolled out, install with --no-network-floors again: that takes the right from them."""
+
 
 def install(
     overlay: OverlayOption = Overlay.SECOND,
@@ -43,6 +48,7 @@ def install(
     scheduler_image: SchedulerImageOption = "",
     mode: ModeOption = None,
     agent: AgentOption = False,
+    network_floors: NetworkFloorsOption = None,
     files: Annotated[
         Path | None,
         typer.Option(
@@ -67,7 +73,8 @@ def install(
 
     An upgrade of the second scheduler keeps its mode unless --mode names one; the files of --files are in
     mode Guard unless it does. An agent that is there already is upgraded as well, with --agent or without;
-    in mode Observe it writes nothing on the nodes, and reports what it would.
+    in mode Observe it writes nothing on the nodes, and reports what it would. Whether it shapes the nodes'
+    networks stays as it is, too.
     Exit code 1 when a check of `j10ce preflight` fails or a file would be lost: nothing has been changed.
     """
     if files is not None and overlay is not Overlay.DEFAULT:
@@ -80,7 +87,10 @@ def install(
         mode.value if mode else facts.mode if overlay is Overlay.SECOND else "",
         agent or facts.agent is not None,
         mode is Mode.OBSERVE if mode else installation.observes(facts.agent),
+        installation.network_after(installation.network_of(facts.agent), network_floors),
     )
+    if network_floors and not choices.agent:
+        raise typer.BadParameter("needs --agent: agents shape networks", param_hint="--network-floors")
     _refuse_unfit(assess(facts, overlay.value, choices, datetime.now(UTC)))
     texts = host_files.texts(choices) if files is not None else {}
     if files is not None and not force:
@@ -100,6 +110,8 @@ def install(
     _show(changes, overlay, files, dry_run=dry_run)
     if choices.agent and not dry_run:
         typer.echo(f"Agent: kubectl -n {installation.NAMESPACE} rollout status daemonset/j10ce-agent")
+    if choices.network is installation.Network.LEAVING and not dry_run:
+        typer.echo(LEAVING_HINT)
     if not image:
         typer.echo(IMAGE_HINT)
 

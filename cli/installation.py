@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -26,6 +27,10 @@ IMAGE: Final = "j10ce-qos"
 """The image of extender and agent."""
 OBSERVE: Final = "J10CE_AGENT_OBSERVE"
 """The agent's variable: 1 for one that writes nothing."""
+NETWORK: Final = "J10CE_NETWORK_FLOORS"
+"""The agent's variable: 1 for one that shapes its node's network."""
+SHAPING_RIGHT: Final = "NET_ADMIN"
+"""The capability that it needs for that, and for taking away what it made."""
 SCHEDULER_IMAGE: Final = "kube-scheduler"
 HOST_CONFIGURATION: Final = ("extender.yaml", "scheduler.yaml")
 
@@ -68,10 +73,20 @@ class Change:
         }
 
 
+class Network(Enum):
+    """What agents do with their node's network. LEAVING: nothing more, but they have the right to take away
+    what they made.
+    """
+
+    OFF = "off"
+    LEAVING = "leaving"
+    ON = "on"
+
+
 @dataclass(frozen=True, slots=True)
 class Choices:
     """What the user chooses; empty: as the manifests have it. agent: with the agent on every node; observe:
-    that writes nothing there.
+    that writes nothing there; network: whether it shapes the node's.
     """
 
     image: str = ""
@@ -79,6 +94,7 @@ class Choices:
     mode: str = ""
     agent: bool = False
     observe: bool = False
+    network: Network = Network.OFF
 
 
 @cache
@@ -98,12 +114,15 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
             path.write_text(in_mode(path.read_text(encoding="utf-8"), choices.mode), encoding="utf-8")
         made = {identity(item): item for item in kubectl.kustomize(tree / "overlays" / overlay)}
         if choices.agent:  # of what is in both, the agent's: its namespace admits it
-            made |= {identity(item): item for item in kubectl.kustomize(tree / "agent")}
+            agent = "agent" if choices.network is Network.OFF else "agent-network"
+            made |= {identity(item): item for item in kubectl.kustomize(tree / agent)}
     for item in made.values():
         for container in _containers(item):
             container["image"] = _image(str(container["image"]), choices)
         if choices.observe and item["kind"] == "DaemonSet":
-            _observe(item)
+            _set(item, OBSERVE, "1")
+        if choices.network is Network.LEAVING and item["kind"] == "DaemonSet":
+            _set(item, NETWORK, "0")
     return list(made.values())
 
 
@@ -189,19 +208,47 @@ def _containers(item: Object) -> list[Object]:
     return [*pod.get("initContainers", []), *pod.get("containers", [])]
 
 
-def _observe(daemon_set: Object) -> None:
+def _set(daemon_set: Object, variable: str, value: str) -> None:
     for container in _containers(daemon_set):
-        others = [one for one in container.get("env", []) if one["name"] != OBSERVE]
-        container["env"] = [*others, {"name": OBSERVE, "value": "1"}]
+        others = [one for one in container.get("env", []) if one["name"] != variable]
+        container["env"] = [*others, {"name": variable, "value": value}]
 
 
 def observes(daemon_set: Mapping[str, Any] | None) -> bool:
     """Whether the agent is installed to observe; None: it is not there."""
+    return _says(daemon_set, OBSERVE)
+
+
+def network_of(daemon_set: Mapping[str, Any] | None) -> Network:
+    """What the agent that is installed does with its node's network; None: it is not there."""
+    if _says(daemon_set, NETWORK):
+        return Network.ON
+    added = [
+        name
+        for container in _containers(dict(daemon_set or {"kind": ""}))
+        for name in container.get("securityContext", {}).get("capabilities", {}).get("add", [])
+    ]
+    return Network.LEAVING if SHAPING_RIGHT in added else Network.OFF
+
+
+def network_after(installed: Network, wanted: bool | None) -> Network:
+    """What it shall do; wanted: switched on or off by the user, None: as it is.
+
+    Switched off, agents first take away what they made: the right to do that goes with the next installation.
+    """
+    if wanted is None:
+        return installed
+    if wanted:
+        return Network.ON
+    return Network.LEAVING if installed is Network.ON else Network.OFF
+
+
+def _says(daemon_set: Mapping[str, Any] | None, variable: str) -> bool:
     said = [
         one.get("value")
         for container in _containers(dict(daemon_set or {"kind": ""}))
         for one in container.get("env", [])
-        if one["name"] == OBSERVE
+        if one["name"] == variable
     ]
     return said == ["1"]
 

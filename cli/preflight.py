@@ -306,6 +306,14 @@ SchedulerImageOption = Annotated[
 AgentOption = Annotated[
     bool, typer.Option("--agent", help="With the agent on every node, which keeps floors in the kernel.")
 ]
+NetworkFloorsOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--network-floors/--no-network-floors",
+        show_default="as it is installed; at first without",
+        help="With or without agents that shape their node's network. They need CAP_NET_ADMIN for it.",
+    ),
+]
 ModeOption = Annotated[
     Mode | None,
     typer.Option(
@@ -324,6 +332,7 @@ def preflight(
     image: ImageOption = "",
     scheduler_image: SchedulerImageOption = "",
     agent: AgentOption = False,
+    network_floors: NetworkFloorsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = "",
     output: OutputOption = Output.TABLE,
@@ -340,6 +349,7 @@ def preflight(
         facts.mode if overlay is Overlay.SECOND else "",
         agent=agent or facts.agent is not None,
         observe=installation.observes(facts.agent),
+        network=installation.network_after(installation.network_of(facts.agent), network_floors),
     )
     checks = assess(facts, overlay.value, choices, datetime.now(UTC))
     changes: list[installation.Change] = []

@@ -5,6 +5,7 @@ That a module is there says little: its parts are compiled one by one, and modul
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from agent.network.netlink import Netlink
 from agent.network.records import EGRESS, INGRESS, NAME, Htb
 from qos.network.wanted import HtbClass, Tbf
 
+NEEDS: Final = "it needs CAP_NET_ADMIN and CAP_SYS_ADMIN: install the agent with --network-floors"
 _PASS: Final = ObjectProgram("j10ce_probe", "tc", bytes.fromhex("b7000000ffffffff9500000000000000"), {})
 """Two instructions: return TC_ACT_UNSPEC."""
 _CLASS: Final = HtbClass(1, 0, 0, 10**6, 10**6, 1514, 10**4, "")
@@ -54,6 +56,8 @@ def probe() -> tuple[Finding, ...]:
         return namespaces.in_new(_all)
     except OSError as error:
         why = f"no network namespace can be made to try it in: {error}"
+        if error.errno in (errno.EPERM, errno.EACCES):
+            why += f"; {NEEDS}"
         return tuple(Finding(technique, False, why) for technique in Technique)
 
 

@@ -27,6 +27,7 @@ case "$*" in
 version*) echo '{"serverVersion": {"gitVersion": "v1.36.3"}}' ;;
 auth*) echo yes ;;
 kustomize*/agent) cat "$here/agent.yaml" ;;
+kustomize*/agent-network) cat "$here/network.yaml" ;;
 kustomize*) cp "$2/extender.yaml" "$here/seen"; cat "$here/kustomized.yaml" ;;
 "get pods "*) cat "$here/pods.json" 2>/dev/null || echo '{"kind": "List", "items": []}' ;;
 apply*) tee -a "$here/applied" ;;
@@ -59,6 +60,11 @@ kind: DaemonSet
 metadata: {name: j10ce-agent, namespace: j10ce-system}
 spec: {template: {spec: {containers: [{name: agent, image: "j10ce-qos:0.1.0"}]}}}
 """
+KUSTOMIZED_NETWORK = KUSTOMIZED_AGENT.replace(
+    'image: "j10ce-qos:0.1.0"',
+    'image: "j10ce-qos:0.1.0", env: [{name: J10CE_NETWORK_FLOORS, value: "1"}], '
+    "securityContext: {capabilities: {add: [NET_ADMIN]}}",
+)
 
 
 @pytest.fixture
@@ -68,6 +74,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.chmod(0o755)
     (tmp_path / "kustomized.yaml").write_text(KUSTOMIZED)
     (tmp_path / "agent.yaml").write_text(KUSTOMIZED_AGENT)
+    (tmp_path / "network.yaml").write_text(KUSTOMIZED_NETWORK)
     monkeypatch.setenv("J10CE_BIN", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "200")
     return tmp_path
@@ -183,6 +190,43 @@ def test_in_mode_observe_the_agent_observes_too(
     assert result.exit_code == 0, result.output
     applied = (folder / "applied").read_text()
     assert ('"name": "J10CE_AGENT_OBSERVE", "value": "1"' in applied) == observes
+
+
+def network_of(applied: str) -> installation.Network:
+    """Of the DaemonSet among what was applied."""
+    items = json.loads(applied)["items"]
+    (agent,) = [item for item in items if item["kind"] == "DaemonSet"]
+    return installation.network_of(agent)
+
+
+def test_network_floors_are_switched_on_and_off(folder: Path) -> None:
+    """Each installation finds what the one before has applied."""
+    on, leaving, off = installation.Network.ON, installation.Network.LEAVING, installation.Network.OFF
+    steps = [
+        (["--agent"], off),
+        (["--network-floors"], on),
+        ([], on),
+        (["--no-network-floors"], leaving),
+        ([], leaving),
+        (["--network-floors"], on),
+        (["--no-network-floors"], leaving),
+        (["--no-network-floors"], off),
+        (["--no-network-floors"], off),
+    ]
+    for words, network in steps:
+        result = j10ce("install", "--scheduler-image", "example.com/s:v1", *words)
+        assert result.exit_code == 0, result.output
+        applied = (folder / "applied").read_text()
+        applied = applied[applied.rindex('{"apiVersion": "v1", "kind": "List"') :]
+        assert network_of(applied) is network
+        assert ("install with --no-network-floors again" in result.stdout) is (network is leaving)
+        (folder / "there.json").write_text(applied)
+
+
+def test_network_floors_need_an_agent(folder: Path) -> None:
+    result = j10ce("install", "--scheduler-image", "example.com/s:v1", "--network-floors")
+    assert result.exit_code == 2
+    assert changing(folder) == []
 
 
 def test_host_files_are_written(folder: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 import manifests
 from agent import commands
 from agent.config import NRI_SOCKET, RUN, STATE
+from agent.network.bpf.pins import MOUNTED_AT
 from qos.pods.decision import EXEMPT_NAMESPACES
 
 DAEMONSET: dict[str, Any] = YAML(typ="safe").load(
@@ -54,6 +55,21 @@ def test_host_paths_are_those_of_the_code() -> None:
     assert set(paths.values()) == {"/sys/fs/cgroup", str(RUN), str(STATE), str(NRI_SOCKET.parent)}
     mounted = {one["name"]: one["mountPath"] for one in AGENT["volumeMounts"]}
     assert mounted == paths, "the same inside as outside"
+
+
+def test_who_shapes_networks_gets_what_that_needs_and_no_more() -> None:
+    """Which capability that is, tests/network/test_rights.py tries."""
+    folder = Path(manifests.__file__).parent / "agent-network"
+    (patch,) = YAML(typ="safe").load_all(folder / "daemonset.yaml")
+    assert patch["metadata"] == DAEMONSET["metadata"]
+    pod = patch["spec"]["template"]["spec"]
+    (agent,) = pod["containers"]
+    assert agent.keys() == {"name", "env", "volumeMounts"}
+    assert agent["env"] == [{"name": "J10CE_NETWORK_FLOORS", "value": "1"}]
+    assert {"name": "J10CE_NETWORK_FLOORS", "value": "0"} in AGENT["env"]
+    (volume,), (mount,) = pod["volumes"], agent["volumeMounts"]
+    assert volume["hostPath"]["path"] == mount["mountPath"] == MOUNTED_AT
+    assert mount["mountPropagation"] == "HostToContainer", "never back: the pod mounts nothing on its node"
 
 
 def test_it_is_locked_down_as_far_as_it_goes() -> None:

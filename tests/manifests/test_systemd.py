@@ -15,12 +15,13 @@ from agent.config import RUN, STATE
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "manifests" / "systemd" / "j10ce-agent.service"
+NETWORK = UNIT.with_name("network-floors.conf")
 PROGRAM = "/opt/j10ce/bin/j10ce-agent"
 
 
-def settings() -> dict[str, list[str]]:
+def settings(path: Path = UNIT) -> dict[str, list[str]]:
     found = defaultdict(list)
-    for line in UNIT.read_text().splitlines():
+    for line in path.read_text().splitlines():
         if line and not line.startswith(("#", "[")):
             name, _, value = line.partition("=")
             found[name].append(value)
@@ -37,6 +38,9 @@ def capabilities() -> set[str]:
 def test_systemd_takes_it(tmp_path: Path) -> None:
     """It warns of words it does not know, and of a program that is not there: so here is another."""
     unit = tmp_path / UNIT.name
+    drop_ins = tmp_path / f"{UNIT.name}.d"
+    drop_ins.mkdir()
+    shutil.copy(NETWORK, drop_ins)
     program = str(Path(sys.executable).with_name("j10ce-agent"))
     for text, problem in (("", ""), ("Restrat=always\n", "Restrat")):
         unit.write_text(
@@ -55,6 +59,19 @@ def test_it_has_the_daemonsets_capabilities_and_no_more() -> None:
     (bounding,) = settings()["CapabilityBoundingSet"]
     assert set(bounding.split()) == capabilities() - {"CAP_SYS_PTRACE"}
     assert settings()["NoNewPrivileges"] == ["yes"]
+
+
+def test_who_shapes_networks_gets_what_that_needs() -> None:
+    """As in the DaemonSet; and the system calls that a pod with CAP_SYS_ADMIN has anyway."""
+    added = (ROOT / "manifests" / "agent-network" / "kustomization.yaml").read_text()
+    (capability,) = settings(NETWORK)["CapabilityBoundingSet"]
+    assert f"value: {capability.removeprefix('CAP_')}\n" in added
+    assert settings(NETWORK) == {
+        "Environment": ["J10CE_NETWORK_FLOORS=1"],
+        "CapabilityBoundingSet": ["CAP_NET_ADMIN"],
+        "SystemCallFilter": ["bpf"],
+        "RestrictNamespaces": ["", "net"],
+    }
 
 
 def test_it_may_write_where_the_agent_writes() -> None:

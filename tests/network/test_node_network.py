@@ -13,7 +13,7 @@ import pytest
 from agent.containers import Containers
 from agent.network.leaving import leave
 from agent.network.namespaces import inside
-from agent.node_network import NOT_YET, NodeNetwork, Parts
+from agent.node_network import NOT_YET, LeftNetwork, NodeNetwork, Parts
 from agent.planner import PlannedPod
 from agent.state import Known, KnownPod
 from qos import keys
@@ -142,6 +142,31 @@ def test_the_node_is_left_as_it_was_found(agent: Agent) -> None:
     assert agent.node.everything() == before
     assert not (Path(agent.bpf_root) / "j10ce").exists()
     assert inside(where, lambda: leave(agent.run, agent.bpf_root)) == []
+
+
+def test_an_agent_that_does_not_shape_takes_away_what_one_before_it_left(agent: Agent) -> None:
+    agent.add("one", agent.node.pod(), "10M")
+    before = agent.node.everything()
+
+    async def work(_: NodeNetwork) -> None:
+        await eventually(lambda: agent.ceilings() == ["10Mbit"], "the pod's class")
+
+    agent.while_running(work)
+    left = LeftNetwork(agent.run, agent.bpf_root)
+    inside(Path("/run/netns") / agent.node.name, lambda: asyncio.run(left.take_away()))
+    assert agent.node.everything() == before
+    assert not (Path(agent.bpf_root) / "j10ce").exists()
+
+
+def test_what_it_may_not_take_away_it_says_once(agent: Agent, caplog: pytest.LogCaptureFixture) -> None:
+    (Path(agent.bpf_root) / "j10ce" / "v1").mkdir(parents=True, mode=0o777)
+    (Path(agent.bpf_root) / "j10ce").chmod(0o777)
+    left = LeftNetwork(agent.run, agent.bpf_root)
+    for _ in range(2):
+        inside(Path("/run/netns") / agent.node.name, lambda: asyncio.run(left.take_away()))
+    (said,) = [one.getMessage() for one in caplog.records]
+    assert "still shaped" in said
+    assert "others may write" in said
 
 
 def test_an_agent_that_does_not_know_its_pods_yet_takes_nothing_away(agent: Agent) -> None:
