@@ -23,7 +23,7 @@ RESULTS := build/tests
 stage = status=0; $(2) --junit-xml=$(RESULTS)/$(1).xml || status=$$?; \
   echo $$status > $(RESULTS)/$(1).status; [ $$status = 0 ] || failed=1
 
-.PHONY: all help venv demo demo-node programs vm runtimes unit check simulate test test-again test-kernel test-network network-tools bpf test-full bench bench-agent bench-hook generated format constraints clean
+.PHONY: all help venv demo demo-node programs vm runtimes unit check simulate test test-again test-kernel test-network network-tools bpf test-full bench bench-agent bench-hook bench-network generated format constraints clean
 
 all: venv help
 
@@ -99,6 +99,9 @@ bench-hook: venv ## Measure what the hook adds to a container's start, under run
 
 bench-agent: programs runtimes ## Measure what the agent costs a node of 250 pods, and how soon it repairs (as root)
 	@$(BIN)/python -P -m benchmarks.agent
+
+bench-network: venv network-tools ## Measure what network floors cost a packet and a round, how exact they are (as root, a minute)
+	@$(BIN)/python -P -m benchmarks.network
 
 generated: venv ## Write the files made from code (CRDs, the scenarios' JSON schema)
 	@$(BIN)/j10ce dev generate

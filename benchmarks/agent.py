@@ -25,16 +25,14 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 from adapters.api import PODS
 from adapters.kubernetes.client import KubernetesAPI
+from benchmarks.figures import Figure, p99, show
 from benchmarks.fixed_work import unit_seconds, work
 from lab import binaries, cluster, crowd, node_programs
 from lab.agent_process import AgentProcess
@@ -66,28 +64,6 @@ FLOOR_POLICY = {
         "slots": {"count": 1},
     },
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One figure, what it is compared with in the same `unit`, and the bound of their ratio."""
-
-    name: str
-    value: float
-    against: float
-    bound: float
-    unit: str
-    beside: str = ""
-
-    @property
-    def ratio(self) -> float:
-        """The figure by what it is compared with."""
-        return self.value / self.against
-
-    @property
-    def kept(self) -> bool:
-        """Within its bound."""
-        return self.ratio <= self.bound
 
 
 @contextlib.contextmanager
@@ -214,11 +190,6 @@ def works(units: int) -> float:
     for _ in range(units):
         work()
     return time.monotonic() - began
-
-
-def p99(ordered: list[float]) -> float:
-    """The 99th percentile."""
-    return ordered[max(0, round(0.99 * len(ordered)) - 1)]
 
 
 def starts(folder: Path, rounds: int) -> dict[str, list[float]]:
@@ -349,15 +320,7 @@ def main() -> None:
     )
     given: Any = parser.parse_args()
     exit_on_sigterm()
-    figures = measure(given.pods, given.seconds, given.writes, given.rounds)
-    table = Table("figure", "measured", "against", "ratio", "bound", "", box=None)
-    for one in figures:
-        measured = f"{one.value:.2f} {one.unit}"
-        mark = "" if one.kept else "out of bound; "
-        cells = f"{one.against:.2f}", f"{one.ratio:.2f}", f"{one.bound:g}", f"{mark}{one.beside}"
-        table.add_row(one.name, measured, *cells)
-    Console(width=110).print(table)
-    sys.exit(0 if all(one.kept for one in figures) else 1)
+    sys.exit(show(measure(given.pods, given.seconds, given.writes, given.rounds)))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ A filter is ours by its priority and its name together.
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 from typing import Final
 
 from agent.network import dump, messages
@@ -24,8 +25,13 @@ def query(netlink: Netlink, interface: int, parent: int = EGRESS) -> Filter | No
 
     Raises Occupied, NetlinkError.
     """
-    for one in dump.filters(netlink, interface):
-        if one.parent == parent and one.priority == PRIORITY:
+    return ours(dump.filters(netlink, interface, (parent,)), interface)
+
+
+def ours(there: Iterable[Filter], interface: int) -> Filter | None:
+    """That of these filters, of one interface and direction, that is ours. Raises Occupied. Pure."""
+    for one in there:
+        if one.priority == PRIORITY:
             if one.kind == "bpf" and one.name.startswith(NAME):
                 return one
             raise Occupied(

@@ -70,11 +70,13 @@ def classes(netlink: Netlink, interface: int) -> tuple[FoundClass, ...]:
     return tuple(one for one in map(_class, bodies) if one is not None)
 
 
-def filters(netlink: Netlink, interface: int) -> tuple[Filter, ...]:
-    """Those at clsact, or at the ingress qdisc, in both directions, and at our own qdisc."""
+def filters(
+    netlink: Netlink, interface: int, parents: Iterable[int] = (INGRESS, EGRESS, HANDLE)
+) -> tuple[Filter, ...]:
+    """Those at clsact, or at the ingress qdisc, in both directions, and at our own qdisc. 20 us a parent."""
     return tuple(
         one
-        for parent in (INGRESS, EGRESS, HANDLE)
+        for parent in parents
         for one in map(
             _filter, _there(netlink, messages.GET_FILTER, messages.traffic(interface, parent=parent))
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.agent import Figure, p99, start_figure
+from benchmarks.agent import start_figure
+from benchmarks.figures import Figure, p99
 
 
 def test_a_slow_machine_moves_both_sides() -> None:
