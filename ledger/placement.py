@@ -60,7 +60,8 @@ def _settle(state: State, thorough: bool, patience: Patience) -> None:
     else:
         state.table.grown.clear()
     waiting = state.table.touched or state.holds.wanting or not all(state.turns.values())
-    state.dirty = bool(waiting or (state.holds.heavier and over_cap(state)))
+    left_behind = state.table.grown and (state.failed or state.capped)  # by holds that others drove away
+    state.dirty = bool(waiting or left_behind or (state.holds.heavier and over_cap(state)))
 
 
 def _pass_over_content(state: State) -> None:

@@ -197,6 +197,16 @@ def test_what_is_displaced_has_its_place_before_the_next_pod() -> None:
     assert (holds(made, "a"), holds(made, "c")) == ({"n0": 1}, {"n1": 1})
 
 
+def test_what_the_displaced_leave_over_is_offered_to_later_demands() -> None:
+    middle, last = demand("middle", 1, 6, priority=5), demand("last", 1, 2)
+    made = ledger(*nodes(1, 8), demand("first", 2, 1, priority=9), middle, last)
+    assert [holds(made, app) for app in ("first", "middle", "last")] == [{"n0": 2}, {"n0": 1}, {}]
+    made.set_demand(demand("first", 3, 1, priority=9))
+    assert [holds(made, app) for app in ("first", "middle", "last")] == [{"n0": 3}, {}, {"n0": 1}]
+    made.set_demand(demand("first", 2, 1, priority=9))  # and back: the earlier of the two comes first
+    assert [holds(made, app) for app in ("first", "middle", "last")] == [{"n0": 2}, {"n0": 1}, {}]
+
+
 def test_a_search_looks_for_room_only_where_there_is_any() -> None:
     """In a full cluster each of 300 policies had 5,000 nodes measured once one of them had room: 40 ms."""
     policies = [demand(f"a{i}", 20, 4, 1 + i, max_slots_per_node=1) for i in range(30)]
