@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from agent.containers import Containers
 from agent.network import drift, identity, ladder
-from agent.network.bpf.pins import MOUNTED_AT
+from agent.network.bpf.pins import MOUNTED_AT, unusable_root
 from agent.network.ladder import Choices, Means
 from agent.network.leaving import leave
 from agent.network.netlink import Netlink
@@ -20,15 +20,15 @@ from agent.network.originals import Originals
 from agent.network.probes import probe
 from agent.network.shaper import Shaper
 from agent.network.shaping import Shaping
+from agent.network.standing import Standing
 from agent.network.traffic import pod_traffic
+from agent.network.unkept import Problem
 from agent.nri.records import NriPod
 from agent.planner import PlannedPod
 from agent.state import Known
 from qos.network.bands import Configuration
-from qos.network.wanted import Link, PodTraffic
-from qos.pods.traffic import traffic
-
-NOT_YET: Final = "the network of the node is not shaped yet"
+from qos.network.wanted import Direction, Link, PodTraffic
+from qos.pods.traffic import Traffic, traffic
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,7 @@ class NodeNetwork:
         self._known_all = known_all
         self._run, self._bpf_root = run, bpf_root
         self._shaper: Shaper | None = None
+        self._failure = ""
         self.choices: Choices | None = None
 
     def changed(self) -> None:
@@ -73,14 +74,30 @@ class NodeNetwork:
         if self._shaper is not None:
             self._shaper.changed()
 
-    def problem(self, uid: str) -> str:
-        """Why floors or limits of this pod's network are not kept, "" where they are, or it has none."""
-        if self._shaper is None or self._shaper.last is None:
-            return NOT_YET
-        return self._shaper.problems.get(uid, "")
+    def unkept(self, uid: str, expected: Traffic) -> tuple[Problem, ...] | None:
+        """What is not kept of a pod of which this is expected; None: no round was made for it yet."""
+        last = self._shaper.last if self._shaper else None
+        pod = last.pods.get(uid) if last else None
+        if last is None or pod is None or (pod.egress, pod.ingress) != (expected.egress, expected.ingress):
+            return None
+        return last.unkept.get(uid, ())
+
+    def standing(self, link: Link | None, link_problem: str, sources: Mapping[Direction, str]) -> Standing:
+        """What is known of the node's network now; of its link as Uplink has it."""
+        last = self._shaper.last if self._shaper else None
+        failure = self._failure or (self._shaper.failure if self._shaper else "")
+        pins = unusable_root(self._bpf_root)
+        return Standing(self.choices, link, link_problem, sources, pins, last, failure)
 
     async def run(self) -> None:
         """Until cancelled. Raises OSError where the kernel lets nobody look, or change anything."""
+        try:
+            await self._rounds()
+        except OSError as error:
+            self._failure = str(error)
+            raise
+
+    async def _rounds(self) -> None:
         choices = await asyncio.to_thread(lambda: ladder.choose(probe()))
         if choices != self.choices:
             self.choices = choices
@@ -94,7 +111,7 @@ class NodeNetwork:
             shaper = Shaper(
                 shaping, lambda: self._pods(netlink), self._link, configuration, known_all=self._known_all
             )
-            self._shaper = shaper
+            self._shaper, self._failure = shaper, ""
 
             def changed(interfaces: AbstractSet[int]) -> None:
                 if shaper.is_ours(interfaces):

@@ -28,6 +28,7 @@ from agent.enforcement.writing import Writing
 from agent.measuring import Measuring
 from agent.network.publishing import Publishing
 from agent.network.uplink import Uplink
+from agent.network_report import OBSERVES, OFF, NetworkReport
 from agent.node_network import LeftNetwork, NodeNetwork, Parts
 from agent.nri.plugin import NriPlugin
 from agent.observer import Observer
@@ -61,6 +62,8 @@ FACTS_SECONDS: Final = 10.0
 GARBAGE_SECONDS: Final = 5.0
 PROBE_SECONDS: Final = 900.0
 """A controller may be turned on or off while we run."""
+NETWORK_LATE_SECONDS: Final = 60.0
+"""Until it is reported that the network is not shaped yet: it is, soon after the first pass."""
 NETWORK_SECONDS: Final = 30.0
 """Until the kernel is asked again where it let nobody shape its network."""
 LEFT_SECONDS: Final = 300.0
@@ -153,6 +156,9 @@ class Agent:
             clock=clock,
         )
         self.network = self._network() if config.network_floors and not config.observe else None
+        self.network_report = NetworkReport(
+            self.network, self.uplink, clock, OBSERVES if config.observe else OFF
+        )
         self._readiness = Readiness(self.reconciler, self.drift, config.check_seconds, clock)
         self._promises: tuple[PromiseState, ...] = ()
         self._watched = 0
@@ -411,9 +417,15 @@ class Agent:
         """Nothing before the first pass, unless that does not come: what is written of this node holds on."""
         missing = self.containers.missing
         self._lost, self._missed = missing & self._missed, missing  # one that has just died is not lost
-        due = self.reconciler.passes or self._readiness.lasting()
+        self.network_report.keep(self.known.pods)
+        whole = self.reconciler.passes and (self.network_report.known() or self._late())
+        due = whole or self._readiness.lasting()
         if self.writer is not None and self._promises and due:
             self.writer.offer(self.report())
+
+    def _late(self) -> bool:
+        """Whether what takes that long is no matter of starting any more."""
+        return self._clock() - self._started > NETWORK_LATE_SECONDS
 
     def report(self) -> NodeReport:
         """The node as it is now."""
@@ -426,13 +438,14 @@ class Agent:
             self.measuring.deficit_seconds,
             self._lost,
             self.containers.unseen,
+            self.network_report.of_pod,
         )
         return NodeReport(
             agent_version=self._identity.version,
             kernel=self._identity.kernel,
             cgroup=self.machine.cgroup,
             runtime=(self.plugin.version if self.plugin else "") or "unknown",
-            promises=self._promises,
+            promises=(*self._promises, *self.network_report.promises()),
             pressure=self.measuring.pressure(),
             repaired=self._drift_metrics.repaired_last_hour(),
             fights=len(self.drift.fights()),
@@ -440,6 +453,7 @@ class Agent:
             not_ready=self._readiness.lasting(),
             observing=self.config.observe,
             allocatable=allocatable_lack(self.planner.node_share()),
+            network=self.network_report.state(),
         )
 
     def not_ready(self) -> str:

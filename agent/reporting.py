@@ -10,7 +10,7 @@ from agent.enforcement.enforcer import Report
 from agent.planner import PlannedPod
 from agent.state import ContainerKey
 from qos.cluster.node_report import PolicyState
-from qos.keys import BANDWIDTHS, CPU
+from qos.keys import CPU
 from qos.plan.node_share import NodeShare
 from qos.plan.settings import Shortfall
 from qos.plan.weights import misses
@@ -37,11 +37,13 @@ def policy_states(
     deficit_seconds: Callable[[str], float],
     lost: Iterable[ContainerKey] = (),
     unseen: Iterable[ContainerKey] = (),
+    network: Callable[[Decided], str | None] = lambda _: "",
 ) -> tuple[PolicyState, ...]:
     """Each policy with pods here that run, by key.
 
     verified_since: on the enforcer's clock; what was read back later is verified. lost: containers that run
-    by their pods' statuses and whose cgroups are not found. unseen: those of pods in VMs.
+    by their pods' statuses and whose cgroups are not found. unseen: those of pods in VMs. network: why what
+    is promised of a pod's network is not kept; None: that is under way.
     """
     runs: defaultdict[str, list[ContainerKey]] = defaultdict(list)
     in_vms = {key.pod_uid for key in unseen}
@@ -54,9 +56,11 @@ def policy_states(
         if policy is None or (one.uid not in runs and one.uid not in unfound):
             continue
         before = found.get(policy.key) or PolicyState(policy.key, policy.uid)
-        problem = _problem(one) or unfound.get(one.uid, "")
+        of_network = network(one.decided)
+        problem = _problem(one) or unfound.get(one.uid, "") or of_network or ""
         states = [reports.get(key) for key in runs[one.uid]]
-        applied = not problem and all(state is not None and state.whole for state in states)
+        whole = all(state is not None and state.whole for state in states)
+        applied = whole and of_network is not None and not problem
         verified = applied and all(state and state.verified_at >= verified_since for state in states)
         refused = next(
             (str(why) for state in states if state for why in (*state.refusals, *state.partly)), ""
@@ -93,14 +97,7 @@ def _problem(one: PlannedPod) -> str:
     """Why its floor is not kept whatever is applied; "" if it can be."""
     if one.decided.problem:
         return one.decided.problem
-    return next(_shortfalls(one), "") or _network_unkept(one.decided)
-
-
-def _network_unkept(decided: Decided) -> str:
-    """Nothing on a node keeps bandwidth yet; this goes when something does."""
-    said = {**(decided.policy.limit if decided.policy else {}), **(decided.floor or {})}
-    stated = [name for name in BANDWIDTHS.values() if name in said]
-    return f"{' and '.join(stated)}: held by scheduling, not kept on the node yet" if stated else ""
+    return next(_shortfalls(one), "")
 
 
 def _shortfalls(one: PlannedPod) -> Iterator[str]:

@@ -243,8 +243,8 @@ def rounds(one: Crowd, repeats: int) -> tuple[float, float, float]:
     began, used = time.monotonic(), time.process_time()
     _settle(one)
     cold, cpu = time.monotonic() - began, time.process_time() - used
-    if one.shaper.last is None or one.shaper.problems:
-        raise SystemExit(f"not all is kept: {one.shaper.problems}")
+    if one.shaper.last is None or one.shaper.last.unkept:
+        raise SystemExit(f"not all is kept: {one.shaper.last and one.shaper.last.unkept}")
     least = float("inf")
     for _ in range(repeats):
         used = time.process_time()

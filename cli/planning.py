@@ -103,10 +103,6 @@ def _forecast(pod_plan: PodPlan, containers: list[ContainerPlan], node: PlanNode
         yield replace(one, plan=with_shortfall(one.plan, short.get(one.name)))
 
 
-def _not_shaped_yet(line: str) -> str:
-    return f"network {line}: understood; no agent shapes traffic yet"
-
-
 def _notes(pod: NodePod, one: Decided) -> Iterator[str]:
     expected, floor, name = one.expected, one.floor, one.policy.name if one.policy else ""
     yield from (str(each) for each in expected.misread)
@@ -114,7 +110,7 @@ def _notes(pod: NodePod, one: Decided) -> Iterator[str]:
     yield from (str(each) for each in network.misread)
     unsupported = (*expected.unsupported, *network.unsupported, *unheeded(pod))
     yield from (f"{each.promise}: {each.why}" for each in unsupported)
-    yield from map(_not_shaped_yet, network.stated())
+    yield from (f"network {line}" for line in network.stated())
     if one.exempt and is_exempt(pod):
         yield "it is one of the node's own: it gets nothing unless a policy, a profile or a label says so"
     elif one.exempt:

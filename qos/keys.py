@@ -117,6 +117,8 @@ VERIFIED: Final = "Verified"
 # Of a NodeQoS: READY, APPLIED, and:
 UNDISTURBED: Final = "Undisturbed"
 ALLOCATABLE_KEPT: Final = "AllocatableKept"
+NETWORK_KEPT: Final = "NetworkKept"
+NETWORK_CONSISTENT: Final = "NetworkConsistent"
 
 # Resource names with a meaning of their own.
 CPU: Final = "cpu"

@@ -16,7 +16,9 @@ from adapters.api import NODE_QOS, NODES
 from adapters.kubernetes.wire import DecodeError, Metadata, Object, key_of, read
 from qos import keys
 from qos.cluster.needs import Enforcement
+from qos.cluster.network_state import LinkState, NetworkState
 from qos.cluster.node_report import NodeReport, PolicyState, conditions
+from qos.quantity import render
 
 LONGEST_MESSAGE: Final = 1024
 MOST_POLICIES: Final = 1000
@@ -76,6 +78,27 @@ def status_of(report: NodeReport, earlier: Iterable[Mapping[str, Any]], now: flo
         "drift": {"repairedLastHour": report.repaired, "fights": report.fights},
         "policies": [_policy(one) for one in report.policies[:MOST_POLICIES]],
         "conditions": shown,
+        "network": _network(report.network) if report.network else None,
+    }
+
+
+def _network(one: NetworkState) -> dict[str, Any]:
+    """What is not known is null: a merge patch takes it away."""
+    link = one.link
+    techniques = [
+        _filled(traffic=each.traffic, technique=each.technique, message=each.message[:LONGEST_MESSAGE])
+        for each in one.techniques
+    ]
+    return {"link": _link(link) if link else None, "techniques": techniques}
+
+
+def _link(link: LinkState) -> dict[str, Any]:
+    return {
+        "interface": link.interface,
+        "egress": render("", link.egress) if link.egress else None,
+        "egressSource": link.egress_source or None,
+        "ingress": render("", link.ingress) if link.ingress else None,
+        "ingressSource": link.ingress_source or None,
     }
 
 

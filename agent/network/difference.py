@@ -5,7 +5,7 @@ Pure. What exists is changed in place; qdiscs of others are left alone, and that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
@@ -121,6 +121,13 @@ def difference(
         else:
             operations += _tree(one, at.get(interface), classes.get(interface, []), below)
     return Difference(tuple(operations), tuple(conflicts))
+
+
+def occupied(interfaces: Iterable[int], found: Found, held: AbstractSet[int] = frozenset()) -> dict[int, str]:
+    """Of these the ones at which ours cannot be put because somebody else's is there, and whose it may be."""
+    foreign = others(found)
+    conflicts = (_conflict(found.devices.get(one), one, foreign.get(one), held) for one in interfaces)
+    return {one.interface: one.message for one in conflicts if one is not None and one.qdisc is not None}
 
 
 def others(found: Found) -> dict[int, Qdisc]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, Protocol
 
 from adapters.loops import Changes
 from agent.network.classifier import Ports
 from agent.network.shaping import Shaped
-from qos.bandwidth import BITS
+from agent.network.unkept import Problem, unkept
 from qos.network.bands import Configuration
 from qos.network.planning import plan
 from qos.network.recovered import Left, recovered
-from qos.network.wanted import Direction, Link, PodTraffic, Shortfall, Unkept, Wanted
-from qos.quantity import render
+from qos.network.wanted import Link, PodTraffic, Wanted
 
 CHECK_SECONDS: Final = 30.0
 """TCX tells nobody that a program was taken off; who asks, finds it."""
@@ -27,19 +26,8 @@ SHARE: Final = 10
 """From a round to the next nine times what it took go by: 250 pods that come and go cost a tenth of a CPU."""
 LONGEST_REST: Final = 1.0
 RETRY_SECONDS: Final = 5.0
-LINK_UNKNOWN: Final = "the speed of the node's link is not known"
 
 log = logging.getLogger(__name__)
-
-_WHY: Final[Mapping[Unkept, str]] = {
-    Unkept.LINK_UNKNOWN: LINK_UNKNOWN,
-    Unkept.LINK_EXCEEDED: "the floors here are more than the node's link has",
-    Unkept.BAND_EXCEEDED: "the floors of its band are more than the band may have",
-    Unkept.RECEIVING_NOT_SHAPED: "what this node receives is not shaped",
-    Unkept.HOST_NETWORK: "a pod with the host's network shares its interface with the host",
-    Unkept.NO_CLASS_FREE: "all classes of its band are taken",
-    Unkept.NOT_IDENTIFIED: "its packets are not told from others' yet",
-}
 
 
 class Kernel(Protocol):
@@ -55,11 +43,19 @@ class Kernel(Protocol):
 
 
 class Round(NamedTuple):
-    """The last round: what was wanted, and what came of it. seconds: how long it took."""
+    """The last round: what was wanted, and what came of it. seconds: how long it took.
+
+    pods: by uid, those that it was planned for; link: the node's as it was then; unkept: by uid, of those
+    of which something is not kept.
+    """
 
     wanted: Wanted
     shaped: Shaped
     seconds: float
+    pods: Mapping[str, PodTraffic]
+    link: Link | None
+    configuration: Configuration
+    unkept: Mapping[str, tuple[Problem, ...]]
 
 
 class Shaper:
@@ -67,8 +63,8 @@ class Shaper:
     only what pods receive is limited.
 
     known_all: whether pods that are not known are not there; no round is made before.
-    configuration: the administrator's, with the leaf that this kernel has. `problems`: by uid, why a pod's
-    floors or limits are not kept, of those with any. `last`: None before the first round.
+    configuration: the administrator's, with the leaf that this kernel has. `last`: None before the first
+    round; `failure`: why the one after it could not be made, "" where it could.
     """
 
     def __init__(
@@ -90,7 +86,7 @@ class Shaper:
         self._touched: frozenset[int] = frozenset()
         self._ended = float("-inf")
         self.last: Round | None = None
-        self.problems: Mapping[str, str] = {}
+        self.failure = ""
 
     def changed(self) -> None:
         """A pod came, went, or is promised something else; the link changed; or somebody else wrote."""
@@ -120,9 +116,12 @@ class Shaper:
             return  # who knows it says that something changed
         try:
             await self.settle()
-        except Exception:
+        except Exception as error:
+            self.failure = str(error) or type(error).__name__
             self._due.note()
             raise
+        else:
+            self.failure = ""
         finally:
             self._ended = self._clock()
 
@@ -138,48 +137,22 @@ class Shaper:
         self._touched |= _interfaces(wanted, ports)  # others may write while we do
         shaped = await asyncio.to_thread(self._kernel.settle, wanted, ports)
         self._touched = _interfaces(wanted, ports)
-        self.last = Round(wanted, shaped, self._clock() - began)
-        self._tell(unkept(pods, wanted, shaped, link))
+        problems = unkept(pods, wanted, shaped, link)
+        self._tell(problems)
+        seconds, by_uid = self._clock() - began, {pod.uid: pod for pod in pods}
+        self.last = Round(wanted, shaped, seconds, by_uid, link, self._configuration, problems)
 
     async def _recovered(self, pods: tuple[PodTraffic, ...], link: Link | None) -> Wanted:
         left = await asyncio.to_thread(self._kernel.left)
         return recovered(left, pods, link.index if link else 0)
 
-    def _tell(self, problems: dict[str, str]) -> None:
-        for uid, why in problems.items():
-            if self.problems.get(uid) != why:
-                log.warning("network of pod not as promised uid=%s why=%r", uid, why)
-        self.problems = problems
+    def _tell(self, problems: Mapping[str, tuple[Problem, ...]]) -> None:
+        before = self.last.unkept if self.last else {}
+        for uid, all_of_it in problems.items():
+            if before.get(uid) != all_of_it:
+                log.warning("network of pod not as promised uid=%s why=%r", uid, str(all_of_it[0]))
 
 
 def _interfaces(wanted: Wanted, ports: Ports) -> frozenset[int]:
     trees, buckets = wanted.trees, wanted.buckets
     return ports.pods.union((tree.interface for tree in trees), (bucket.interface for bucket in buckets))
-
-
-def unkept(pods: Iterable[PodTraffic], wanted: Wanted, shaped: Shaped, link: Link | None) -> dict[str, str]:
-    """By uid why floors and limits are not kept, of the pods that have any. Pure."""
-    found: dict[str, str] = {}
-    for short in wanted.shortfalls:
-        found.setdefault(short.uid, _short(short))
-    for one in wanted.unkept_limits:
-        found.setdefault(one.uid, f"the limit of its {one.direction.value} is not kept: {_WHY[one.reason]}")
-    at_link = shaped.unshaped.get(link.index, shaped.unclassified) if link else LINK_UNKNOWN
-    for pod in pods:
-        if pod.egress.floor or pod.egress.limit is not None:
-            _note(found, pod, Direction.EGRESS, at_link)
-        if pod.ingress.floor and link and link.ifb:
-            _note(found, pod, Direction.INGRESS, shaped.unshaped.get(link.ifb, shaped.unclassified))
-        if pod.ingress.limit is not None and pod.interface:
-            _note(found, pod, Direction.INGRESS, shaped.unshaped.get(pod.interface, ""))
-    return found
-
-
-def _note(found: dict[str, str], pod: PodTraffic, direction: Direction, why: str) -> None:
-    if why:
-        found.setdefault(pod.uid, f"its {direction.value} is not shaped: {why}")
-
-
-def _short(short: Shortfall) -> str:
-    missing = render("", short.missing * BITS)
-    return f"{missing} bits/s of the floor of its {short.direction.value} are not kept: {_WHY[short.reason]}"

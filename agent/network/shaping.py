@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from agent.network import applying, classifying, dump
 from agent.network.bpf.pins import MOUNTED_AT
 from agent.network.bpf.system import BpfError
 from agent.network.classifier import Classifier, Ports
-from agent.network.difference import Difference, Operation, Root, Verb, difference
+from agent.network.difference import Difference, Operation, Root, Verb, difference, occupied
 from agent.network.ladder import Choices, Means
 from agent.network.netlink import Netlink, NetlinkError
 from agent.network.originals import Originals
@@ -27,12 +28,14 @@ log = logging.getLogger(__name__)
 class Shaped(NamedTuple):
     """What one round came to. changes: how many. unshaped: interface -> why it is not as wanted.
 
-    unclassified: why packets find no class of their own, "" where they do.
+    unclassified: why packets find no class of their own, "" where they do. foreign: interface -> whose qdisc
+    is there in the place of ours, of NICs also where nothing is wanted.
     """
 
     changes: int
     unshaped: Mapping[int, str]
     unclassified: str = ""
+    foreign: Mapping[int, str] = MappingProxyType({})
 
 
 class Shaping:
@@ -53,11 +56,13 @@ class Shaping:
         found = dump.found(self._netlink, [tree.interface for tree in wanted.trees])
         self._originals.keep(found.devices)
         unable = self._unable(wanted)
+        held = self._originals.held(found.devices)
+        foreign = occupied(ports.nics.union(bucket.interface for bucket in wanted.buckets), found, held)
         needed = difference(
             tuple(tree for tree in wanted.trees if tree.interface not in unable),
             tuple(bucket for bucket in wanted.buckets if bucket.interface not in unable),
             found,
-            self._originals.held(found.devices),
+            held,
         )
         self._note(needed.operations, found)
         failures = applying.apply(self._netlink, needed.operations)
@@ -66,9 +71,9 @@ class Shaping:
         nics = frozenset(tree.interface for tree in wanted.trees) & ports.nics - unshaped.keys()
         try:
             told = self._classifier.settle(wanted, Ports(nics, ports.pods & found.devices.keys()), found)
-            return Shaped(changes + told, unshaped)
+            return Shaped(changes + told, unshaped, foreign=foreign)
         except (BpfError, classifying.Occupied, NetlinkError, ValueError) as error:
-            return Shaped(changes, unshaped, str(error))
+            return Shaped(changes, unshaped, str(error), foreign)
 
     def left(self) -> Left:
         """What an agent before this one left here. Raises NetlinkError."""
@@ -103,14 +108,25 @@ class Shaping:
 
     def _unable(self, wanted: Wanted) -> dict[int, str]:
         """Interfaces at which this kernel does nothing of what is wanted."""
-        unable: dict[int, str] = {}
-        if self._choices.sending.means not in _TREES:
-            why = "; ".join(self._choices.sending.reasons)
-            unable |= {tree.interface: why for tree in wanted.trees}
-        if self._choices.pods.means is not Means.TBF:
-            why = "; ".join(self._choices.pods.reasons)
-            unable |= {bucket.interface: why for bucket in wanted.buckets}
-        return unable
+        why = unusable(self._choices)
+        unable = {tree.interface: why.trees for tree in wanted.trees if why.trees}
+        return unable | {bucket.interface: why.buckets for bucket in wanted.buckets if why.buckets}
+
+
+class Unusable(NamedTuple):
+    """Why trees, and buckets, cannot be made on this kernel; "" where they can."""
+
+    trees: str
+    buckets: str
+
+
+def unusable(choices: Choices) -> Unusable:
+    """What of the choices is not used. Pure."""
+    sending, pods = choices.sending, choices.pods
+    return Unusable(
+        "" if sending.means in _TREES else "; ".join(sending.reasons),
+        "" if pods.means is Means.TBF else "; ".join(pods.reasons),
+    )
 
 
 def _unshaped(needed: Difference, failures: Iterable[applying.Failure]) -> dict[int, str]:

@@ -12,6 +12,8 @@ from typing import Final
 
 from qos import keys
 from qos.bandwidth import BITS, BytesPerSecond
+from qos.cluster.network_state import INTERFACE, LABEL, OPTION
+from qos.network.wanted import Direction
 from qos.quantity import MAXIMUM, QuantityError, is_whole, parse
 
 EGRESS_SHARE: Final = Fraction(94, 100)
@@ -89,6 +91,17 @@ def told(named: str, egress: str, ingress: str, egress_share: str, ingress_share
         share("--link-egress-share", egress_share),
         share("--link-ingress-share", ingress_share),
     )
+
+
+def sources(options: Told, labels: Mapping[str, str]) -> dict[Direction, str]:
+    """Who says how fast the link is, each direction by itself: one of qos.cluster.network_state.SOURCES."""
+    return {
+        direction: LABEL if labels.get(label) else OPTION if option else INTERFACE
+        for direction, label, option in (
+            (Direction.EGRESS, keys.LINK_EGRESS_LABEL, options.egress),
+            (Direction.INGRESS, keys.LINK_INGRESS_LABEL, options.ingress),
+        )
+    }
 
 
 def over(options: Told, labels: Mapping[str, str]) -> Told:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from agent.network.link import Unknown, look
 from agent.network.netlink import Netlink
-from agent.network.told import NOTHING_TOLD, Told, ToldWrongError, over
-from qos.network.wanted import Link
+from agent.network.told import NOTHING_TOLD, Told, ToldWrongError, over, sources
+from qos.network.wanted import Direction, Link
 
 log = logging.getLogger(__name__)
 
@@ -18,13 +18,15 @@ class Uplink:
     """link: as it was seen last, None: not known. problem: why it is not, or not any more, known; "".
 
     options: what the agent was started with. A link that does not answer for a moment stays what it was.
-    `ifb`: ifindex of the IFB that shapes what the link receives, 0 none; whoever makes it says so here.
+    `sources`: who says how fast it is. `ifb`: ifindex of the IFB that shapes what the link receives, 0 none;
+    whoever makes it says so here.
     """
 
     def __init__(self, options: Told = NOTHING_TOLD, opened: Callable[[], Netlink] = Netlink) -> None:
         self._options, self._opened = options, opened
         self.link: Link | None = None
         self.ifb = 0
+        self.sources: Mapping[Direction, str] = {}
         self.problem = "the link was not looked at yet"
 
     def see(self, labels: Mapping[str, str]) -> Link | Unknown:
@@ -33,6 +35,7 @@ class Uplink:
         if isinstance(found, Link):
             found = replace(found, ifb=self.ifb)
         if isinstance(found, Link):
+            self.sources = sources(self._options, labels)
             self._tell(found, "")
         else:
             self._tell(self.link if found.passing else None, found.why)

@@ -14,6 +14,8 @@ MOST_POLICIES: Final = 1000
 """An upper bound: no node runs as many pods."""
 
 PressureLevel = Literal["None", "Some", "High"]
+LinkSource = Literal["Label", "Option", "Interface"]
+TrafficKind = Literal["ToLink", "FromLink", "ToPods", "Queues"]
 
 
 class NodeQoSSpec(Model):
@@ -25,7 +27,10 @@ class PromiseStatus(Reported):
 
     promise: str = Field(max_length=64, description="The promise, as docs/kernel-table.md names it.")
     enforced: bool = Field(
-        description="True when the agent has written and read back its file in a cgroup made for the trial."
+        description=(
+            "True when the agent has written and read back its file in a cgroup made for the trial; of the "
+            "network, when what is needed was done in a network namespace made for it, and is done here."
+        )
     )
     file: str | None = Field(default=None, max_length=64, description="The kernel file that keeps it here.")
     message: str | None = Field(
@@ -79,6 +84,59 @@ class PolicyOnNodeStatus(Reported):
     )
 
 
+class LinkStatus(Reported):
+    """The interface through which pods leave the node, and what all of them together may send and receive."""
+
+    interface: str = Field(max_length=15, description="Its name.")
+    egress: str | None = Field(
+        default=None,
+        max_length=32,
+        description=(
+            "Bits a second that pods may send together, as a quantity (9400M): what the interface can do, "
+            "less headroom. Absent: not known. What of it floors may have is in the Node's status, as "
+            "j10ce.io/egress-bandwidth."
+        ),
+    )
+    egress_source: LinkSource | None = Field(
+        default=None,
+        description="Who says so: Label (of the Node), Option (of the agent), Interface (measured).",
+    )
+    ingress: str | None = Field(
+        default=None, max_length=32, description="Bits a second that pods may receive together; as egress."
+    )
+    ingress_source: LinkSource | None = Field(default=None, description="Who says so; as egressSource.")
+
+
+class TechniqueStatus(Reported):
+    """How one kind of traffic is shaped on this node: the best that its kernel can really do."""
+
+    traffic: TrafficKind = Field(
+        description=(
+            "ToLink: what leaves through the link. FromLink: what comes in through it. ToPods: what each pod "
+            "receives. Queues: what waits in the class of a pod."
+        )
+    )
+    technique: str = Field(max_length=128, description="What is used for it, such as htb, tbf, fq_codel.")
+    message: str | None = Field(
+        default=None, max_length=1024, description="Why nothing better is used; absent: it is the best."
+    )
+
+
+class NetworkStatus(Reported):
+    """The node's link, and how traffic on it is shaped; absent where the agent keeps no network floors."""
+
+    link: LinkStatus | None = Field(
+        default=None,
+        description="The node's link; absent: nobody knows it. The condition NetworkKept says why.",
+    )
+    techniques: list[TechniqueStatus] | None = Field(
+        default=None,
+        max_length=8,
+        description="How each kind of traffic is shaped, and why nothing better is used.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["traffic"]},
+    )
+
+
 class NodeQoSStatus(Reported):
     """What the node enforces and how it goes; written by its agent."""
 
@@ -112,6 +170,9 @@ class NodeQoSStatus(Reported):
     drift: DriftStatus | None = Field(
         default=None, description="Settings that did not stay as they were written."
     )
+    network: NetworkStatus | None = Field(
+        default=None, description="The node's link, and how its traffic is shaped (docs/network.md)."
+    )
     policies: list[PolicyOnNodeStatus] | None = Field(
         default=None,
         max_length=MOST_POLICIES,
@@ -124,7 +185,8 @@ class NodeQoSStatus(Reported):
         description=(
             "Ready (the agent is at work), Applied (every pod with a policy has its settings), Undisturbed "
             "(nobody keeps changing settings back), AllocatableKept (allocatable CPU reaches the pods even "
-            "when all that runs beside them wants all it can get)."
+            "when all that runs beside them wants all it can get); where the agent keeps network floors, "
+            "NetworkKept (what pods send is shaped) and NetworkConsistent (the link has what is configured)."
         ),
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

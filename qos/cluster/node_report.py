@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from qos import keys
+from qos.cluster.network_state import NetworkState
 
 LEVELS: Final = ("None", "Some", "High")
 """How much processes wait for a resource, coarsely."""
@@ -55,6 +56,7 @@ class NodeReport:
     the last hour; `fights`: files that somebody keeps changing back, left alone for now. `not_ready`: why
     the agent cannot keep promises now, "" when it can. `observing`: it writes nothing. `allocatable`: what
     all pods together, or what runs beside them, lack of their CPU; "" nothing, None: it is not known.
+    `network`: None where the agent keeps no floors of it.
     """
 
     agent_version: str
@@ -69,6 +71,7 @@ class NodeReport:
     not_ready: str = ""
     observing: bool = False
     allocatable: str | None = None
+    network: NetworkState | None = None
 
 
 class NodeCondition(NamedTuple):
@@ -107,6 +110,24 @@ def conditions(report: NodeReport) -> Iterator[NodeCondition]:
     elif report.allocatable is not None:
         text = "allocatable CPU reaches the pods, and what is reserved the rest, under full contention"
         yield NodeCondition(keys.ALLOCATABLE_KEPT, "True", "WeightOfAllPods", text)
+
+    if report.network is not None:
+        yield from _of_network(report.network)
+
+
+def _of_network(network: NetworkState) -> Iterator[NodeCondition]:
+    obstacle = network.obstacle
+    if obstacle is None:
+        text = "what pods send is shaped where it leaves the node"
+        yield NodeCondition(keys.NETWORK_KEPT, "True", "Shaped", text)
+    else:
+        yield NodeCondition(keys.NETWORK_KEPT, "False", obstacle.reason, obstacle.message)
+    if network.contradictions:
+        text = "; ".join(network.contradictions)
+        yield NodeCondition(keys.NETWORK_CONSISTENT, "False", "Contradiction", text)
+    else:
+        text = "the link has what is configured of it"
+        yield NodeCondition(keys.NETWORK_CONSISTENT, "True", "NoContradiction", text)
 
 
 def settled(report: NodeReport) -> NodeReport:

@@ -10,6 +10,7 @@ import pytest
 from adapters.kubernetes import node_qos
 from adapters.kubernetes.wire import DecodeError
 from qos.api.node_qos import NodeQoS
+from qos.cluster.network_state import LinkState, NetworkState, Technique
 from qos.cluster.node_report import NodeReport, PolicyState, PromiseState
 
 REPORT = NodeReport(
@@ -27,6 +28,10 @@ REPORT = NodeReport(
     policies=(PolicyState("shop/checkout", "u1", 3, 2, 2, "memory.min: EBUSY", 1.2),),
 )
 NOW = 1_790_000_000.0
+NETWORK = NetworkState(
+    LinkState("eth0", 9_400_000_000, "Label"),
+    (Technique("ToLink", "htb"), Technique("Queues", "bfifo", "why")),
+)
 
 
 def written(report: NodeReport = REPORT) -> bytes:
@@ -50,8 +55,28 @@ def test_the_model_takes_what_is_written() -> None:
             "deficitSeconds": 2,
         }
     ]
-    sent = json.loads(written())["status"]
+    status = json.loads(written())["status"]
+    sent = {name: value for name, value in status.items() if value is not None}  # null: is not there
     assert shown | {"conditions": sent["conditions"]} == sent, "the model knows every field that is written"
+
+
+def test_the_model_takes_what_is_written_of_the_network() -> None:
+    model = NodeQoS.model_validate_json(written(replace(REPORT, network=NETWORK)), strict=False)
+    assert model.status is not None
+    assert model.status.to_json()["network"] == {
+        "link": {"interface": "eth0", "egress": "9400M", "egressSource": "Label"},
+        "techniques": [
+            {"traffic": "ToLink", "technique": "htb"},
+            {"traffic": "Queues", "technique": "bfifo", "message": "why"},
+        ],
+    }
+
+
+def test_what_is_not_known_any_more_is_taken_away() -> None:
+    """A merge patch leaves what it does not name."""
+    status = json.loads(written(replace(REPORT, network=NETWORK)))["status"]
+    assert status["network"]["link"]["ingress"] is None
+    assert json.loads(written())["status"]["network"] is None
 
 
 def test_what_is_written_can_be_read() -> None:

@@ -11,7 +11,7 @@ from agent.enforcement.enforcer import Report
 from agent.reporting import policy_states
 from agent.state import ContainerKey
 from qos.cluster.node_report import PolicyState
-from qos.keys import CPU, EGRESS_BANDWIDTH, INGRESS_BANDWIDTH, MEMORY
+from qos.keys import CPU, MEMORY
 from qos.plan.settings import Shortfall
 
 
@@ -29,35 +29,36 @@ def test_what_weights_round_off_is_no_missed_floor(
     resource: str, promised: int, kept: int, applied: int
 ) -> None:
     short = Shortfall(resource, 1, "/kubepods/p", promised, kept, "there is no more")
-    state = reported({}, {}, short)
+    state = reported(short)
     assert state.applied == applied
     assert bool(state.message) != bool(applied)
 
 
 @pytest.mark.parametrize(
-    ("floor", "limit", "named"),
+    ("network", "applied", "message"),
     [
-        ({CPU: 1000}, {}, ""),
-        ({EGRESS_BANDWIDTH: 1}, {}, EGRESS_BANDWIDTH),
-        ({}, {INGRESS_BANDWIDTH: 1}, INGRESS_BANDWIDTH),
-        ({EGRESS_BANDWIDTH: 1}, {INGRESS_BANDWIDTH: 1}, f"{EGRESS_BANDWIDTH} and {INGRESS_BANDWIDTH}"),
+        ("", 1, ""),
+        (None, 0, ""),  # under way
+        ("floor (network): LinkUnknown: why", 0, "pod web-1: floor (network): LinkUnknown: why"),
     ],
 )
-def test_bandwidth_that_nothing_keeps_is_not_applied(
-    floor: dict[str, int], limit: dict[str, int], named: str
-) -> None:
-    state = reported(floor, limit)
-    said = f"pod web-1: {named}: held by scheduling, not kept on the node yet" if named else ""
-    assert (state.applied, state.message) == (0 if named else 1, said)
+def test_a_pod_is_applied_when_its_network_is_too(network: str | None, applied: int, message: str) -> None:
+    state = reported(network=network)
+    assert (state.applied, state.verified, state.message) == (applied, applied, message)
 
 
-def reported(floor: dict[str, int], limit: dict[str, int], *short: Shortfall) -> PolicyState:
+def test_what_cpu_lacks_is_said_before_what_the_network_lacks() -> None:
+    short = Shortfall(CPU, 1, "/kubepods/p", 2000, 1000, "there is no more")
+    assert "there is no more" in reported(short, network="floor (network): LinkUnknown: why").message
+
+
+def reported(*short: Shortfall, network: str | None = "") -> PolicyState:
     """What is said of a policy with one pod, all of whose settings are applied."""
     container = SimpleNamespace(name="main", plan=SimpleNamespace(shortfalls=short))
-    policy = SimpleNamespace(key="shop/checkout", uid="u", limit=limit)
-    decided = SimpleNamespace(policy=policy, problem="", pod=SimpleNamespace(name="web-1"), floor=floor)
+    policy = SimpleNamespace(key="shop/checkout", uid="u", limit={})
+    decided = SimpleNamespace(policy=policy, problem="", pod=SimpleNamespace(name="web-1"), floor={})
     planned: Any = SimpleNamespace(uid="p", decided=decided, containers=(container,))
     key = ContainerKey("p", "main")
     report = Report(key, applied=True, verified_at=1.0)
-    [state] = policy_states([planned], [key], {key: report}, 0.0, lambda _: 0.0)
+    [state] = policy_states([planned], [key], {key: report}, 0.0, lambda _: 0.0, network=lambda _: network)
     return state

@@ -13,14 +13,16 @@ import pytest
 from agent.containers import Containers
 from agent.network.leaving import leave
 from agent.network.namespaces import inside
-from agent.node_network import NOT_YET, LeftNetwork, NodeNetwork, Parts
+from agent.network.unkept import Problem
+from agent.node_network import LeftNetwork, NodeNetwork, Parts
 from agent.planner import PlannedPod
 from agent.state import Known, KnownPod
 from qos import keys
 from qos.cluster.precedence import PriorityClasses
 from qos.network.wanted import Link
 from qos.pods.containers import NodePod
-from qos.pods.decision import decide
+from qos.pods.decision import Decided, decide
+from qos.pods.traffic import traffic
 from tests.network.node import Node, Pod
 from tests.waiting import eventually
 
@@ -51,15 +53,14 @@ class Agent:
         )
 
     def planned(self) -> dict[str, PlannedPod]:
-        return {
-            uid: PlannedPod(decide(one.pod, "", {}, {}, PriorityClasses({})), ())
-            for uid, one in self.known.pods.items()
-        }
+        return {uid: PlannedPod(_decided(one.pod), ()) for uid, one in self.known.pods.items()}
 
     def add(self, uid: str, pod: Pod, limit: str) -> None:
-        annotations = {keys.EGRESS_BANDWIDTH_ANNOTATION: limit}
-        one = NodePod(uid, "shop", f"pod-{uid}", (), annotations=annotations)
-        self.known.pods[uid] = KnownPod(one, addresses=(pod.address, pod.address6))
+        self.known.pods[uid] = KnownPod(_pod(uid, limit), addresses=(pod.address, pod.address6))
+
+    def unkept(self, network: NodeNetwork) -> tuple[Problem, ...] | None:
+        """Of a pod with the first one's limit."""
+        return network.unkept("one", traffic(_decided(_pod("one", "10M"))))
 
     def ceilings(self) -> list[str]:
         """Of the NIC's classes that pods have, as tc shows them."""
@@ -81,6 +82,14 @@ class Agent:
         inside(Path("/run/netns") / self.node.name, lambda: asyncio.run(run()))
 
 
+def _pod(uid: str, limit: str) -> NodePod:
+    return NodePod(uid, "shop", f"pod-{uid}", (), annotations={keys.EGRESS_BANDWIDTH_ANNOTATION: limit})
+
+
+def _decided(pod: NodePod) -> Decided:
+    return decide(pod, "", {}, {}, PriorityClasses({}))
+
+
 @pytest.fixture(name="agent")
 def _agent(node: Node, tmp_path: Path, bpffs: str) -> Agent:
     link = Link(node.nic, "eth0", 1000 * MEGABIT, 1000 * MEGABIT)
@@ -92,9 +101,9 @@ def test_pods_are_shaped_as_they_come_and_go(agent: Agent) -> None:
     second = agent.node.pod()
 
     async def work(network: NodeNetwork) -> None:
-        assert network.problem("one") == NOT_YET
+        assert agent.unkept(network) is None
         await eventually(lambda: agent.ceilings() == ["10Mbit"], "the first pod's class")
-        await eventually(lambda: network.problem("one") == "")
+        await eventually(lambda: agent.unkept(network) == ())
         agent.add("two", second, "20M")
         network.changed()
         await eventually(lambda: sorted(agent.ceilings()) == ["10Mbit", "20Mbit"], "both")
@@ -122,7 +131,7 @@ def test_a_pod_is_told_why_its_limit_is_not_kept(agent: Agent) -> None:
     agent.link = None
 
     async def work(network: NodeNetwork) -> None:
-        await eventually(lambda: "not known" in network.problem("one"))
+        await eventually(lambda: "not known" in str(agent.unkept(network)))
         assert agent.ceilings() == []
 
     agent.while_running(work)
@@ -184,12 +193,12 @@ def test_an_agent_that_does_not_know_its_pods_yet_takes_nothing_away(agent: Agen
         await eventually(lambda: agent.asked > before_it, "a round is due")
         network.changed()
         await eventually(lambda: agent.asked > before_it + 1, "and once more: the first has ended")
-        assert network.problem("one") == NOT_YET
+        assert agent.unkept(network) is None
         assert agent.node.everything() == before
         agent.known.pods.update(pods)
         agent.knows_all = True
         network.changed()
-        await eventually(lambda: network.problem("one") == "", "a round")
+        await eventually(lambda: agent.unkept(network) == (), "a round")
 
     agent.while_running(knowing_later)
     assert agent.node.everything() == before

@@ -112,13 +112,8 @@ class Pins:
         self.close()
 
     def _base(self) -> int:
-        try:
-            root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise BpfError(error.errno or errno.ENOENT, self.root, _mount_advice(self.root)) from None
+        root = _opened(self.root)
         self._opened.append(root)
-        if _file_system(root) != _MAGIC:
-            raise BpfError(errno.ENODEV, f"{self.root} is no BPF file system", _mount_advice(self.root))
         return self._enter(root, _NAME)
 
     def _enter(self, above: int, name: str) -> int:
@@ -168,6 +163,15 @@ class Pins:
         return bytearray(f"/proc/self/fd/{self._folders[folder]}/{name}".encode() + b"\0")
 
 
+def unusable_root(root: str = MOUNTED_AT) -> str:
+    """Why nothing can be pinned below this mount, "" where it can; nothing is made there."""
+    try:
+        close(_opened(root))
+    except BpfError as error:
+        return str(error)
+    return ""
+
+
 def schemas(root: str = MOUNTED_AT) -> list[int]:
     """Which schemas have a folder of ours here; none where there is no BPF file system."""
     try:
@@ -175,6 +179,18 @@ def schemas(root: str = MOUNTED_AT) -> list[int]:
     except OSError:
         return []
     return sorted(int(name[1:]) for name in names if name[:1] == "v" and name[1:].isdecimal())
+
+
+def _opened(root: str) -> int:
+    """The mount of a BPF file system. Raises BpfError."""
+    try:
+        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise BpfError(error.errno or errno.ENOENT, root, _mount_advice(root)) from None
+    if _file_system(folder) != _MAGIC:
+        close(folder)
+        raise BpfError(errno.ENODEV, f"{root} is no BPF file system", _mount_advice(root))
+    return folder
 
 
 def _names(folder: int | str) -> list[str]:

@@ -5,12 +5,13 @@ import asyncio
 import pytest
 
 from agent.network.classifier import Ports
-from agent.network.shaper import LINK_UNKNOWN, Shaper, unkept
+from agent.network.shaper import Shaper
 from agent.network.shaping import Shaped
+from agent.network.unkept import FOREIGN, LINK_UNKNOWN, NOT_SHAPED, Problem, unkept
 from qos.network.bands import DEFAULT
 from qos.network.planning import plan
 from qos.network.recovered import NOTHING_LEFT, Left
-from qos.network.wanted import Bounds, Link, PodTraffic, Wanted
+from qos.network.wanted import Bounds, Direction, Link, PodTraffic, Shortfall, Unkept, Wanted
 from tests.qos.network.nodes import MBIT, pod
 
 ETH = Link(2, "eth0", egress=940 * MBIT, ingress=900 * MBIT)
@@ -87,12 +88,14 @@ async def test_what_is_not_kept_is_said_once(caplog: pytest.LogCaptureFixture) -
     for _ in range(2):
         one.changed()
         await one.run_once()
-    assert one.problems == {"1": "its egress is not shaped: mq 1: at eth0 was put there by another"}
+    text = "its egress is not shaped: mq 1: at eth0 was put there by another"
+    assert one.last is not None
+    assert one.last.unkept == {"1": (Problem(Direction.EGRESS, True, NOT_SHAPED, text),)}
     assert len([record for record in caplog.records if "not as promised" in record.message]) == 1
     node.answer = Shaped(0, {})
     one.changed()
     await one.run_once()
-    assert one.problems == {}
+    assert one.last.unkept == {}
 
 
 def test_why_a_pod_has_not_what_it_was_promised() -> None:
@@ -101,20 +104,37 @@ def test_why_a_pod_has_not_what_it_was_promised() -> None:
     all_three = [sends, receives, neither]
 
     def said(shaped: Shaped, link: Link | None = ETH) -> dict[str, str]:
-        return unkept(all_three, plan([link] if link else [], all_three), shaped, link)
+        found = unkept(all_three, plan([link] if link else [], all_three), shaped, link)
+        return {uid: str(problem) for uid, [problem] in found.items()}
 
     assert said(Shaped(0, {})) == {}
-    assert said(Shaped(0, {}, "no BPF file system")) == {"1": "its egress is not shaped: no BPF file system"}
-    assert said(Shaped(0, {1002: "tbf 1: at veth7 was put there by another"})) == {
-        "2": "its ingress is not shaped: tbf 1: at veth7 was put there by another"
+    assert said(Shaped(0, {}, "no BPF file system")) == {
+        "1": f"{NOT_SHAPED}: its egress is not shaped: no BPF file system"
+    }
+    anothers = {1002: "tbf 1: at veth7 was put there by another"}
+    assert said(Shaped(0, anothers, foreign=anothers)) == {
+        "2": f"{FOREIGN}: its ingress is not shaped: tbf 1: at veth7 was put there by another"
     }
     assert LINK_UNKNOWN in said(Shaped(0, {}), None)["1"]
 
 
+def test_a_floor_above_the_pods_own_limit_is_said_and_no_round_fails_for_it() -> None:
+    limited = pod("1", Bounds(2 * MBIT, MBIT))
+    [problem] = unkept([limited], plan([ETH], [limited]), Shaped(0, {}), ETH)["1"]
+    assert (problem.floor, problem.reason) == (True, "Limited")
+
+
+@pytest.mark.parametrize("reason", Unkept)
+def test_each_reason_has_words(reason: Unkept) -> None:
+    wanted = Wanted(shortfalls=(Shortfall("1", Direction.EGRESS, MBIT, reason),))
+    [problem] = unkept([], wanted, Shaped(0, {}), ETH)["1"]
+    assert (problem.reason, len(problem.text) > 50) == (reason.value, True)
+
+
 def test_amounts_are_said_in_bits() -> None:
     much = pod("1", Bounds(2000 * MBIT))
-    [(uid, why)] = unkept([much], plan([ETH], [much]), Shaped(0, {}), ETH).items()
-    assert (uid, "bits/s of the floor of its egress" in why) == ("1", True)
+    [(uid, [why])] = unkept([much], plan([ETH], [much]), Shaped(0, {}), ETH).items()
+    assert (uid, "bits/s of the floor of its egress" in why.text) == ("1", True)
 
 
 async def test_what_is_written_while_a_round_is_made_counts() -> None:

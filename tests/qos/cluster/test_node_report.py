@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from qos.cluster.network_state import LinkState, NetworkState, Obstacle
 from qos.cluster.node_report import NodeReport, PolicyState, conditions, settled
 
 REPORT = NodeReport("0.1.0", "6.12.0", "v2", "containerd 2.1.4")
@@ -40,6 +41,17 @@ def test_what_all_pods_lack_is_said_once_a_node_where_it_is_known() -> None:
     assert found == ("False", "WeightOfAllPods", lack)
 
 
+def test_what_a_node_keeps_of_the_network() -> None:
+    assert "NetworkKept" not in said(REPORT)
+    network = NetworkState(LinkState("eth0", 10**9, "Label"))
+    well = said(replace(REPORT, network=network))
+    assert (well["NetworkKept"][:2], well["NetworkConsistent"][0]) == (("True", "Shaped"), "True")
+    obstacle = Obstacle("ForeignQdisc", "mq 1: at eth0 was put there by another")
+    ill = said(replace(REPORT, network=replace(network, obstacle=obstacle, contradictions=("one", "two"))))
+    assert ill["NetworkKept"] == ("False", *obstacle)
+    assert ill["NetworkConsistent"] == ("False", "Contradiction", "one; two")
+
+
 def test_what_is_under_way_is_not_yet_known() -> None:
     waits = PolicyState("a/a", "u", 1, 0, 0)
     assert said(replace(REPORT, policies=(waits,)))["Applied"][:2] == ("Unknown", "InProgress")
@@ -58,6 +70,7 @@ def test_settled_is_blind_to_what_changes_all_the_time_and_to_nothing_else() -> 
         replace(report, kernel="6.13.0"),
         replace(report, policies=(replace(one, verified=1),)),
         replace(report, policies=()),
+        replace(report, network=NetworkState()),
         replace(report, allocatable="less"),
     ):
         assert settled(change) != settled(report)
