@@ -161,6 +161,7 @@ def test_beside_a_floor_the_memory_of_others_stays_reclaimable(
     assert pods.swapped()[1] > 40
 
 
+@pytest.mark.full  # 100 s: the guest swaps until it does not
 def test_memory_min_follows_what_is_used_of_a_floor(
     node: Node, tree: Tree, load: Load, record_property: Record
 ) -> None:
