@@ -392,15 +392,16 @@ class State:
                 self.nominations.foresee(self.counted(self.pending[uid]), node, self.now)
 
     def _has_its_hole(self, pod: Pod, node: str) -> bool:
-        """Whether its victims are gone where it was nominated before: to be nominated there once more
-        changes nothing that a watch could show.
+        """Whether its victims are gone, or on their way out, where it was nominated before: to be nominated
+        there once more changes nothing that a watch could show.
         """
         shown = pod.nominated_node_name
         if shown in ("", node):
             return False
         victims = self.offers.by_uid[pod.uid].victims.get(shown)
         claims = (self.claims.by_uid.get(victim) for victim in victims or ())
-        return victims is not None and all(c is None or self.table.names[c.row] != shown for c in claims)
+        there = [claim for claim in claims if claim is not None and self.table.names[claim.row] == shown]
+        return victims is not None and all(claim.pod.deleting for claim in there)
 
     def remove_pod(self, uid: str) -> None:
         """The pod is gone; a scheduler whose watch lags may ask for it yet."""

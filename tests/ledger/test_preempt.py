@@ -358,6 +358,20 @@ def test_a_nomination_that_shows_is_not_moved_by_a_victim_offered_elsewhere() ->
     assert holds(made, "a") == {"n1": 1}
 
 
+def test_a_preemptor_that_is_nominated_where_it_was_before_keeps_its_hole() -> None:
+    """No watch shows that; a pod that ends where it might have gone as well says nothing."""
+    here, there = pod("here", 8, node="n0"), pod("there", 8, node="n1")
+    made = ledger(*nodes(2), here, there, demand("a", 1, 4, priority=9))
+    again = pod("p", 8, priority=9, nominated_node_name="n0")
+    made.set_pod(again)
+    assert made.preempt(again, {"n0": ["here"], "n1": ["there"]}, 0.0) == ["n0", "n1"]
+    made.set_pod(replace(here, deleting=True))
+    made.remove_pod("there")
+    assert holds(made, "a") == {"n1": 1}
+    made.remove_pod("here")
+    assert (made.filter(again, ["n0"], 1.0).nodes, holds(made, "a")) == (["n0"], {"n1": 1})
+
+
 def test_t14_a_preemptor_counts_the_one_before_it_whose_nomination_does_not_show_yet() -> None:
     """Both were kept for a node that holds one of them, and each kept the other out once the victims died."""
     victims = [pod(f"v{i}", 3, node="n0") for i in range(2)]
