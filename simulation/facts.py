@@ -31,7 +31,7 @@ def facts_of(world: World, store: Store, extender: Extender) -> Facts:
         elif pod.nominated_node_name and not pod.terminal:
             nominated.setdefault(pod.nominated_node_name, []).append(pod.requests)
     reports = extender.ledger.report()
-    demands = _ordered(extender.books.catalog.demands(), reports)
+    demands = ordered(extender.books.catalog.demands(), reports)
     return Facts(
         nodes=nodes,
         pods={name: [_counted(pod, demands) for pod in there] for name, there in pods.items()},
@@ -44,7 +44,8 @@ def facts_of(world: World, store: Store, extender: Extender) -> Facts:
     )
 
 
-def _ordered(demands: Mapping[str, Demand], reports: Mapping[str, object]) -> list[Demand]:
+def ordered(demands: Mapping[str, Demand], reports: Mapping[str, object]) -> list[Demand]:
+    """The demands of which there is a report, in the ledger's order."""
     there = [demand for key, demand in demands.items() if key in reports]
     return sorted(there, key=lambda d: (-d.priority, d.created, d.key))
 

@@ -21,9 +21,10 @@ from qos.cluster.objects import PlacementMode, Pod
 from qos.keys import BANDWIDTHS, HOSTNAME_LABEL
 from simulation import invariants, parsed
 from simulation.books import SCHEDULER, WATCHED, Told, rebuilt
-from simulation.facts import facts_of
+from simulation.facts import facts_of, ordered
 from simulation.history import World
 from simulation.invariants import Preemption
+from simulation.on_their_way import costs_a_slot, with_whole_holds
 from simulation.store import Body, Entry, Store
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ class Watcher(Told):
 
     def __init__(self, world: World, store: Store, clock: Callable[[], float]) -> None:
         self._world, self._store, self._clock = world, store, clock
-        terms = Terms(grace=world.grace, cap_percent=world.cap, schedulers=frozenset({SCHEDULER}))
-        self._checker = Checker(terms)
+        self._terms = Terms(grace=world.grace, cap_percent=world.cap, schedulers=frozenset({SCHEDULER}))
+        self._checker = Checker(self._terms)
         self.extender: Extender | None = None
         self.found: list[Broken] = []
         self.trace: list[str] | None = None
@@ -278,7 +279,7 @@ class Watcher(Told):
         if blind or self._uninformed() or self._owners_away():
             return True
         at_risk = self._was_at_risk(finding.policy) or self._pinned_in_the_way(finding.policy)
-        return at_risk or self._never_held(finding.policy)
+        return at_risk or self._never_held(finding.policy) or self._kept_for_owners(finding, thing)
 
     def _takes_nothing_more(self, pod: Pod) -> bool:
         """Whether it comes where a Binding given up before may land all the same: the extender holds nothing
@@ -346,6 +347,24 @@ class Watcher(Told):
         slot that the search for moves reports as Fragmented.
         """
         return self._had.get(key, 1 << 40) <= self._checker.verdict().kept.get(key, 0)
+
+    def _kept_for_owners(self, finding: Finding, thing: Watched) -> bool:
+        """Whether the slot fits only into what owners on their way leave over of the holds that they go to:
+        those are kept whole until they are there, for they may not come, where bind cannot refuse.
+        """
+        if self._refuses_at_bind or self.extender is None or not isinstance(thing, Pod):
+            return False
+        others = [self._as_placed(pod) for pod in self._shown.values() if pod.uid != thing.uid]
+        coming = [pod for pod in others if pod.node_name and pod.uid in self._placed]
+        reports = self._reports()
+        demands = ordered(self.extender.books.catalog.demands(), reports)
+        whole = {pod.uid: pod for pod in with_whole_holds(coming, demands, reports)}
+        if all(whole[pod.uid].requests == pod.requests for pod in coming):
+            return False
+        kinds = (kind for kind in WATCHED if kind is not PODS)
+        things = [_decoded(kind, entry.raw) for kind in kinds for entry in self._store.entries(kind)]
+        things += [whole.get(pod.uid, pod) for pod in others]
+        return not costs_a_slot(self._terms, things, thing, finding.policy)
 
     def _pinned_in_the_way(self, key: str) -> bool:
         """Pinned holds do not move, so slots that a packing from nothing has a place for may be unplaced."""

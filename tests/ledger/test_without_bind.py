@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -139,6 +140,27 @@ def test_a_hold_that_an_owner_was_given_is_taken_for_pods_that_do_not_see_it() -
     assert made.filter(pod("owner", 2, app="low", priority=50), ["n0"], 0.0).nodes == ["n0"]
     assert not made.filter(pod("large", 3, priority=50), ["n0"], 0.0).nodes
     assert made.filter(pod("small", 2, priority=50), ["n0"], 0.0).nodes == ["n0"]
+
+
+@pytest.mark.parametrize(("mode", "binds"), [(Mode.GUARD, True), (Mode.GUARD, False), (Mode.STRICT, False)])
+def test_an_owner_on_its_way_keeps_all_of_its_hold_however_little_it_asks_for(
+    mode: Mode, binds: bool
+) -> None:
+    """It may not come, and all that is held fits then as well."""
+    made = Ledger(mode, cap_percent=100, binds=binds)
+    for name, there in (("n1", 0), ("n2", 4)):  # all that is held stays below what nodes have
+        made.set_node(node(name, 4))
+        made.set_pod(pod(f"on-{name}", there, node=name))
+    made.set_demand(demand("a", 2, 4))
+    made.report()
+    made.set_node(node("n0", 4))
+    made.set_pod(pod("filler", 2, node="n0"))
+    made.set_demand(demand("b", 1, 2, priority=9))
+    assert made.filter(pod("o", 2, app="a"), ["n1"], 0.0).nodes == ["n1"]
+    made.remove_pod("filler")
+    assert (holds(made, "a"), holds(made, "b")) == ({"n1": 1}, {"n0": 1})
+    made.set_pod(pod("o", 2, app="a", node="n1"))
+    assert (holds(made, "a"), holds(made, "b")) == ({"n0": 1}, {"n1": 1})
 
 
 def test_owners_that_outrank_their_policy_count_each_other() -> None:
