@@ -107,7 +107,7 @@ class NodeNetwork:
             listening = opened.enter_context(drift.Listening())
             shaping = Shaping(netlink, Originals(self._run), choices, self._bpf_root)
             opened.callback(shaping.close)
-            configuration = Configuration(leaf=choices.leaf)
+            configuration = Configuration(leaf=choices.leaf, policed=choices.policed)
             shaper = Shaper(
                 shaping, lambda: self._pods(netlink), self._link, configuration, known_all=self._known_all
             )
@@ -132,7 +132,8 @@ class NodeNetwork:
             identity.find,
             netlink, pods, sandboxes, running, lambda uid: cgroups[uid], self._mounts, self._proc,
         )  # fmt: skip
-        return pod_traffic(pods, expected, sandboxes, found.ends, found.cgroup_ids)
+        by_cgroup = self.choices is not None and self.choices.sending.means is not Means.HTB_U32
+        return pod_traffic(pods, expected, sandboxes, found.ends, found.cgroup_ids if by_cgroup else {})
 
 
 class LeftNetwork:

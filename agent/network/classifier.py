@@ -1,22 +1,31 @@
-"""The programs that tell whose packets are whose: loaded, their maps kept, hung in where packets pass."""
+"""The programs that tell whose packets are whose, or police them: loaded, their maps kept, hung in where
+packets pass.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from agent.network.bpf import filling, installed
 from agent.network.bpf.difference import addresses_of, cgroups_of
 from agent.network.bpf.installed import Installed
 from agent.network.bpf.pins import MOUNTED_AT, Pins
-from agent.network.hanging import Hanging, Place, others_programs
+from agent.network.hanging import Hanging, Place, has_others, others_programs
 from agent.network.netlink import Netlink
 from agent.network.originals import Originals
 from agent.network.records import EGRESS, INGRESS, Found
-from qos.network.wanted import Wanted
+from qos.network.wanted import Direction, Policer, Wanted
 
 _CLASSIFY: Final = "classify"
 _MARK: Final = "mark"
+_POLICE: Final = "police"
+_POLICES: Final = {
+    # What a pod sends comes in at the host's end of its veth; what it receives goes out there.
+    Direction.EGRESS: (INGRESS, "police_tx"),
+    Direction.INGRESS: (EGRESS, "police_rx"),
+}
 
 
 class Ports(NamedTuple):
@@ -24,6 +33,15 @@ class Ports(NamedTuple):
 
     nics: frozenset[int]
     pods: frozenset[int]
+
+
+class Told(NamedTuple):
+    """What settling came to. changes: how many. outrun: interfaces of pods whose policer comes after
+    another's filter, which may let packets go past it.
+    """
+
+    changes: int
+    outrun: frozenset[int] = frozenset()
 
 
 class Classifier:
@@ -40,29 +58,39 @@ class Classifier:
         self._root = bpf_root
         self._pins: Pins | None = None
         self._installed: Installed | None = None
+        self._names: AbstractSet[str] = frozenset()
 
-    def settle(self, wanted: Wanted, ports: Ports, found: Found) -> int:
+    def settle(self, wanted: Wanted, ports: Ports, found: Found, policers: Sequence[Policer] = ()) -> Told:
         """Packets of pods are told apart at these NICs, and nothing of ours is elsewhere.
 
         Where packets come in, too: behind a masquerade or in a tunnel no address tells whose they are.
-        Returns how many changes that took.
+        policers: those that are in use.
         """
-        places = list(_places(ports)) if ports.nics else []
+        places = [*_places(ports), *_policing(policers)]
         if not places:
-            return self._hanging.leave(found) + self._nothing()
+            return Told(self._hanging.leave(found) + self._nothing())
         there = self._hanging.filters(places, found)
         if any(place.program == _MARK and others_programs(place, there) for place in places):
             # A CNI's programs are where ours would mark: Cilium keeps flags of its own in tc_index.
             places = [place for place in places if place.program != _MARK]
-        opened = self._opened()
-        marks = any(place.program == _MARK for place in places)
-        # The maps first, so that the programs meet no packet without them.
-        changes = filling.fill(opened, by_address=wanted.by_address, by_cgroup=wanted.by_cgroup, marks=marks)
-        return changes + self._hanging.hang(opened, places, found, there)
+        opened = self._opened({_CLASSIFY, _MARK} | ({_POLICE} if policers else set()))
+        changes = filling.fill(  # the maps first, so that the programs meet no packet without them
+            opened,
+            by_address=wanted.by_address,
+            by_cgroup=wanted.by_cgroup,
+            limits={(one.class_id, one.direction): one.rate for one in policers},
+            marks=any(place.program == _MARK for place in places),
+        )
+        outrun = {
+            place.interface
+            for place in self._hanging.as_filters(places, there)
+            if place.program != _MARK and place.passing and has_others(place, there)
+        }
+        return Told(changes + self._hanging.hang(opened, places, found, there), frozenset(outrun))
 
     def left(self) -> tuple[dict[bytes, int], dict[int, int]]:
         """What the maps have: address to class id, cgroup id to class id."""
-        maps = self._opened().maps
+        maps = self._opened({_CLASSIFY, _MARK}).maps
         return addresses_of(maps["by_address"].items()), cgroups_of(maps["by_cgroup"].items())
 
     def close(self) -> None:
@@ -74,20 +102,30 @@ class Classifier:
 
     def _nothing(self) -> int:
         self.close()
+        self._names = frozenset()
         installed.uninstall(self._root)
         return 0
 
-    def _opened(self) -> Installed:
-        if self._installed is None:
-            self.close()  # the folders of an attempt that failed
+    def _opened(self, names: AbstractSet[str]) -> Installed:
+        """names: of objects; what is opened stays until nothing is needed any more."""
+        if self._installed is None or not names <= self._names:
+            self._names |= names
+            self.close()  # the folders of an attempt that failed, too
             self._pins = Pins(self._root)
-            self._installed = Installed(self._pins, [_CLASSIFY, _MARK])
+            self._installed = Installed(self._pins, sorted(self._names))
         return self._installed
 
 
 def _places(ports: Ports) -> Iterator[Place]:
     """Where packets come in before where they leave: so that none that is marked is looked at too early."""
+    if not ports.nics:
+        return
     for interface in sorted(ports.pods - ports.nics):
         yield Place(interface, INGRESS, _MARK, passing=True)
     for interface in sorted(ports.nics):
         yield Place(interface, EGRESS, _CLASSIFY, passing=False)
+
+
+def _policing(policers: Iterable[Policer]) -> Iterator[Place]:
+    for one in policers:
+        yield Place(one.interface, *_POLICES[one.direction], passing=True)

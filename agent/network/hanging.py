@@ -65,11 +65,8 @@ class Hanging:
 
         there: as filters() says it. Others' stay.
         """
-        at_tcx: list[Place] = []
-        as_filters: list[Place] = []
-        for place in places:
-            filtered = not self._tcx or (place.passing and not _others(_at(there, place)))
-            (as_filters if filtered else at_tcx).append(place)
+        as_filters = self.as_filters(places, there)
+        at_tcx = [place for place in places if place not in as_filters]
         self._with_filter(found).update((place.interface, place.parent) for place in as_filters)
         changes = self._put_filters(opened, as_filters, found, there)
         for place in at_tcx:
@@ -81,6 +78,16 @@ class Hanging:
                     raise
         opened.sweep((place.program, _HOOKS[place.parent], place.interface) for place in at_tcx)
         return changes + self.leave(found, as_filters)
+
+    def as_filters(
+        self, places: Iterable[Place], there: Mapping[tuple[int, int], Sequence[Filter]]
+    ) -> dict[Place, None]:
+        """Those that hang as filters of clsact, in order."""
+        return {
+            place: None
+            for place in places
+            if not self._tcx or (place.passing and not has_others(place, there))
+        }
 
     def leave(self, found: Found, staying: Iterable[Place] = ()) -> int:
         """No filter of ours at clsact but these; how many went."""
@@ -99,7 +106,7 @@ class Hanging:
     def _put_filters(
         self,
         opened: Installed,
-        places: Sequence[Place],
+        places: Iterable[Place],
         found: Found,
         there: Mapping[tuple[int, int], Sequence[Filter]],
     ) -> int:
@@ -162,8 +169,9 @@ def others_programs(place: Place, there: Mapping[tuple[int, int], Sequence[Filte
         return False
 
 
-def _others(there: Iterable[Filter]) -> bool:
-    return any(one.priority != PRIORITY for one in there)
+def has_others(place: Place, there: Mapping[tuple[int, int], Sequence[Filter]]) -> bool:
+    """Whether filters of others are at this clsact: they come before ours."""
+    return any(one.priority != PRIORITY for one in _at(there, place))
 
 
 def _at(there: Mapping[tuple[int, int], Sequence[Filter]], place: Place) -> Sequence[Filter]:

@@ -8,9 +8,8 @@ from enum import Enum
 from typing import Final
 
 from agent.network.probes import Finding, Technique
+from qos.network.wanted import Direction
 
-MOST_U32: Final = 50
-"""Pods that u32 filters may tell apart: each packet is compared with each filter, 5 ns a filter."""
 _T = Technique
 
 
@@ -27,6 +26,7 @@ class Means(Enum):
     NONE = "nothing"
 
 
+POLICERS: Final = frozenset({Means.POLICER_TCX, Means.POLICER_CLSACT})
 SHAPES: Final = frozenset({Means.HTB_TCX, Means.HTB_CLSACT, Means.HTB_U32, Means.TBF, Means.IFB})
 """What makes packets wait, and is exact within 5 %; the policers drop them, and are exact within 10 %."""
 
@@ -42,7 +42,8 @@ class Choice:
 @dataclass(frozen=True, slots=True)
 class Choices:
     """sending: what leaves the node's link. receiving: what it receives from there, where that is shaped.
-    pods: what a pod receives. leaf: the qdisc below a class, "" as HTB has it by itself.
+    pods: what a pod receives. leaf: the qdisc below a class, "" as HTB has it by itself. policing: of what a
+    pod sends, where the link is not known or its qdisc is another's.
     """
 
     sending: Choice
@@ -50,6 +51,18 @@ class Choices:
     pods: Choice
     leaf: str
     leaf_reason: str = ""
+    policing: Choice = Choice(Means.NONE)
+
+    @property
+    def policed(self) -> frozenset[Direction]:
+        """Directions of what a pod may have policed."""
+        able = {Direction.EGRESS: self.policing, Direction.INGRESS: self.pods}
+        return frozenset(direction for direction, choice in able.items() if choice.means in POLICERS)
+
+    @property
+    def tcx(self) -> bool:
+        """Whether programs are hung in at TCX, where it matters."""
+        return bool({self.sending.means, self.policing.means} & {Means.HTB_TCX, Means.POLICER_TCX})
 
 
 def choose(findings: Iterable[Finding]) -> Choices:
@@ -65,10 +78,15 @@ def choose(findings: Iterable[Finding]) -> Choices:
             (Means.HTB_U32, (_T.HTB, _T.U32)),
             *policers,
         ),
-        receiving=_best(found, (Means.IFB, (_T.HTB, _T.REDIRECT)), *policers),
+        receiving=_best(
+            found,
+            (Means.IFB, (_T.HTB, _T.REDIRECT, _T.BPF, _T.TCX)),
+            (Means.IFB, (_T.HTB, _T.REDIRECT, _T.BPF, _T.CLSACT)),
+        ),
         pods=_best(found, (Means.TBF, (_T.TBF,)), *policers),
         leaf=leaf.value if leaf else "",
         leaf_reason="" if leaf is _T.FQ_CODEL else _why(found, _T.FQ_CODEL),
+        policing=_best(found, *policers),
     )
 
 

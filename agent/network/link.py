@@ -26,11 +26,12 @@ _SAY: Final = (
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """Why nothing can be promised of the link. passing: it may know again in a moment, so that what was
-    promised before still counts.
+    promised before still counts. link: where only its speed is not known; limits are kept there.
     """
 
     why: str
     passing: bool = False
+    link: Link | None = None
 
 
 def look(netlink: Netlink, told: Told) -> Link | Unknown:
@@ -91,7 +92,7 @@ def promised(interface: Interface, measured: int | None, told: Told) -> Link | U
     egress, ingress = told.egress or measured or 0, told.ingress or measured or 0
     passing = not interface.flags & LOWER_UP and interface.kind in _MEASURED
     if not (egress or ingress) or (passing and not (egress and ingress)):
-        return Unknown(f"{why}: {_SAY}", passing)
+        return Unknown(f"{why}: {_SAY}", passing, Link(interface.index, name, 0, 0))
     return Link(
         index=interface.index,
         name=name,

@@ -68,6 +68,12 @@ class Originals:
         """Forget interfaces that are gone."""
         self._set({key: kind for key, kind in self._kinds.items() if _is_there(key, devices)})
 
+    def forget_roots(self, interfaces: Iterable[int]) -> None:
+        """We have taken ours away there: what others put there from now on is theirs."""
+        gone = set(interfaces)
+        kinds = self._kinds.items()
+        self._set({key: kind for key, kind in kinds if key.what != _ROOT or key.interface not in gone})
+
     def forget(self, interfaces: Iterable[int]) -> None:
         """Nothing of ours is at these any more."""
         gone = set(interfaces)

@@ -60,7 +60,7 @@ class Round(NamedTuple):
 
 class Shaper:
     """pods: those that are to be shaped now. link: the node's, None: not known, then
-    only what pods receive is limited.
+    limits alone are kept, at pods' veths.
 
     known_all: whether pods that are not known are not there; no round is made before.
     configuration: the administrator's, with the leaf that this kernel has. `last`: None before the first

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from agent.network import applying, classifying, dump
+from agent.network import applying, classifying, dump, sources
 from agent.network.bpf.pins import MOUNTED_AT
 from agent.network.bpf.system import BpfError
-from agent.network.classifier import Classifier, Ports
+from agent.network.classifier import Classifier, Ports, Told
 from agent.network.difference import Difference, Operation, Root, Verb, difference, occupied
-from agent.network.ladder import Choices, Means
+from agent.network.ladder import POLICERS, Choices, Means
 from agent.network.netlink import Netlink, NetlinkError
 from agent.network.originals import Originals
 from agent.network.records import Found, is_ours, roots
 from qos.network.recovered import NOTHING_LEFT, Left
-from qos.network.wanted import Wanted
+from qos.network.wanted import Direction, Policer, Wanted
 
-_TREES: Final = frozenset({Means.HTB_TCX, Means.HTB_CLSACT})
-"""The means of which Shaping makes use so far."""
+_TREES: Final = frozenset({Means.HTB_TCX, Means.HTB_CLSACT, Means.HTB_U32})
+_OUTRUN: Final = "filters of another come before ours there, and this kernel has no TCX"
 
 log = logging.getLogger(__name__)
 
@@ -29,13 +30,15 @@ class Shaped(NamedTuple):
     """What one round came to. changes: how many. unshaped: interface -> why it is not as wanted.
 
     unclassified: why packets find no class of their own, "" where they do. foreign: interface -> whose qdisc
-    is there in the place of ours, of NICs also where nothing is wanted.
+    is there in the place of ours, of NICs also where nothing is wanted. policed: the policers that are in
+    use; they need no tree.
     """
 
     changes: int
     unshaped: Mapping[int, str]
     unclassified: str = ""
     foreign: Mapping[int, str] = MappingProxyType({})
+    policed: frozenset[Policer] = frozenset()
 
 
 class Shaping:
@@ -48,8 +51,8 @@ class Shaping:
         self, netlink: Netlink, originals: Originals, choices: Choices, bpf_root: str = MOUNTED_AT
     ) -> None:
         self._netlink, self._originals, self._choices = netlink, originals, choices
-        tcx = choices.sending.means is Means.HTB_TCX
-        self._classifier = Classifier(netlink, originals, tcx=tcx, bpf_root=bpf_root)
+        self._by_u32 = choices.sending.means is Means.HTB_U32
+        self._classifier = Classifier(netlink, originals, tcx=choices.tcx, bpf_root=bpf_root)
 
     def settle(self, wanted: Wanted, ports: Ports) -> Shaped:
         """One round: look, and do what is missing. Raises NetlinkError where nothing can be read."""
@@ -65,15 +68,42 @@ class Shaping:
             held,
         )
         self._note(needed.operations, found)
+        by_u32 = [
+            sources.changes(tree.interface, wanted.by_address if self._by_u32 else {}, found)
+            for tree in wanted.trees
+            if tree.interface in ports.nics
+        ]
+        going = self._netlink.apply([request for one in by_u32 for request in one.before])
         failures = applying.apply(self._netlink, needed.operations)
+        self._originals.forget_roots(_taken_away(needed.operations))
         unshaped = _unshaped(needed, failures) | unable
-        changes = len(needed.operations) - len(failures)
+        changes = len(going) + len(needed.operations) - len(failures)
         nics = frozenset(tree.interface for tree in wanted.trees) & ports.nics - unshaped.keys()
+        here = Ports(nics, ports.pods & found.devices.keys())
+        policers = _in_use(wanted, nics, found)
         try:
-            told = self._classifier.settle(wanted, Ports(nics, ports.pods & found.devices.keys()), found)
-            return Shaped(changes + told, unshaped, foreign=foreign)
+            changes += self._by_filters(by_u32) if self._by_u32 and nics else 0
+            told = self._tell(wanted, here, found, policers)
         except (BpfError, classifying.Occupied, NetlinkError, ValueError) as error:
             return Shaped(changes, unshaped, str(error), foreign)
+        unshaped |= dict.fromkeys(told.outrun - unshaped.keys(), _OUTRUN)
+        policed = frozenset(one for one in policers if one.interface not in told.outrun)
+        return Shaped(changes + told.changes, unshaped, "", foreign, policed)
+
+    def _by_filters(self, changes: Iterable[sources.Changes]) -> int:
+        """After the classes are there. Raises NetlinkError."""
+        requests = [request for one in changes for request in one.after]
+        for refused in self._netlink.apply(requests):
+            if refused is not None:
+                raise refused
+        return len(requests)
+
+    def _tell(self, wanted: Wanted, ports: Ports, found: Found, policers: Sequence[Policer]) -> Told:
+        if self._by_u32:
+            ports = Ports(frozenset(), ports.pods)
+            if not policers and not self._choices.policed:  # so no program was ever loaded
+                return Told(0)
+        return self._classifier.settle(wanted, ports, found, policers)
 
     def left(self) -> Left:
         """What an agent before this one left here. Raises NetlinkError."""
@@ -125,7 +155,22 @@ def unusable(choices: Choices) -> Unusable:
     sending, pods = choices.sending, choices.pods
     return Unusable(
         "" if sending.means in _TREES else "; ".join(sending.reasons),
-        "" if pods.means is Means.TBF else "; ".join(pods.reasons),
+        "" if pods.means in POLICERS | {Means.TBF} else "; ".join(pods.reasons),
+    )
+
+
+def _taken_away(operations: Iterable[Operation]) -> set[int]:
+    """Interfaces that lose our qdisc and get no other one of ours."""
+    last = {one.interface: one for one in operations if isinstance(one, Root)}
+    return {interface for interface, one in last.items() if one.verb is Verb.DELETE}
+
+
+def _in_use(wanted: Wanted, shaped: AbstractSet[int], found: Found) -> tuple[Policer, ...]:
+    """What pods receive is policed always, what they send where no NIC has its tree."""
+    return tuple(
+        one
+        for one in wanted.policers
+        if one.interface in found.devices and not (shaped and one.direction is Direction.EGRESS)
     )
 
 

@@ -25,7 +25,8 @@ class Changes:
 def changes(interface: int, by_address: Mapping[bytes, int], found: Found) -> Changes:
     """What is to be done so that these sources (16 bytes), and no others, lead to these class ids.
 
-    found: with the filters of the interface, before anything is changed. For ladder.MOST_U32 pods at most.
+    found: with the filters of the interface, before anything is changed. Each packet is compared with each
+    of them, some 5 ns a filter: 250 pods cost a packet more than a microsecond.
     """
     there = any(is_ours(qdisc) and qdisc.interface == interface for qdisc in found.qdiscs)
     wanted = {messages.source_key(address): (address, one) for address, one in by_address.items()}

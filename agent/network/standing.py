@@ -100,26 +100,37 @@ def _of_floors(seen: Standing) -> Iterator[Obstacle]:
 
 
 def _of_limits(seen: Standing) -> Iterator[Obstacle]:
-    yield from _of_sending(seen)
+    """Without a tree, or a link, what pods send is policed at their veths."""
+    if seen.choices is not None and Direction.EGRESS in seen.choices.policed:
+        yield from _of_programs(seen)
+        if seen.last is not None and seen.last.shaped.unclassified:
+            yield Obstacle(NOT_SHAPED, seen.last.shaped.unclassified)
+    else:
+        yield from _of_sending(seen)
+        if seen.link is None:
+            yield Obstacle(Unkept.LINK_UNKNOWN.value, seen.link_problem)
     if seen.choices is not None and (why := unusable(seen.choices).buckets):
         yield Obstacle(KERNEL_LACKS, why)
-    if seen.link is None:
-        yield Obstacle(Unkept.LINK_UNKNOWN.value, seen.link_problem)
 
 
-def _of_sending(seen: Standing) -> Iterator[Obstacle]:
+def _of_programs(seen: Standing) -> Iterator[Obstacle]:
+    """Of whatever is made."""
     if seen.choices is None:
         yield Obstacle(NOT_SHAPED, seen.failure) if seen.failure else NOT_YET
         return
-    if why := unusable(seen.choices).trees:
-        yield Obstacle(KERNEL_LACKS, why)
-    if seen.pins and seen.choices.sending.means in _PINNED:
+    if seen.pins and (seen.choices.sending.means in _PINNED or seen.choices.policed):
         yield Obstacle(NO_PINS, seen.pins)
     if seen.failure:
         yield Obstacle(NOT_SHAPED, seen.failure)
     if seen.last is None:
         yield NOT_YET
-    elif seen.link is not None:
+
+
+def _of_sending(seen: Standing) -> Iterator[Obstacle]:
+    if seen.choices is not None and (why := unusable(seen.choices).trees):
+        yield Obstacle(KERNEL_LACKS, why)
+    yield from _of_programs(seen)
+    if seen.last is not None and seen.link is not None:
         shaped, nic = seen.last.shaped, seen.link.index
         if nic in shaped.foreign:
             yield Obstacle(FOREIGN, f"{shaped.foreign[nic]}, and is left alone")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from typing import Final, NamedTuple
 
 from agent.network.shaping import Shaped
@@ -50,20 +51,37 @@ def unkept(
         found[short.uid].append(_short(short))
     for one in wanted.unkept_limits:
         found[one.uid].append(_limit(one))
+    planned, policed = ({(one.interface, one.direction) for one in all_of}
+                        for all_of in (wanted.policers, shaped.policed))  # fmt: skip
     for pod in pods:
         for direction in Direction:
-            found[pod.uid] += _unshaped(pod, direction, shaped, link)
+            at = (pod.interface, direction)
+            kept = _Policer.WORKS if at in policed else _Policer.FAILS if at in planned else _Policer.NONE
+            found[pod.uid] += _unshaped(pod, direction, shaped, link, kept)
     return {uid: tuple(problems) for uid, problems in found.items() if problems}
 
 
-def _unshaped(pod: PodTraffic, direction: Direction, shaped: Shaped, link: Link | None) -> Iterator[Problem]:
+class _Policer(Enum):
+    """Of one direction of a pod. FAILS: planned and not in use, which is no fault where a tree does it."""
+
+    NONE = "none"
+    FAILS = "fails"
+    WORKS = "works"
+
+
+def _unshaped(
+    pod: PodTraffic, direction: Direction, shaped: Shaped, link: Link | None, policer: _Policer
+) -> Iterator[Problem]:
     """What was planned, and is not so in the kernel."""
     bounds = bounds_of(pod, direction)
     for floor in _stated(bounds):
-        interface = _where(pod, direction, link, floor=floor)
+        if policer is _Policer.WORKS and not floor:
+            continue
+        planned = policer is _Policer.FAILS and not floor
+        interface = _where(pod, direction, link, floor=floor) or (pod.interface if planned else 0)
         if not interface:
             continue
-        classified = interface != pod.interface
+        classified = interface != pod.interface or planned
         why = shaped.unshaped.get(interface, shaped.unclassified if classified else "")
         if why:
             reason = FOREIGN if interface in shaped.foreign else NOT_SHAPED

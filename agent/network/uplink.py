@@ -15,7 +15,8 @@ log = logging.getLogger(__name__)
 
 
 class Uplink:
-    """link: as it was seen last, None: not known. problem: why it is not, or not any more, known; "".
+    """link: as it was seen last, None: not known; of one whose speed is not known that is 0. problem: why
+    either is not, or not any more, known; "".
 
     options: what the agent was started with. A link that does not answer for a moment stays what it was.
     `sources`: who says how fast it is. `ifb`: ifindex of the IFB that shapes what the link receives, 0 none;
@@ -33,13 +34,11 @@ class Uplink:
         """Look now; labels: of the Node. Some milliseconds; logged when it is not as it was."""
         found = self._look(labels)
         if isinstance(found, Link):
-            found = replace(found, ifb=self.ifb)
-        if isinstance(found, Link):
             self.sources = sources(self._options, labels)
             self._tell(found, "")
         else:
-            self._tell(self.link if found.passing else None, found.why)
-        return found
+            self._tell(self.link or found.link if found.passing else found.link, found.why)
+        return found if self.link is None or isinstance(found, Unknown) else self.link
 
     def _look(self, labels: Mapping[str, str]) -> Link | Unknown:
         try:
@@ -52,6 +51,8 @@ class Uplink:
             return Unknown(f"the kernel does not say which interfaces there are: {error}", passing=True)
 
     def _tell(self, link: Link | None, problem: str) -> None:
+        if link is not None:
+            link = replace(link, ifb=self.ifb)
         if link is not None and link != self.link:
             log.info(
                 "link interface=%s egress_bytes_per_second=%d ingress_bytes_per_second=%d",

@@ -4,9 +4,12 @@ The same pods in any order make the same plan; the plan before is an argument, s
 and what it was granted while it lives. Who needs what:
 
 - a NIC gets a tree once a pod has an egress floor or limit, or is in another band than L0. It keeps it: to
-  replace a root qdisc drops what waits in it. Where its speed is not known, the tree keeps limits alone;
+  replace a root qdisc drops what waits in it. Where its speed is not known, the tree keeps limits alone, and
+  is there for them alone: no band goes before another, and each pod has its turn;
 - a pod gets a class of its own for a floor or a limit, the same in all trees; others share their band's leaf;
 - a limit of what a pod receives is a token bucket at its veth, and counts what comes from the same node, too;
+- where limits can be policed, each has a policer beside: whoever cannot make the tree, or knows no link, has
+  what the pod sends policed at its veth. Where the kernel has no buckets, what pods receive is policed, too;
 - a floor of what a pod receives needs the tree at an IFB (Link.ifb). Without it nobody promises any: to limit
   all others so far that it would be free at any time would cost them what stands idle.
 """
@@ -27,6 +30,7 @@ from qos.network.wanted import (
     HtbTree,
     Link,
     PodTraffic,
+    Policer,
     Shortfall,
     Standing,
     Unkept,
@@ -37,6 +41,8 @@ from qos.network.wanted import (
 )
 
 NOTHING_YET: Final = Wanted()
+_MOST_POLICED: Final = 1000
+"""Pods, where there is no tree: what the policer's map holds (agent/network/bpf/sources/police.c)."""
 
 
 def plan(
@@ -51,10 +57,11 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class _Shaped:
-    """One direction of one link that gets a tree: at which interface, and divided how."""
+    """One direction of one link that gets a tree: at which interface, divided how; known: its speed is."""
 
     interface: int
     division: Division
+    known: bool
 
 
 class _Planning:
@@ -65,6 +72,7 @@ class _Planning:
         self._pods = pods
         self._configuration = configuration
         self._before = before
+        self._policed = configuration.policed
         self._shaped = {direction: list(self._divided(direction)) for direction in Direction}
         self._grants = {direction: self._granted(direction) for direction in Direction}
         self._minors, self._classless = self._given_classes()
@@ -77,8 +85,9 @@ class _Planning:
             buckets=tuple(
                 bucket(pod.interface, pod.ingress.limit)
                 for pod in sorted(self._pods, key=lambda pod: pod.interface)
-                if pod.interface and pod.ingress.limit is not None
+                if pod.interface and pod.ingress.limit is not None and Direction.INGRESS not in self._policed
             ),
+            policers=tuple(sorted(self._policers(), key=lambda one: (one.class_id, one.direction.value))),
             by_address=by_address,
             by_cgroup={
                 cgroup: class_id(self._minor(pod)) for pod in self._classified() for cgroup in pod.cgroup_ids
@@ -94,11 +103,13 @@ class _Planning:
         """The links of this direction that get a tree."""
         standing = {tree.interface for tree in self._before.trees}
         needed = any(_needs_tree(pod, direction) for pod in self._pods)
+        limited = any(bounds_of(pod, direction).limit is not None for pod in self._pods)
         for link in self._links:
             interface = link.index if direction is Direction.EGRESS else link.ifb
-            if interface and (needed or interface in standing):
-                speed = self._configuration.speed(link, direction) or UNLIMITED
-                yield _Shaped(interface, divide(self._configuration.bands(direction), speed))
+            speed = self._configuration.speed(link, direction)
+            if interface and ((needed if speed else limited) or interface in standing):
+                division = divide(self._configuration.bands(direction), speed or UNLIMITED)
+                yield _Shaped(interface, division, known=bool(speed))
 
     def _granted(self, direction: Direction) -> Grants:
         why_none = None
@@ -126,14 +137,17 @@ class _Planning:
 
     def _wants_class(self, pod: PodTraffic) -> bool:
         return any(
-            self._shaped[direction]
-            and (pod.uid in self._grants[direction].amounts or bounds_of(pod, direction).limit is not None)
+            (self._shaped[direction] and pod.uid in self._grants[direction].amounts)
+            or (
+                (self._shaped[direction] or direction in self._policed)
+                and bounds_of(pod, direction).limit is not None
+            )
             for direction in Direction
         )
 
     def _places(self, band: Band) -> int:
         shaped = [one for ones in self._shaped.values() for one in ones]
-        return min((one.division.classes(band) for one in shaped), default=0)
+        return min((one.division.classes(band) for one in shaped), default=_MOST_POLICED)
 
     def _standing(self, uid: str, minor: int) -> Standing:
         egress, ingress = (self._amount(uid, direction) for direction in Direction)
@@ -152,7 +166,7 @@ class _Planning:
         for direction, shaped in self._shaped.items():
             members = [self._member(pod, direction) for pod in self._pods if pod.uid in self._minors]
             for one in shaped:
-                yield banded(one.interface, one.division, members, shared, leaf)
+                yield banded(one.interface, one.division, members, shared, leaf, limits_alone=not one.known)
         if self._configuration.local and self._shaped[Direction.EGRESS]:
             limited = [
                 self._member(pod, Direction.EGRESS)
@@ -165,24 +179,34 @@ class _Planning:
         limit = bounds_of(pod, direction).limit
         return Member(self._minors[pod.uid], pod.band, self._amount(pod.uid, direction), limit)
 
+    def _policers(self) -> Iterator[Policer]:
+        for pod in self._pods:
+            for direction in self._policed:
+                limit = bounds_of(pod, direction).limit
+                if limit is not None and pod.uid in self._minors and pod.interface:
+                    yield Policer(pod.interface, class_id(self._minors[pod.uid]), direction, limit)
+
     # Whose packets go to which class.
 
     def _minor(self, pod: PodTraffic) -> int:
         return self._minors.get(pod.uid, SHARED[pod.band])
 
     def _classified(self) -> list[PodTraffic]:
-        return self._pods if any(self._shaped.values()) else []
+        if any(self._shaped.values()):
+            return self._pods
+        return [pod for pod in self._pods if pod.uid in self._minors]
 
     def _by_address(self) -> tuple[Mapping[bytes, int], frozenset[str]]:
         """Class ids; and whose packets nobody can tell: an address is the first pod's that has it."""
         found: dict[bytes, int] = {}
         nameless = set()
+        told = {pod.uid for pod in self._classified()}
         for pod in self._pods:
             fresh = [key for key in map(mapped, pod.addresses) if key not in found]
-            found.update(dict.fromkeys(fresh, class_id(self._minor(pod))))
+            found.update(dict.fromkeys(fresh, class_id(self._minor(pod)) if pod.uid in told else 0))
             if not fresh and not pod.cgroup_ids:
                 nameless.add(pod.uid)
-        return (found if self._classified() else {}), frozenset(nameless)
+        return {key: one for key, one in found.items() if one}, frozenset(nameless)
 
     # What is not kept.
 
@@ -198,11 +222,15 @@ class _Planning:
 
     def _unkept_limits(self, nameless: frozenset[str]) -> Iterator[UnkeptLimit]:
         for pod in self._pods:
-            why = self._why_unclassified(pod.uid, nameless) if self._links else Unkept.LINK_UNKNOWN
+            unclassified = self._why_unclassified(pod.uid, nameless)
+            able = self._links or (pod.interface and Direction.EGRESS in self._policed)
+            why = unclassified if able else Unkept.LINK_UNKNOWN
             if pod.egress.limit is not None and why:
                 yield UnkeptLimit(pod.uid, Direction.EGRESS, why)
-            if pod.ingress.limit is not None and not pod.interface:
+            why = unclassified if Direction.INGRESS in self._policed else None
+            if not pod.interface:
                 why = Unkept.HOST_NETWORK if on_host_network(pod) else Unkept.NOT_IDENTIFIED
+            if pod.ingress.limit is not None and why:
                 yield UnkeptLimit(pod.uid, Direction.INGRESS, why)
 
     def _why_unclassified(self, uid: str, nameless: frozenset[str]) -> Unkept | None:

@@ -10,7 +10,7 @@ Source: net/sched/sch_htb.c; that only leaves' priorities count is there too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from qos.bandwidth import Band, BytesPerSecond
@@ -54,11 +54,19 @@ def burst(rate: BytesPerSecond) -> int:
 
 
 def banded(
-    interface: int, division: Division, members: Sequence[Member], shared: Mapping[Band, int], leaf: str
+    interface: int,
+    division: Division,
+    members: Sequence[Member],
+    shared: Mapping[Band, int],
+    leaf: str,
+    *,
+    limits_alone: bool = False,
 ) -> HtbTree:
     """The tree of a link that is divided. `shared`: how many pods each band's shared leaf serves.
 
     L0 is given what the other bands' minima and floors leave of the link, as terway-qos has it.
+    `limits_alone`: nobody knows how fast the link is, so no band goes before another: minima of a link that
+    is far too fast would protect nobody.
     """
     total = division.total
     rates = {band: division.minima[band] for band in Band}
@@ -81,6 +89,8 @@ def banded(
         ceiling = ceiling if member.limit is None else min(member.limit, ceiling)
         rate = min(max(member.floor, TRICKLE), ceiling)
         classes.append(_class(member.minor, BANDS[member.band], member.band, rate, ceiling, _QUANTUM, leaf))
+    if limits_alone:
+        classes = [replace(one, priority=0) for one in classes]
     return HtbTree(interface, HOST, tuple(sorted(classes, key=lambda one: one.minor)))
 
 

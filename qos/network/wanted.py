@@ -23,6 +23,7 @@ __all__ = [
     "HtbTree",
     "Link",
     "PodTraffic",
+    "Policer",
     "Shortfall",
     "Standing",
     "Tbf",
@@ -130,6 +131,16 @@ class Tbf:
     queue: int
 
 
+@dataclass(frozen=True, slots=True)
+class Policer:
+    """A limit that is kept by dropping, where nothing waits: at the host's end of a pod's veth."""
+
+    interface: int
+    class_id: int
+    direction: Direction
+    rate: BytesPerSecond
+
+
 class Unkept(Enum):
     """Why a floor or a limit is not kept, for conditions and messages."""
 
@@ -178,11 +189,13 @@ class Wanted:
     by_address: 16 bytes (an IPv4 address as ::ffff:a.b.c.d) to the id of the class that the pod's packets go
     to, in every tree: by their source at a NIC, by their destination at the IFB of what it receives.
     by_cgroup: cgroup id to the same, of pods with the host's network: only at a NIC's egress is it known.
-    standing: by uid, of the pods that have a class of their own; the next plan is given it.
+    policers: of what pods send in the place of trees that cannot be made, of what they receive in the place
+    of buckets. standing: by uid, of the pods that have a class of their own; the next plan is given it.
     """
 
     trees: tuple[HtbTree, ...] = ()
     buckets: tuple[Tbf, ...] = ()
+    policers: tuple[Policer, ...] = ()
     by_address: Mapping[bytes, int] = field(default_factory=dict)
     by_cgroup: Mapping[int, int] = field(default_factory=dict)
     shortfalls: tuple[Shortfall, ...] = ()

@@ -49,8 +49,20 @@ def classify(node: Node, classes: dict[Pod, int]) -> None:
             node.netlink.one(messages.from_source(node.nic, address, one))
 
 
-def judged(configured: int, sender: str, receiver: str, address: str, flows: int, congestion: str) -> None:
-    """Of the first and of all seconds: what came in is within the bound."""
+def judged(
+    configured: int,
+    sender: str,
+    receiver: str,
+    address: str,
+    flows: int,
+    congestion: str,
+    bound: float = BOUND,
+    *,
+    queued: bool = True,
+) -> None:
+    """Of the first and of all seconds: what came in is within the bound. queued: else TCP meets drops, and in
+    the first second, while it looks for its rate, it may have less.
+    """
     for attempt in range(TRIES):
         sending = flowing(sender, receiver, address, count=flows, congestion=congestion)
         with arriving(receiver, 6 if ":" in address else 4) as arrivals, sending as made:
@@ -61,9 +73,9 @@ def judged(configured: int, sender: str, receiver: str, address: str, flows: int
         given = made.rate(made.started, made.started + SECONDS) / configured
         log.info("%s: %.3f, first second %.3f, to programs %.3f, waited %.3f s",
                  configured // M, whole, first, given, waited)  # fmt: skip
-        assert whole <= 1 + BOUND
-        assert first <= 1 + BOUND + ONE_PACKET / configured
-        if min(whole, first) >= 1 - BOUND:
+        assert whole <= 1 + bound
+        assert first <= 1 + bound + ONE_PACKET / configured
+        if whole >= 1 - bound and (first >= 1 - bound or not queued):
             return
         assert waited > STARVED * SECONDS, f"{whole:.3f}, in the first second {first:.3f}"
         assert attempt + 1 < TRIES, f"{whole:.3f}, in the first second {first:.3f}, and no CPU in all tries"

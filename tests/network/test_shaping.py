@@ -44,6 +44,7 @@ class Shaper:
     run: Path
     bpf_root: str
     choices: Choices
+    link: Link | None
     before: Wanted = NOTHING_YET
     opened: list[Shaping] = field(default_factory=list)
 
@@ -57,27 +58,36 @@ class Shaper:
         return shaping
 
     def settle(self, shaping: Shaping, *pods: PodTraffic) -> Shaped:
-        self.before = plan([self.link], pods, Configuration(leaf=self.choices.leaf), self.before)
-        ports = Ports(frozenset({self.node.nic}), frozenset(pod.interface for pod in pods))
+        links = [self.link] if self.link else []
+        configuration = Configuration(leaf=self.choices.leaf, policed=self.choices.policed)
+        self.before = plan(links, pods, configuration, self.before)
+        nics = frozenset(link.index for link in links)
+        ports = Ports(nics, frozenset(pod.interface for pod in pods))
         return self._do(lambda: shaping.settle(self.before, ports))
 
     def recover(self, shaping: Shaping, *pods: PodTraffic) -> None:
         """As an agent that was started anew."""
         self.before = recovered(self._do(shaping.left), pods, self.node.nic)
 
-    @property
-    def link(self) -> Link:
-        return Link(self.node.nic, "eth0", 1000 * MEGABIT, 1000 * MEGABIT)
-
 
 @pytest.fixture(name="shaper", params=[Means.HTB_TCX, Means.HTB_CLSACT], ids=["tcx", "clsact"])
 def _shaper(request: pytest.FixtureRequest, node: Node, tmp_path: Path, bpffs: str) -> Iterator[Shaper]:
     found = choose(probes.probe())
     choices = Choices(Choice(request.param), found.receiving, found.pods, found.leaf)
-    shaper = Shaper(node, tmp_path, bpffs, choices)
-    yield shaper
-    for one in shaper.opened:
-        one.close()
+    with shaping_node(node, tmp_path, bpffs, choices) as made:
+        yield made
+
+
+@contextmanager
+def shaping_node(node: Node, run: Path, bpf_root: str, choices: Choices) -> Iterator[Shaper]:
+    """With a link of a gigabit a second."""
+    link = Link(node.nic, "eth0", 1000 * MEGABIT, 1000 * MEGABIT)
+    shaper = Shaper(node, run, bpf_root, choices, link)
+    try:
+        yield shaper
+    finally:
+        for one in shaper.opened:
+            one.close()
 
 
 def traffic(uid: str, pod: Pod, **bounds: Bounds) -> PodTraffic:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agent.network.ladder import SHAPES, Means, choose
 from agent.network.probes import Finding, Technique
+from qos.network.wanted import Direction
 
 T = Technique
 ALL = frozenset(Technique)
@@ -38,15 +39,31 @@ def test_sending(missing: set[Technique], sending: Means) -> None:
     ("missing", "receiving", "pods"),
     [
         (set(), Means.IFB, Means.TBF),
-        ({T.REDIRECT, T.TBF}, Means.POLICER_TCX, Means.POLICER_TCX),
-        ({T.HTB}, Means.POLICER_TCX, Means.TBF),
-        ({T.REDIRECT, T.TBF, T.TCX}, Means.POLICER_CLSACT, Means.POLICER_CLSACT),
+        ({T.TCX}, Means.IFB, Means.TBF),
+        ({T.REDIRECT, T.TBF}, Means.NONE, Means.POLICER_TCX),
+        ({T.HTB}, Means.NONE, Means.TBF),
+        ({T.BPF}, Means.NONE, Means.TBF),
+        ({T.REDIRECT, T.TBF, T.TCX}, Means.NONE, Means.POLICER_CLSACT),
         ({T.REDIRECT, T.TBF, T.TCX, T.CLSACT}, Means.NONE, Means.NONE),
     ],
 )
 def test_receiving(missing: set[Technique], receiving: Means, pods: Means) -> None:
     choices = choose(findings(ALL - missing))
     assert (choices.receiving.means, choices.pods.means) == (receiving, pods)
+
+
+@pytest.mark.parametrize(
+    ("missing", "policed"),
+    [
+        (set(), {Direction.EGRESS}),
+        ({T.TBF}, {Direction.EGRESS, Direction.INGRESS}),
+        ({T.TCX}, {Direction.EGRESS}),
+        ({T.BPF}, set()),
+        ({T.BPF, T.TBF}, set()),
+    ],
+)
+def test_policed(missing: set[Technique], policed: set[Direction]) -> None:
+    assert choose(findings(ALL - missing)).policed == policed
 
 
 def test_reasons_name_each_better_one() -> None:

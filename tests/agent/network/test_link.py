@@ -100,6 +100,7 @@ def test_speeds_that_are_made_up(kind: str) -> None:
     assert why(found).startswith(f"x is a {kind}, whose speed is made up: label the node")
     assert isinstance(found, Unknown)
     assert not found.passing
+    assert found.link == Link(5, "x", 0, 0), "limits are kept there all the same"
 
 
 def test_only_a_missing_carrier_passes() -> None:

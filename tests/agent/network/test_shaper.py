@@ -8,7 +8,7 @@ from agent.network.classifier import Ports
 from agent.network.shaper import Shaper
 from agent.network.shaping import Shaped
 from agent.network.unkept import FOREIGN, LINK_UNKNOWN, NOT_SHAPED, Problem, unkept
-from qos.network.bands import DEFAULT
+from qos.network.bands import DEFAULT, Configuration
 from qos.network.planning import plan
 from qos.network.recovered import NOTHING_LEFT, Left
 from qos.network.wanted import Bounds, Direction, Link, PodTraffic, Shortfall, Unkept, Wanted
@@ -129,6 +129,28 @@ def test_each_reason_has_words(reason: Unkept) -> None:
     wanted = Wanted(shortfalls=(Shortfall("1", Direction.EGRESS, MBIT, reason),))
     [problem] = unkept([], wanted, Shaped(0, {}), ETH)["1"]
     assert (problem.reason, len(problem.text) > 50) == (reason.value, True)
+
+
+def test_what_is_policed_needs_no_tree_and_what_is_not_says_why() -> None:
+    both = frozenset(Direction)
+    limited = pod("1", Bounds(MBIT, MBIT), Bounds(limit=MBIT))
+
+    def said(shaped: Shaped, link: Link | None = ETH) -> list[tuple[Direction, bool]]:
+        found = unkept([limited], planned(link), shaped, link)
+        return [(one.direction, one.floor) for one in found.get("1", ())]
+
+    def planned(link: Link | None) -> Wanted:
+        return plan([link] if link else [], [limited], Configuration(policed=both))
+
+    floor, limit = (Direction.EGRESS, True), (Direction.EGRESS, False)
+    used = frozenset(planned(ETH).policers)
+    receiving = frozenset(one for one in used if one.direction is Direction.INGRESS)
+    foreign = {2: "mq 1: at eth0 was put there by another"}
+    assert said(Shaped(0, {}, policed=receiving)) == [], "the tree does it"
+    assert said(Shaped(0, foreign, policed=used)) == [floor]
+    assert said(Shaped(0, foreign, policed=receiving)) == [floor, limit]
+    assert said(Shaped(0, {}, policed=used), None) == [floor], "no link"
+    assert said(Shaped(0, {}, "program police"), None) == [floor, limit, (Direction.INGRESS, False)]
 
 
 def test_amounts_are_said_in_bits() -> None:

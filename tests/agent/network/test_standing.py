@@ -70,6 +70,26 @@ def test_each_obstacle_has_its_reason(seen: Standing, floor: str, limit: str) ->
         assert (state.enforced, one is None or state.message == str(one)) == (one is None, True)
 
 
+def test_a_limit_is_kept_where_it_can_be_policed_whatever_becomes_of_trees() -> None:
+    policing = replace(CHOICES, policing=Choice(Means.POLICER_TCX))
+    foreign = last(Shaped(0, {2: "mq 1: at eth0 was put there by another"}, foreign={2: "mq 1: at eth0"}))
+    no_htb = replace(policing, sending=NONE)
+    for seen in (
+        replace(WELL, choices=policing, last=foreign),
+        replace(WELL, choices=no_htb),
+        replace(WELL, choices=policing, link=None),
+    ):
+        assert floor_obstacle(seen) is not None
+        assert limit_obstacle(seen) is None
+    no_pins = limit_obstacle(replace(WELL, choices=no_htb, pins="no BPF file system"))
+    assert no_pins is not None
+    assert no_pins.reason == "NoBPFFileSystem"
+    not_loaded = limit_obstacle(replace(WELL, choices=policing, last=last(Shaped(0, {}, "program police"))))
+    assert not_loaded is not None
+    policed_pods = replace(CHOICES, pods=Choice(Means.POLICER_TCX))
+    assert limit_obstacle(replace(WELL, choices=policed_pods)) is None
+
+
 def test_what_the_configuration_contradicts_is_said_of_each_direction() -> None:
     full = Configuration(Bands(host=Amount(percent=100)))
     seen = replace(WELL, last=last(Shaped(0, {}), full))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from qos.network.bands import WHOLE, Amount, Bands, Configuration, Share
-from qos.network.wanted import Band, Bounds, Link, PodTraffic
+from qos.network.wanted import Band, Bounds, Direction, Link, PodTraffic
 
 MBIT = 125_000
 GBIT = 1000 * MBIT
@@ -60,6 +60,7 @@ CONFIGURATIONS = st.builds(
     ingress=st.just(Bands()) | BANDS,
     local=st.sampled_from([0, 90]),
     leaf=st.sampled_from(["fq_codel", "bfifo"]),
+    policed=st.frozensets(st.sampled_from(Direction)),
 )
 
 

@@ -18,12 +18,14 @@ from qos.network.wanted import (
     HtbTree,
     Link,
     PodTraffic,
+    Policer,
     Shortfall,
     Standing,
     Unkept,
     UnkeptLimit,
     Wanted,
     class_id,
+    mapped,
 )
 from tests.qos.network.nodes import CONFIGURATIONS, GBIT, MBIT, links, pod, pods
 
@@ -94,6 +96,29 @@ def test_a_link_of_unknown_speed_keeps_limits_and_says_that_it_keeps_no_floor() 
     assert wanted.shortfalls == (Shortfall("1", Direction.EGRESS, MBIT, Unkept.LINK_UNKNOWN),)
     assert egress_class(wanted, "1").ceil == 2 * MBIT
     assert wanted.unkept_limits == ()
+
+
+def test_on_a_link_of_unknown_speed_no_band_goes_first_and_bands_alone_make_no_tree() -> None:
+    link = Link(2, "eth0", 0, 0)
+    low = pod("2", band=Band.L2)
+    assert plan([link], [low]).trees == ()
+    tree = only_tree(plan([link], [pod("1", Bounds(limit=MBIT)), low]))
+    assert {one.priority for one in tree.classes} == {0}
+    assert of(tree, BANDS[Band.L2]).rate > 100 * GBIT // 100, "it never has to wait for the others' rates"
+
+
+def test_a_limit_is_policed_where_no_link_is_known() -> None:
+    configuration = Configuration(policed=frozenset({Direction.EGRESS}))
+    limited, other = pod("1", Bounds(limit=MBIT)), pod("2", band=Band.L2)
+    wanted = plan([], [limited, other], configuration)
+    assert wanted.policers == (Policer(1001, class_id(FIRST), Direction.EGRESS, MBIT),)
+    assert wanted.by_address == {bytes(10) + b"\xff\xff" + bytes([0, 0, 0, 1]): class_id(FIRST)}
+    assert (wanted.trees, wanted.unkept_limits) == ((), ())
+    host = PodTraffic("3", Band.L0, Bounds(limit=MBIT), Bounds(), cgroup_ids=(7,))
+    assert plan([], [host], configuration).unkept_limits == (
+        UnkeptLimit("3", Direction.EGRESS, Unkept.LINK_UNKNOWN),
+    )
+    assert plan([], [limited]).unkept_limits == (UnkeptLimit("1", Direction.EGRESS, Unkept.LINK_UNKNOWN),)
 
 
 def test_floors_beyond_the_link_are_granted_by_priority_then_uid_and_the_last_in_part() -> None:
@@ -270,7 +295,23 @@ def test_granted_floors_are_rates_limits_are_ceilings_and_the_rest_is_said(
         if one.egress.limit is not None and (one.uid, Direction.EGRESS) not in unkept:
             assert standing.minor
         if one.ingress.limit is not None and (one.uid, Direction.INGRESS) not in unkept:
-            assert [b.rate for b in wanted.buckets if b.interface == one.interface] == [one.ingress.limit]
+            assert [b.rate for b in wanted.buckets if b.interface == one.interface] == [
+                one.ingress.limit
+            ] or policed(wanted, one, Direction.INGRESS) == [one.ingress.limit]
+        if one.egress.limit is not None and Direction.EGRESS in configuration.policed and not nics:
+            assert policed(wanted, one, Direction.EGRESS) == (
+                [] if (one.uid, Direction.EGRESS) in unkept else [one.egress.limit]
+            )
+
+
+def policed(wanted: Wanted, one: PodTraffic, direction: Direction) -> list[int]:
+    """Rates of the pod's policers, of the class that its packets have."""
+    ids = {wanted.by_address.get(mapped(address)) for address in one.addresses}
+    return [
+        policer.rate
+        for policer in wanted.policers
+        if (policer.interface, policer.direction) == (one.interface, direction) and policer.class_id in ids
+    ]
 
 
 @SOME
