@@ -10,6 +10,8 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple
 
+from prometheus_client import CollectorRegistry
+
 from agent.containers import Containers
 from agent.network import drift, identity, ladder
 from agent.network.bpf.pins import MOUNTED_AT, unusable_root
@@ -21,24 +23,30 @@ from agent.network.probes import probe
 from agent.network.shaper import Shaper
 from agent.network.shaping import Shaping
 from agent.network.standing import Standing
+from agent.network.starting import Starts, is_awaited
 from agent.network.traffic import pod_traffic
 from agent.network.unkept import Problem
 from agent.nri.records import NriPod
 from agent.planner import PlannedPod
-from agent.state import Known
+from agent.state import Known, KnownPod
 from qos.network.bands import Configuration
 from qos.network.wanted import Direction, Link, PodTraffic
+from qos.pods.decision import Decided
 from qos.pods.traffic import Traffic, traffic
 
 log = logging.getLogger(__name__)
 
 
 class Parts(NamedTuple):
-    """What the agent knows of its pods. planned: by uid; sandboxes: as the runtime tells them, by uid."""
+    """What the agent knows of its pods. planned: by uid; sandboxes: as the runtime tells them, by uid.
+
+    decided: what a pod may expect that is not planned yet. cgroup_of: a pod's cgroup, "" unknown.
+    """
 
     known: Known
     containers: Containers
     planned: Callable[[], Mapping[str, PlannedPod]]
+    decided: Callable[[KnownPod], Decided]
     sandboxes: Callable[[], Mapping[str, NriPod]]
     cgroup_of: Callable[[str], str]
 
@@ -61,7 +69,11 @@ class NodeNetwork:
         *,
         proc: str = "/proc",
         bpf_root: str = MOUNTED_AT,
+        registry: CollectorRegistry | None = None,
     ) -> None:
+        self._starts = Starts(registry or CollectorRegistry())
+        self._started: dict[str, KnownPod] = {}
+        """By uid, those that run and are not planned yet."""
         self._parts, self._link, self._mounts, self._proc = parts, link, mounts, proc
         self._known_all = known_all
         self._run, self._bpf_root = run, bpf_root
@@ -73,6 +85,17 @@ class NodeNetwork:
         """Pods, what they are promised, or the link are others than before."""
         if self._shaper is not None:
             self._shaper.changed()
+
+    async def started(self, pod: KnownPod) -> None:
+        """It has its network, and no container of it runs yet: shape it now, or give up after a while."""
+        self._started[pod.pod.uid] = pod
+        if is_awaited(traffic(self._parts.decided(pod))):
+            await self._starts.wait(pod.pod.uid, self._at_once)
+        else:
+            self.changed()
+
+    async def _at_once(self) -> bool:
+        return self._shaper is not None and await self._shaper.at_once()
 
     def unkept(self, uid: str, expected: Traffic) -> tuple[Problem, ...] | None:
         """What is not kept of a pod of which this is expected; None: no round was made for it yet."""
@@ -124,10 +147,15 @@ class NodeNetwork:
     async def _pods(self, netlink: Netlink) -> tuple[PodTraffic, ...]:
         """Those of which something is expected, with what they are known by."""
         parts = self._parts
-        pods, sandboxes = dict(parts.known.pods), dict(parts.sandboxes())
+        planned, sandboxes = parts.planned(), dict(parts.sandboxes())
+        self._started = {
+            uid: one for uid, one in self._started.items() if uid in sandboxes and uid not in planned
+        }
+        pods = {**self._started, **parts.known.pods}
         running = list(parts.containers.all().values())
         cgroups = {uid: parts.cgroup_of(uid) for uid in pods}
-        expected = {uid: traffic(one.decided) for uid, one in parts.planned().items()}
+        expected = {uid: traffic(parts.decided(pods[uid])) for uid in self._started}
+        expected |= {uid: traffic(one.decided) for uid, one in planned.items()}
         found = await asyncio.to_thread(
             identity.find,
             netlink, pods, sandboxes, running, lambda uid: cgroups[uid], self._mounts, self._proc,

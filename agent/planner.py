@@ -219,6 +219,10 @@ class Planner:
         tree = replace(self._tree, groups={**self._tree.groups, **own}, pods={**self._tree.pods, uid: path})
         return PlannedPod(decided, self._node.plan_beside(self._placed(tree, decided, cgroups)))
 
+    def decided(self, one: KnownPod, known: Known) -> Decided:
+        """What a pod may expect, whether it has cgroups or not."""
+        return _decided(one, known, known.policies, self._choices)
+
     def cgroup_of(self, uid: str) -> str:
         """A pod's cgroup, "" where it had none when it was looked for."""
         return self._cgroups.path_of(uid)

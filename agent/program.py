@@ -40,7 +40,7 @@ from agent.reconciler import Reconciler
 from agent.report.writer import ReportWriter
 from agent.reporting import Identity, allocatable_lack, policy_states
 from agent.runtime_events import RuntimeEvents
-from agent.state import ContainerKey, Known
+from agent.state import ContainerKey, Known, KnownPod
 from agent.sync.hook_files import HookFiles
 from agent.sync.kubernetes import KubernetesSource
 from agent.sync.missed import Missed
@@ -136,6 +136,7 @@ class Agent:
             self.enforcer.writing.reclaims,
             unified=self._unified,
             observe=config.observe,
+            network=self._network_started,
         )
         self.plugin = self._plugin()
         self.missed = Missed(config.run)
@@ -207,13 +208,17 @@ class Agent:
             self.known,
             self.containers,
             lambda: self.reconciler.planned,
+            lambda pod: self.planner.decided(pod, self.known),
             lambda: self.events.sandboxes,
-            self.planner.cgroup_of,
+            lambda uid: self.planner.cgroup_of(uid) or self.events.cgroup_of(uid),
         )
-        mounts, run = self.machine.mounts, self.config.run
-        return NodeNetwork(
-            parts, lambda: self.uplink.link, self._planned_any, run, mounts, proc=self.config.proc
-        )
+        mounts, run, proc = self.machine.mounts, self.config.run, self.config.proc
+        link, known_all = (lambda: self.uplink.link), self._planned_any
+        return NodeNetwork(parts, link, known_all, run, mounts, proc=proc, registry=self.registry)
+
+    async def _network_started(self, pod: KnownPod) -> None:
+        if self.network is not None:
+            await self.network.started(pod)
 
     def _planned_any(self) -> bool:
         """Whether there are plans of all pods that this agent, or the one before, has heard of."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import NamedTuple
 
 from agent.containers import Containers
@@ -13,7 +13,7 @@ from agent.nri.adjustment import adjustment_of
 from agent.nri.records import Adjustment, LinuxResources, NriContainer, NriPod, State
 from agent.provisional import named, pod_of, with_container
 from agent.reconciler import Reconciler
-from agent.state import ContainerKey, Known, Running
+from agent.state import ContainerKey, Known, KnownPod, Running
 from kernel.allowed import IN_USE
 from qos.plan.layout import LEAST_SHARES, runtime_path, runtime_weight, slice_path
 
@@ -38,8 +38,8 @@ class RuntimeEvents:
     expect: called with a cgroup that the runtime is about to write. read: what a pod's cgroup has now, by
     file. reclaims: whether the kernel would reclaim within a write of (cgroup, file, value): the runtime,
     which holds a lock meanwhile, is not asked for that. unified: the node has cgroup v2. observe: only
-    listen: nothing is answered, nothing waits for a plan. `synchronized`: the runtime has told of all that it
-    has.
+    listen: nothing is answered, nothing waits for a plan. network: called with a pod whose sandbox has its
+    network, and waited for. `synchronized`: the runtime has told of all that it has.
     """
 
     def __init__(
@@ -54,13 +54,14 @@ class RuntimeEvents:
         *,
         unified: bool,
         observe: bool = False,
+        network: Callable[[KnownPod], Awaitable[None]] | None = None,
     ) -> None:
         self._known = known
         self._containers = containers
         self._reconciler = reconciler
         self._originals = originals
         self._expect, self._read, self._reclaims = expect, read, reclaims
-        self._unified, self._observe = unified, observe
+        self._unified, self._observe, self._network = unified, observe, network
         self._raised = "cpu.weight" if unified else "cpu.shares"  # by kubelet, for pods
         self.synchronized = False
         self._sandboxes: dict[str, NriPod] = {}
@@ -97,6 +98,8 @@ class RuntimeEvents:
         path = _pods_path(pod)
         self._reconciler.cgroup_changed(path)
         self._seed_pod(path)  # here it costs no container's start anything
+        if self._network is not None:
+            await self._network(self._as_known(pod))
 
     async def pod_updated(self, pod: NriPod) -> None:
         """Kubelet has resized the pod."""
@@ -177,6 +180,11 @@ class RuntimeEvents:
         """The present one of each pod, by the pod's uid, as far as the runtime told."""
         return self._sandboxes
 
+    def cgroup_of(self, uid: str) -> str:
+        """A pod's cgroup as the runtime names it; "" where it tells of no such pod."""
+        pod = self._sandboxes.get(uid)
+        return _pods_path(pod) if pod is not None else ""
+
     def runs(self, uid: str) -> bool:
         """Whether the runtime has a sandbox of this pod, as far as it told."""
         return uid in self._sandboxes
@@ -216,12 +224,24 @@ class RuntimeEvents:
             key = f"{known.pod.namespace}/{known.pod.name}"
             log.warning("pod refused key=%s uid=%s: the runtime has another by this uid", key, pod.uid)
             known = None
-        written = self._known.pods.get(f"{pod.namespace}/{pod.name}")
+        written = self._written(pod)
         self._known.pods[pod.uid] = (
             named(written, pod)
             if written
             else with_container(known or pod_of(pod), container.name, container.resources)
         )
+
+    def _as_known(self, pod: NriPod) -> KnownPod:
+        """A pod without any container yet, as its source tells of it, else as the runtime does."""
+        known = self._known.pods.get(pod.uid)
+        if known is not None and (known.pod.namespace, known.pod.name) == (pod.namespace, pod.name):
+            return known
+        written = self._written(pod)
+        return named(written, pod) if written else pod_of(pod)
+
+    def _written(self, pod: NriPod) -> KnownPod | None:
+        """What a folder says of one of its name."""
+        return self._known.pods.get(f"{pod.namespace}/{pod.name}")
 
     def renew(self, key: str) -> None:
         """A folder says something else, or nothing more, of the pod namespace/name."""

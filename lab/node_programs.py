@@ -47,7 +47,10 @@ RUNTIME = Programs(
     },
 )
 KUBELET = Programs(
-    "kubelet", Path(__file__).parent / "kubeletmodule", ("kubelet", "host-local", "loopback", "ptp"), {}
+    "kubelet",
+    Path(__file__).parent / "kubeletmodule",
+    ("kubelet", "bridge", "host-local", "loopback", "ptp"),
+    {},
 )
 
 

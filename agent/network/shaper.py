@@ -83,6 +83,7 @@ class Shaper:
         self._clock, self._sleep = clock, sleep
         self._due = Changes(CHECK_SECONDS)
         self._due.note()
+        self._one_round = asyncio.Lock()
         self._touched: frozenset[int] = frozenset()
         self._ended = float("-inf")
         self.last: Round | None = None
@@ -112,18 +113,32 @@ class Shaper:
         rest = (SHARE - 1) * self.last.seconds if self.last else 0.0
         await self._sleep(max(GATHER_SECONDS, min(rest, LONGEST_REST) - rested))
         self._due.clear()
+        if self._known_all():  # who knows it says that something changed
+            await self._make_round()
+
+    async def at_once(self) -> bool:
+        """A round for what is there now, once the one under way has ended; False: none may be made yet.
+
+        Raises what a round raises, and it is due again then.
+        """
         if not self._known_all():
-            return  # who knows it says that something changed
-        try:
-            await self.settle()
-        except Exception as error:
-            self.failure = str(error) or type(error).__name__
             self._due.note()
-            raise
-        else:
-            self.failure = ""
-        finally:
-            self._ended = self._clock()
+            return False
+        await self._make_round()
+        return True
+
+    async def _make_round(self) -> None:
+        async with self._one_round:
+            try:
+                await self.settle()
+            except Exception as error:
+                self.failure = str(error) or type(error).__name__
+                self._due.note()
+                raise
+            else:
+                self.failure = ""
+            finally:
+                self._ended = self._clock()
 
     async def settle(self) -> None:
         """One round; the kernel's part in a thread."""

@@ -34,6 +34,7 @@ def steps(name: str, folder: Path, hierarchies: Mapping[str, Path]) -> list[Step
         ["mount", "--make-rprivate", "/"],
         ["mount", "--make-rshared", "/"],  # kubelet and CNI pass mounts on
         ["mount", "-t", "sysfs", "sysfs", "/sys"],  # of this network namespace
+        ["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"],
         *cgroup_steps(hierarchies),
         ["mount", "-t", "tmpfs", "-o", "mode=755", "run", "/run"],
         *_overlay_steps(folder / "memory"),

@@ -35,10 +35,14 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a node differs from the usual one. kubelet: fields of its KubeletConfiguration."""
+    """How a node differs from the usual one. kubelet: fields of its KubeletConfiguration.
+
+    cni: the plugin that makes pods' networks, ptp or bridge.
+    """
 
     kubelet: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    cni: str = "ptp"
 
 
 @contextlib.contextmanager
@@ -122,7 +126,9 @@ def _namespaces(cluster: Cluster, name: str, folder: Path, programs: Programs, o
     label = f"j10ce-{name}-{secrets.token_hex(3)}"
     (folder / remains.RECORD).write_text(json.dumps({"cgroup": f"/{label}"}))
     cgroup = Scratch("", found).make(label)
-    wanted = Settings(name, programs, _access(cluster), kubelet=options.kubelet, labels=options.labels)
+    wanted = Settings(
+        name, programs, _access(cluster), kubelet=options.kubelet, labels=options.labels, cni=options.cni
+    )
     for path, content in mounts.sysctl_files(folder).items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(content)

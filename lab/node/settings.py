@@ -20,7 +20,8 @@ NRI_SOCKET = Path("/var/run/nri/nri.sock")
 KUBELET = Path("/etc/kubernetes/kubelet.yaml")
 KUBELET_KUBECONFIG = Path("/etc/kubernetes/kubelet.conf")
 STATIC_PODS = Path("/etc/kubernetes/manifests")
-CNI = Path("/etc/cni/net.d/10-ptp.conflist")
+CNI = Path("/etc/cni/net.d/10-pods.conflist")
+PODS_NETWORK = "10.85.0.0/22"
 PODS = 300
 """More than any test wants; kubelet's own limit is 110."""
 
@@ -62,7 +63,7 @@ class Access:
 class Settings:
     """What can be chosen for a node. kubelet: fields that replace ours in its KubeletConfiguration.
 
-    systemd: it makes the cgroups.
+    systemd: it makes the cgroups. cni: the plugin that makes pods' networks, ptp or bridge.
     """
 
     name: str
@@ -72,13 +73,14 @@ class Settings:
     kubelet: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     systemd: bool = False
+    cni: str = "ptp"
 
 
 def files(settings: Settings) -> dict[str, str]:
     """Every settings file of a node: path as the node sees it -> content."""
     return {
         str(CONTAINERD): _containerd(settings),
-        str(CNI): json.dumps(_network()),
+        str(CNI): json.dumps(_network(settings.cni)),
         str(KUBELET): json.dumps(_kubelet(settings)),  # JSON is YAML
         str(KUBELET_KUBECONFIG): json.dumps(_kubeconfig(settings)),
         str(STATIC_PODS / ".keep"): "",
@@ -108,14 +110,18 @@ def _containerd(settings: Settings) -> str:
     )
 
 
-def _network() -> dict[str, Any]:
+def _network(plugin: str) -> dict[str, Any]:
     """A pair of devices a pod; no masquerading, so that no iptables are needed."""
-    subnet = {"subnet": "10.85.0.0/22"}
-    address = {"type": "host-local", "ranges": [[subnet]], "routes": [{"dst": "0.0.0.0/0"}]}
+    address = {
+        "type": "host-local",
+        "ranges": [[{"subnet": PODS_NETWORK}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    bridge = {"bridge": "cni0", "isGateway": True} if plugin == "bridge" else {}
     return {
         "cniVersion": "1.0.0",
-        "name": "ptp",
-        "plugins": [{"type": "ptp", "ipMasq": False, "ipam": address}],
+        "name": "pods",
+        "plugins": [{"type": plugin, "ipMasq": False, "ipam": address, **bridge}],
     }
 
 

@@ -1,22 +1,25 @@
-"""A real node's bandwidth in its status beside a real kubelet, and whose its interfaces are."""
+"""A real node's bandwidth in its status beside a real kubelet, and its pods' packets from the first on."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adapters.kubernetes.node_bandwidth import change_to, node_bandwidth
+from agent.network.starting import AT_MOST
 from lab.agent_process import AgentProcess
 from lab.cluster import Cluster
 from lab.node.node import RealNode
-from lab.node.rig import real_node
+from lab.node.rig import Options, real_node
 from lab.runtimes.images import BUSYBOX
 from qos import keys
 from tests.waiting import until
@@ -36,6 +39,11 @@ class Here:
     def __init__(self, cluster: Cluster, node: RealNode, agent: AgentProcess) -> None:
         self.cluster, self.node, self.agent = cluster, node, agent
 
+    def shown(self) -> str:
+        """For a test that fails."""
+        shown = self.node.run(["tc", "-s", "class", "show", "dev", "eth0"]).stdout
+        return shown + self.agent.log.read_text()[-4000:]
+
     def raw(self) -> bytes:
         return self.cluster.kubectl("get", "node", self.node.name, "--output=json").encode()
 
@@ -46,6 +54,37 @@ class Here:
             str(wanted),
             details=lambda: log.read_text()[-2000:],
         )
+
+    def pod(self, name: str, command: str, **annotations: str) -> None:
+        """A pod of one container; it is not waited for."""
+        container = {
+            "name": "main",
+            "image": BUSYBOX,
+            "imagePullPolicy": "Never",
+            "command": ["/bin/sh", "-c", command],
+            "resources": {"requests": {"cpu": "10m"}},
+        }
+        spec = {"nodeName": self.node.name, "terminationGracePeriodSeconds": 0, "containers": [container]}
+        metadata = {"name": name, "annotations": annotations}
+        manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        scope = f"--namespace={self.node.name}"
+        account = ("--for=create", "serviceaccount/default", "--timeout=100s")
+        self.cluster.kubectl("wait", scope, *account, seconds=120)
+        self.cluster.kubectl("create", scope, "--filename=-", stdin=json.dumps(manifest))
+
+    def ready(self, name: str) -> dict[str, Any]:
+        scope = f"--namespace={self.node.name}"
+        ready = ("--for=condition=Ready", f"pod/{name}", "--timeout=150s")
+        self.cluster.kubectl("wait", scope, *ready, seconds=180)
+        found: dict[str, Any] = json.loads(self.cluster.kubectl("get", scope, "pod", name, "--output=json"))
+        return found
+
+    def sent(self, ceiling: str) -> tuple[int, int]:
+        """Bytes and packets that the link has sent of the class with this ceiling; -1: there is none."""
+        shown = self.node.run(["tc", "-s", "class", "show", "dev", "eth0"]).succeeded().stdout
+        of_class = rf"class htb 10ce:1[0-9a-f] .* ceil {ceiling} .*\n Sent (\d+) bytes (\d+) pkt"
+        found = re.search(of_class, shown)
+        return (int(found[1]), int(found[2])) if found else (-1, -1)
 
     def heartbeat(self) -> str:
         conditions = json.loads(self.raw())["status"]["conditions"]
@@ -66,7 +105,7 @@ def an_agent(folder: Path, node: RealNode, *options: str) -> AgentProcess:
 def here(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
     name = f"link-{secrets.token_hex(2)}"
     cluster.kubectl("create", "namespace", name)
-    with real_node(cluster, name) as node:
+    with real_node(cluster, name, options=Options(cni="bridge")) as node:
         folder = tmp_path_factory.mktemp("node")
         agent = an_agent(folder / "agent", node, "--network-floors", "--link-egress", "1G")
         agent.start()
@@ -118,21 +157,8 @@ with Netlink() as asked:
 
 def test_the_runtime_tells_of_a_pods_network_before_its_containers_run(here: Here) -> None:
     scope = f"--namespace={here.node.name}"
-    container = {
-        "name": "main",
-        "image": BUSYBOX,
-        "imagePullPolicy": "Never",
-        "command": ["/bin/sh", "-c", "cat /sys/class/net/eth0/iflink; exec sleep 100000"],
-        "resources": {"requests": {"cpu": "10m"}},
-    }
-    spec = {"nodeName": here.node.name, "terminationGracePeriodSeconds": 0, "containers": [container]}
-    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": spec}
-    here.cluster.kubectl(
-        "wait", scope, "--for=create", "serviceaccount/default", "--timeout=100s", seconds=120
-    )
-    here.cluster.kubectl("create", scope, "--filename=-", stdin=json.dumps(manifest))
-    here.cluster.kubectl("wait", scope, "--for=condition=Ready", "pod/one", "--timeout=150s", seconds=180)
-    pod = json.loads(here.cluster.kubectl("get", scope, "pod", "one", "--output=json"))
+    here.pod("one", "cat /sys/class/net/eth0/iflink; exec sleep 100000")
+    pod = here.ready("one")
     until(lambda: here.cluster.kubectl("logs", scope, "one"), "the container has said what it sees")
     index = here.cluster.kubectl("logs", scope, "one").strip()
     uid, addresses = pod["metadata"]["uid"], [one["ip"] for one in pod["status"]["podIPs"]]
@@ -147,6 +173,42 @@ def test_the_runtime_tells_of_a_pods_network_before_its_containers_run(here: Her
     environ = {"PYTHONPATH": str(Path(__file__).parents[2])}
     found = here.node.run(words, environ=environ).succeeded().stdout
     assert found.split()[-1] == index
+
+
+PINGS, PAYLOAD, HEADERS = 3, 1000, 14 + 20 + 8
+PINGING = f"busybox ping -c {PINGS} -s {PAYLOAD} -W 1 192.0.2.1; exec sleep 100000"
+"""Nobody has that address (RFC 5737), and nobody answers."""
+BYTES = PINGS * (PAYLOAD + HEADERS)
+
+
+def waited(agent: AgentProcess) -> list[tuple[str, float]]:
+    """What came of each wait of a pod that started, and its seconds."""
+    said = re.findall(r"network of a pod that starts .*outcome=(\w+) seconds=([\d.]+)", agent.log.read_text())
+    return [(outcome, float(seconds)) for outcome, seconds in said]
+
+
+def test_a_pods_first_packet_is_in_its_class(here: Here) -> None:
+    """It sends as its first act, and all of that was counted by its class and by no other."""
+    limits = {keys.EGRESS_BANDWIDTH_ANNOTATION: "10M", keys.INGRESS_BANDWIDTH_ANNOTATION: "20M"}
+    here.pod("first", PINGING, **limits)
+    here.ready("first")
+    until(lambda: here.sent("10Mbit")[1] >= PINGS, "all is sent", details=here.shown)
+    assert here.sent("10Mbit") == (BYTES, PINGS)
+    assert "rate 20Mbit" in here.node.run(["tc", "qdisc", "show"]).succeeded().stdout
+    ((outcome, seconds),) = waited(here.agent)
+    assert outcome == "shaped"
+    assert seconds < AT_MOST
+
+
+def test_an_agent_that_starts_later_finds_the_pods_that_run(here: Here, tmp_path: Path) -> None:
+    here.agent.end()
+    here.pod("second", PINGING, **{keys.EGRESS_BANDWIDTH_ANNOTATION: "30M"})
+    here.ready("second")
+    assert here.sent("30Mbit") == (-1, -1)
+    here.agent = an_agent(tmp_path / "later", here.node, "--network-floors", "--link-egress", "1G")
+    here.agent.start()
+    until(lambda: here.sent("30Mbit") != (-1, -1), "it has a class", 5, details=here.shown)
+    assert here.sent("10Mbit") == (BYTES, PINGS), "the other one's has counted on"
 
 
 def test_switched_off_it_is_taken_away(here: Here, tmp_path: Path) -> None:

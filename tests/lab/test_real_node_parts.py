@@ -41,7 +41,7 @@ def test_controllers_of_one_hierarchy_are_mounted_together() -> None:
 
 def test_the_unified_hierarchy_alone_is_one_mount() -> None:
     steps = mounts.steps("real-1", FOLDER, {"": Path("/sys/fs/cgroup")})
-    assert [step for step in steps if step[-1].startswith("/sys/fs")] == [
+    assert [step for step in steps if step[-1].startswith("/sys/fs/cgroup")] == [
         ["mount", "-t", "cgroup2", "cgroup2", "/sys/fs/cgroup"]
     ]
 

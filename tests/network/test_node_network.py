@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from agent.containers import Containers
 from agent.network.leaving import leave
 from agent.network.namespaces import inside
 from agent.network.unkept import Problem
 from agent.node_network import LeftNetwork, NodeNetwork, Parts
+from agent.nri.records import NriPod
 from agent.planner import PlannedPod
+from agent.provisional import pod_of
 from agent.state import Known, KnownPod
 from qos import keys
 from qos.cluster.precedence import PriorityClasses
@@ -40,16 +43,30 @@ class Agent:
     link: Link | None = None
     knows_all: bool = True
     asked: int = 0
+    sandboxes: dict[str, NriPod] = field(default_factory=dict)
 
     def asked_whether_all(self) -> bool:
         self.asked += 1
         return self.knows_all
 
-    def network(self) -> NodeNetwork:
+    def network(self, registry: CollectorRegistry) -> NodeNetwork:
         containers = Containers(lambda _: False, dict)
-        parts = Parts(self.known, containers, self.planned, dict, lambda _: "")
+        parts = Parts(
+            self.known,
+            containers,
+            self.planned,
+            lambda one: _decided(one.pod),
+            lambda: self.sandboxes,
+            lambda _: "",
+        )
         return NodeNetwork(
-            parts, lambda: self.link, self.asked_whether_all, self.run, {}, bpf_root=self.bpf_root
+            parts,
+            lambda: self.link,
+            self.asked_whether_all,
+            self.run,
+            {},
+            bpf_root=self.bpf_root,
+            registry=registry,
         )
 
     def planned(self) -> dict[str, PlannedPod]:
@@ -62,16 +79,31 @@ class Agent:
         """Of a pod with the first one's limit."""
         return network.unkept("one", traffic(_decided(_pod("one", "10M"))))
 
+    async def start(self, network: NodeNetwork, uid: str, pod: Pod, limit: str) -> None:
+        """A sandbox, as the runtime tells of it; no plan is made yet."""
+        self.sandboxes[uid] = sandbox = NriPod(
+            uid[::-1],
+            uid,
+            "shop",
+            f"pod-{uid}",
+            annotations={keys.EGRESS_BANDWIDTH_ANNOTATION: limit} if limit else {},
+            addresses=(pod.address, pod.address6),
+            own_network=True,
+        )
+        await network.started(pod_of(sandbox))
+
     def ceilings(self) -> list[str]:
         """Of the NIC's classes that pods have, as tc shows them."""
         shown = self.node.run("tc", "class", "show", "dev", "eth0")
         return re.findall(r"class htb 10ce:1[0-9a-f] .* ceil (\w+) ", shown)
 
-    def while_running(self, work: Callable[[NodeNetwork], Awaitable[None]]) -> None:
+    def while_running(
+        self, work: Callable[[NodeNetwork], Awaitable[None]], registry: CollectorRegistry | None = None
+    ) -> None:
         """In the node's namespace, as its threads are, while rounds are made."""
 
         async def run() -> None:
-            network = self.network()
+            network = self.network(registry or CollectorRegistry())
             running = asyncio.create_task(network.run())
             try:
                 await work(network)
@@ -124,6 +156,54 @@ def test_what_others_take_away_comes_back_by_itself(agent: Agent) -> None:
         await eventually(lambda: agent.ceilings() == ["10Mbit"], "the pod's class, again", 25)
 
     agent.while_running(work)
+
+
+def test_a_pod_that_starts_has_its_class_before_the_runtime_goes_on(agent: Agent) -> None:
+    """And keeps it in rounds that come before it is planned, and until its sandbox is gone."""
+    first, second = agent.node.pod(), agent.node.pod()
+    agent.add("one", first, "10M")
+    registry = CollectorRegistry()
+
+    async def work(network: NodeNetwork) -> None:
+        await eventually(lambda: agent.ceilings() == ["10Mbit"], "the first pod's class")
+        await agent.start(network, "two", second, "20M")
+        assert sorted(agent.ceilings()) == ["10Mbit", "20Mbit"]
+        agent.add("three", second, "30M")
+        network.changed()
+        await eventually(lambda: "30Mbit" in agent.ceilings(), "one more round")
+        assert sorted(agent.ceilings()) == ["10Mbit", "20Mbit", "30Mbit"]
+        del agent.sandboxes["two"]
+        network.changed()
+        await eventually(lambda: sorted(agent.ceilings()) == ["10Mbit", "30Mbit"], "it has ended")
+
+    agent.while_running(work, registry)
+    name = "j10ce_agent_network_starts_total"
+    assert registry.get_sample_value(name, {"outcome": "shaped"}) == 1
+
+
+def test_a_pod_that_asks_for_nothing_waits_for_nothing(agent: Agent) -> None:
+    registry = CollectorRegistry()
+
+    async def work(network: NodeNetwork) -> None:
+        await agent.start(network, "two", agent.node.pod(), "")
+
+    agent.while_running(work, registry)
+    assert registry.get_sample_value("j10ce_agent_network_start_seconds_count") == 0
+
+
+def test_where_no_round_can_be_made_yet_a_pod_starts_all_the_same(agent: Agent) -> None:
+    agent.knows_all = False
+    registry = CollectorRegistry()
+
+    async def work(network: NodeNetwork) -> None:
+        await agent.start(network, "two", agent.node.pod(), "20M")
+        agent.knows_all = True
+        network.changed()
+        await eventually(lambda: agent.ceilings() == ["20Mbit"], "once it can")
+
+    agent.while_running(work, registry)
+    name = "j10ce_agent_network_starts_total"
+    assert registry.get_sample_value(name, {"outcome": "too_early"}) == 1
 
 
 def test_a_pod_is_told_why_its_limit_is_not_kept(agent: Agent) -> None:

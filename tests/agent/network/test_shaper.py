@@ -173,3 +173,49 @@ async def test_what_is_written_while_a_round_is_made_counts() -> None:
     await one.run_once()
     assert seen == [True, True, False]
     assert one.is_ours({ETH.index})
+
+
+async def test_who_starts_now_waits_for_no_rest() -> None:
+    """Once the round under way has ended, which may not know of him."""
+    node, pods, asked = Node(), [pod("1", Bounds(MBIT))], asyncio.Semaphore(0)
+
+    async def never(_: float) -> None:
+        await asyncio.Event().wait()
+
+    async def slow() -> tuple[PodTraffic, ...]:
+        there = tuple(pods)
+        await asked.acquire()
+        return there
+
+    one = Shaper(node, slow, lambda: ETH, DEFAULT, sleep=never)
+    resting = asyncio.create_task(one.run())
+    first, second = asyncio.create_task(one.at_once()), asyncio.create_task(one.at_once())
+    await asyncio.sleep(0)
+    pods.append(pod("2", Bounds(MBIT)))
+    asked.release()
+    asked.release()
+    assert await asyncio.wait_for(asyncio.gather(first, second), 10) == [True, True]
+    assert [len(wanted.standing) for wanted, _ in node.rounds] == [1, 2]
+    resting.cancel()
+
+
+async def test_before_all_pods_are_known_no_round_is_made_for_one() -> None:
+    node = Node()
+
+    async def nothing() -> tuple[PodTraffic, ...]:
+        return ()
+
+    one = Shaper(node, nothing, lambda: ETH, DEFAULT, known_all=lambda: False)
+    assert await one.at_once() is False
+    assert node.rounds == []
+
+
+async def test_a_round_that_fails_for_one_who_starts_is_due_again() -> None:
+    node = Node()
+    node.broken = OSError("netlink does not answer")
+    one = shaper(node, [pod("1", Bounds(MBIT))])
+    with pytest.raises(OSError, match="netlink"):
+        await one.at_once()
+    node.broken = None
+    await asyncio.wait_for(one.run_once(), 10)
+    assert len(node.rounds) == 1
