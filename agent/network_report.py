@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
+from agent.network import seen
 from agent.network.standing import (
     NOT_YET,
     Standing,
@@ -47,29 +50,30 @@ class NetworkReport:
         self._since: dict[str, float] = {}
         """Promise, or a pod's uid -> since when a passing reason keeps it."""
         self._before: dict[str, Obstacle | None] = {}
+        self._written: seen.SeenNetwork | None = None
 
     def known(self) -> bool:
         """Whether there is something to report: before, what was reported of this node holds on."""
         if self._network is None:
             return True
-        seen = self._standing(self._network)
-        passing = [name for name, obstacle in self._obstacles(seen) if self._passes(name, obstacle)]
-        return seen.known and self._before.keys() >= set(passing)
+        now = self._standing(self._network)
+        passing = [name for name, obstacle in self._obstacles(now) if self._passes(name, obstacle)]
+        return now.known and self._before.keys() >= set(passing)
 
     def promises(self) -> tuple[PromiseState, ...]:
         """`floor (network)` and `limit (network)`."""
         if self._network is None:
             return promise_states(self._why, self._why, None)
-        seen = self._standing(self._network)
-        settled = {name: self._settled(name, obstacle) for name, obstacle in self._obstacles(seen)}
-        return promise_states(settled[NETWORK_FLOOR], settled[NETWORK_LIMIT], seen.choices)
+        now = self._standing(self._network)
+        settled = {name: self._settled(name, obstacle) for name, obstacle in self._obstacles(now)}
+        return promise_states(settled[NETWORK_FLOOR], settled[NETWORK_LIMIT], now.choices)
 
     def state(self) -> NetworkState | None:
         """The node's link and how it is shaped; None where it is not."""
         if self._network is None:
             return None
-        seen = self._standing(self._network)
-        return network_state(seen, self._settled(NETWORK_FLOOR, floor_obstacle(seen)))
+        now = self._standing(self._network)
+        return network_state(now, self._settled(NETWORK_FLOOR, floor_obstacle(now)))
 
     def of_pod(self, decided: Decided) -> str | None:
         """Why what its policy promises of the network is not kept; "": it is, or promises nothing of it.
@@ -94,6 +98,16 @@ class NetworkReport:
             self._since.pop(uid, None)
         return f"{_name([problem[:2]])}: {problem}" if problem else ""
 
+    async def write(self, run: Path, names: Mapping[str, tuple[str, str]]) -> None:
+        """RUN/network.json, where it is not as it was written. names: as seen.seen_network. OSError."""
+        if self._network is None or not (now := self._standing(self._network)).known:
+            return
+        floors, limits = (self._settled(name, obstacle) for name, obstacle in self._obstacles(now))
+        found = seen.seen_network(now, floors, limits, names)
+        if found != self._written:
+            await asyncio.to_thread(seen.write, run, found)
+            self._written = found
+
     def keep(self, uids: Iterable[str]) -> None:
         """Forget all pods but these."""
         kept = {*uids, NETWORK_FLOOR, NETWORK_LIMIT}
@@ -103,9 +117,9 @@ class NetworkReport:
         return network.standing(self._uplink.link, self._uplink.problem, self._uplink.sources)
 
     @staticmethod
-    def _obstacles(seen: Standing) -> Iterator[tuple[str, Obstacle | None]]:
-        yield NETWORK_FLOOR, floor_obstacle(seen)
-        yield NETWORK_LIMIT, limit_obstacle(seen)
+    def _obstacles(now: Standing) -> Iterator[tuple[str, Obstacle | None]]:
+        yield NETWORK_FLOOR, floor_obstacle(now)
+        yield NETWORK_LIMIT, limit_obstacle(now)
 
     def _settled(self, name: str, obstacle: Obstacle | None) -> Obstacle | None:
         """The obstacle; one that may pass only when it has lasted, until then what there was before."""

@@ -20,12 +20,14 @@ from agent.network.leaving import leave
 from agent.network.netlink import Netlink
 from agent.network.originals import Originals
 from agent.network.probes import probe
+from agent.network.seen import LOCK
 from agent.network.shaper import Shaper
 from agent.network.shaping import Shaping
 from agent.network.standing import Standing
 from agent.network.starting import Starts, is_awaited
 from agent.network.traffic import pod_traffic
 from agent.network.unkept import Problem
+from agent.nri.instance import only_instance
 from agent.nri.records import NriPod
 from agent.planner import PlannedPod
 from agent.state import Known, KnownPod
@@ -125,7 +127,8 @@ class NodeNetwork:
         if choices != self.choices:
             self.choices = choices
             _tell(choices)
-        with contextlib.ExitStack() as opened:
+        async with contextlib.AsyncExitStack() as opened:
+            await opened.enter_async_context(only_instance(self._run / LOCK))
             netlink = opened.enter_context(Netlink())
             listening = opened.enter_context(drift.Listening())
             shaping = Shaping(netlink, Originals(self._run), choices, self._bpf_root)

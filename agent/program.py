@@ -333,6 +333,7 @@ class Agent:
         yield loop("link", RESTART_SECONDS, self.publishing.run)
         if self.network is not None:
             yield loop("network", NETWORK_SECONDS, self.network.run)
+            yield loop("network file", REPORT_SECONDS, self._write_network)
         elif self._observer is None:
             yield loop("left network", LEFT_SECONDS, LeftNetwork(self.config.run).take_away)
         if self.plugin is not None:
@@ -405,6 +406,11 @@ class Agent:
             self.measuring.deficit_seconds,
         )
         await asyncio.to_thread(observed.write, self.config.state, seen)
+
+    async def _write_network(self) -> None:
+        """For `j10ce network status`."""
+        pods = {uid: (one.pod.namespace, one.pod.name) for uid, one in self.known.pods.items()}
+        await self.network_report.write(self.config.run, pods)
 
     def _pods_top(self) -> str:
         """A cgroup that has what pods' cgroups have."""

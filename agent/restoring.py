@@ -22,6 +22,7 @@ from agent.enforcement.places import Place, Wanted
 from agent.enforcement.writing import Writing
 from agent.measuring import BUDGETS
 from agent.network.leaving import leave
+from agent.network.seen import LOCK as NETWORK_LOCK
 from agent.sync import hook_files, missed, store
 from kernel import lock
 from kernel.change import GATE, SET, WEIGHTS
@@ -29,7 +30,7 @@ from kernel.change import GATE, SET, WEIGHTS
 LOWER_SECONDS: Final = 120.0
 """For all limits that have to be lowered below what is in use."""
 _FOLDERS: Final = (hook_files.PODS, hook_files.DEFAULTS, hook_files.OPTED_OUT, found.FOLDER, missed.FOLDER)
-_OF_RUN: Final = (AGENT_LOCK, NRI_LOCK, lock.NAME, f".{ORIGINALS}.new")
+_OF_RUN: Final = (AGENT_LOCK, NRI_LOCK, NETWORK_LOCK, lock.NAME, f".{ORIGINALS}.new")
 _OF_STATE: Final = (store.NAME, f"{store.NAME}.bad", BUDGETS, observed.NAME)
 
 log = logging.getLogger(__name__)

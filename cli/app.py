@@ -41,6 +41,7 @@ ENTRIES = (
     Entry("plan", "cli.plan:plan", "Show which kernel settings follow from a pod, its class and its floor."),
     Entry("hook", "hook.commands:app", "The OCI hook of this node: floors before a container's start."),
     Entry("node", "cli.node:app", "Say what works on this node, what does not, and why."),
+    Entry("network", "cli.network:app", "Show how this node's network is shaped; take all of it away again."),
     Entry("lab", "lab.commands:app", "Throw-away control planes on this machine."),
     Entry(
         "scenario", "lab.scenario.commands:app", "Run declarative scenarios on a lab cluster, or on your own."

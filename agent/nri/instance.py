@@ -35,6 +35,18 @@ async def only_instance(
         os.close(file)
 
 
+def is_held(path: Path) -> bool:
+    """Whether somebody holds that lock now. OSError: that cannot be seen."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _taken(file)
+    finally:
+        os.close(file)
+
+
 def _nothing() -> None:
     pass
 

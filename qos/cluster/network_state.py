@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 LABEL, OPTION, INTERFACE = "Label", "Option", "Interface"
 SOURCES: Final = (LABEL, OPTION, INTERFACE)
@@ -13,7 +13,8 @@ TRAFFIC: Final = (TO_LINK, FROM_LINK, TO_PODS, QUEUES)
 """What is shaped: what the link sends and receives, what each pod receives; and what waits in a class."""
 
 
-class Obstacle(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Obstacle:
     """Why something cannot be kept. reason: one word, for machines; message: what it is, and what to do."""
 
     reason: str
@@ -37,7 +38,8 @@ class LinkState:
     ingress_source: str = ""
 
 
-class Technique(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Technique:
     """traffic: one of TRAFFIC. technique: what is used for it; message: why nothing better is, "" it is the
     best.
     """

@@ -11,6 +11,7 @@ from agent.network.standing import Standing
 from agent.network.unkept import Problem
 from agent.network.uplink import Uplink
 from agent.network_report import OBSERVES, NetworkReport
+from qos.cluster.network_state import Obstacle
 from qos.cluster.objects import Selector
 from qos.cluster.policy import Policy
 from qos.keys import EGRESS_BANDWIDTH, INGRESS_BANDWIDTH
@@ -88,7 +89,7 @@ def test_what_does_not_pass_is_said_at_once() -> None:
     rig.network.seen = replace(WELL, link=None, link_problem="eth0 has no carrier")
     state = rig.report.state()
     assert state is not None
-    assert state.obstacle == ("LinkUnknown", "eth0 has no carrier")
+    assert state.obstacle == Obstacle("LinkUnknown", "eth0 has no carrier")
     assert rig.enforced() == [False, False]
 
 

@@ -196,8 +196,16 @@ def others(interface: int, hook: Hook) -> list[str]:
 
     Raises BpfError: ENODEV where the interface is gone.
     """
-    names = [programs.running(one.program).name for one in links.at_interface(interface, hook)]
-    return [name for name in names if not name.startswith(PREFIX)]
+    return [name for name in _names(interface, hook) if not name.startswith(PREFIX)]
+
+
+def ours(interface: int, hook: Hook) -> list[str]:
+    """Names of those that are, whoever pinned them. Raises BpfError."""
+    return [name for name in _names(interface, hook) if name.startswith(PREFIX)]
+
+
+def _names(interface: int, hook: Hook) -> list[str]:
+    return [programs.running(one.program).name for one in links.at_interface(interface, hook)]
 
 
 def uninstall(root: str = MOUNTED_AT) -> list[str]:

@@ -48,7 +48,7 @@ def test_what_a_node_keeps_of_the_network() -> None:
     assert (well["NetworkKept"][:2], well["NetworkConsistent"][0]) == (("True", "Shaped"), "True")
     obstacle = Obstacle("ForeignQdisc", "mq 1: at eth0 was put there by another")
     ill = said(replace(REPORT, network=replace(network, obstacle=obstacle, contradictions=("one", "two"))))
-    assert ill["NetworkKept"] == ("False", *obstacle)
+    assert ill["NetworkKept"] == ("False", obstacle.reason, obstacle.message)
     assert ill["NetworkConsistent"] == ("False", "Contradiction", "one; two")
 
 
