@@ -27,6 +27,7 @@ from agent.network.told import EGRESS_SHARE, INGRESS_SHARE, told
 from agent.process import keep, restore_and_stay
 from agent.reporting import Identity
 from kernel.refused import Refused
+from qos.network.bands import HOST_PERCENT
 from qos.plan.node_share import NodeShares
 from qos.pods.decision import Choices
 
@@ -143,6 +144,22 @@ def serve(
         str,
         typer.Option(help="Of what it can receive, what pods may have.", envvar="J10CE_LINK_INGRESS_SHARE"),
     ] = str(float(INGRESS_SHARE)),
+    link_host_percent: Annotated[
+        int,
+        typer.Option(
+            help="Of that, in percent, what the host itself keeps: kubelet, ssh, NFS and iSCSI.",
+            min=0,
+            max=90,
+            envvar="J10CE_LINK_HOST_PERCENT",
+        ),
+    ] = HOST_PERCENT,
+    network_files: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder of terway-qos' files, or of the keys of Koordinator's slo-controller-config.",
+            envvar="J10CE_NETWORK_FILES",
+        ),
+    ] = None,
     nri_socket: Annotated[
         str, typer.Option(help="The container runtime's NRI socket; '' does without.")
     ] = str(NRI_SOCKET),
@@ -169,6 +186,8 @@ def serve(
                 choices=Choices(class_defaults, author_oom_scores),
                 node_shares=node_shares,
                 network_floors=network_floors,
+                link_host_percent=link_host_percent,
+                network_files=network_files,
                 link=told(link_interface, link_egress, link_ingress, link_egress_share, link_ingress_share),
             )
         )

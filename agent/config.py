@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.network.told import NOTHING_TOLD, Told
+from qos.network.bands import HOST_PERCENT
 from qos.plan.node_share import NodeShares
 from qos.pods.decision import NOTHING_CHOSEN, Choices
 
@@ -32,7 +33,8 @@ class AgentConfig:
     port of probes, and of /metrics for the loopback. metrics_address: those of /metrics for who has a token;
     None: nowhere. check_seconds: between two full checks of all files. observe: write nothing that a pod
     could feel. proc, sys: where those are mounted. node_shares: the weight of the cgroup of all pods.
-    network_floors: keep floors of the network. link: what is told of the node's network link.
+    network_floors: keep floors of the network. link: what is told of the node's network link;
+    link_host_percent: what of it the host keeps. network_files: a folder of agent.network.configured.NAMES.
     """
 
     node: str = ""
@@ -51,6 +53,8 @@ class AgentConfig:
     node_shares: NodeShares = NodeShares.KUBELET
     network_floors: bool = False
     link: Told = NOTHING_TOLD
+    link_host_percent: int = HOST_PERCENT
+    network_files: Path | None = None
 
 
 def checked(config: AgentConfig) -> AgentConfig:
@@ -68,6 +72,8 @@ def checked(config: AgentConfig) -> AgentConfig:
         raise ConfigError("--node: the node's name is needed; in a pod set NODE_NAME from spec.nodeName")
     if config.kubeconfig is not None and not config.kubeconfig.is_file():
         raise ConfigError(f"--kubeconfig {config.kubeconfig}: not a file")
+    if config.network_files is not None and not config.network_files.is_dir():
+        raise ConfigError(f"--network-files {config.network_files}: not a folder")
     if config.check_seconds < 1:
         raise ConfigError(f"--check-seconds {config.check_seconds:g}: at least 1")
     return config

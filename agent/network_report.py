@@ -27,7 +27,6 @@ from qos.cluster.node_report import PromiseState
 from qos.keys import BANDWIDTHS
 from qos.network.wanted import Direction, Unkept
 from qos.pods.decision import Decided
-from qos.pods.traffic import traffic
 from qos.quantity import render
 
 OFF: Final = Obstacle("Off", "network floors are off on this node: start its agent with --network-floors")
@@ -87,7 +86,7 @@ class NetworkReport:
             return f"{_name(promised)}: {self._why}"
         if less := next(_less(decided), ""):
             return less
-        found = self._network.unkept(decided.pod.uid, traffic(decided))
+        found = self._network.unkept(decided)
         if found is None:
             return None
         uid = decided.pod.uid

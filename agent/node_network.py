@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from agent.containers import Containers
 from agent.network import drift, identity, ladder
 from agent.network.bpf.pins import MOUNTED_AT, unusable_root
+from agent.network.configured import Configured
 from agent.network.ladder import Choices, Means
 from agent.network.leaving import leave
 from agent.network.netlink import Netlink
@@ -31,7 +33,6 @@ from agent.nri.instance import only_instance
 from agent.nri.records import NriPod
 from agent.planner import PlannedPod
 from agent.state import Known, KnownPod
-from qos.network.bands import Configuration
 from qos.network.wanted import Direction, Link, PodTraffic
 from qos.pods.decision import Decided
 from qos.pods.traffic import Traffic, traffic
@@ -72,7 +73,9 @@ class NodeNetwork:
         proc: str = "/proc",
         bpf_root: str = MOUNTED_AT,
         registry: CollectorRegistry | None = None,
+        configured: Configured | None = None,
     ) -> None:
+        self._configured = configured or Configured()
         self._starts = Starts(registry or CollectorRegistry())
         self._started: dict[str, KnownPod] = {}
         """By uid, those that run and are not planned yet."""
@@ -91,7 +94,7 @@ class NodeNetwork:
     async def started(self, pod: KnownPod) -> None:
         """It has its network, and no container of it runs yet: shape it now, or give up after a while."""
         self._started[pod.pod.uid] = pod
-        if is_awaited(traffic(self._parts.decided(pod))):
+        if is_awaited(self._expected(self._parts.decided(pod))):
             await self._starts.wait(pod.pod.uid, self._at_once)
         else:
             self.changed()
@@ -99,8 +102,12 @@ class NodeNetwork:
     async def _at_once(self) -> bool:
         return self._shaper is not None and await self._shaper.at_once()
 
-    def unkept(self, uid: str, expected: Traffic) -> tuple[Problem, ...] | None:
-        """What is not kept of a pod of which this is expected; None: no round was made for it yet."""
+    def _expected(self, decided: Decided) -> Traffic:
+        return traffic(decided, self._configured.of_pod(decided.pod.uid))
+
+    def unkept(self, decided: Decided) -> tuple[Problem, ...] | None:
+        """What is not kept of a pod of which this is decided; None: no round was made for it yet."""
+        uid, expected = decided.pod.uid, self._expected(decided)
         last = self._shaper.last if self._shaper else None
         pod = last.pods.get(uid) if last else None
         if last is None or pod is None or (pod.egress, pod.ingress) != (expected.egress, expected.ingress):
@@ -133,9 +140,12 @@ class NodeNetwork:
             listening = opened.enter_context(drift.Listening())
             shaping = Shaping(netlink, Originals(self._run), choices, self._bpf_root)
             opened.callback(shaping.close)
-            configuration = Configuration(leaf=choices.leaf, policed=choices.policed)
             shaper = Shaper(
-                shaping, lambda: self._pods(netlink), self._link, configuration, known_all=self._known_all
+                shaping,
+                lambda: self._pods(netlink),
+                self._link,
+                lambda: replace(self._configured.configuration, leaf=choices.leaf, policed=choices.policed),
+                known_all=self._known_all,
             )
             self._shaper, self._failure = shaper, ""
 
@@ -157,8 +167,8 @@ class NodeNetwork:
         pods = {**self._started, **parts.known.pods}
         running = list(parts.containers.all().values())
         cgroups = {uid: parts.cgroup_of(uid) for uid in pods}
-        expected = {uid: traffic(parts.decided(pods[uid])) for uid in self._started}
-        expected |= {uid: traffic(one.decided) for uid, one in planned.items()}
+        expected = {uid: self._expected(parts.decided(pods[uid])) for uid in self._started}
+        expected |= {uid: self._expected(one.decided) for uid, one in planned.items()}
         found = await asyncio.to_thread(
             identity.find,
             netlink, pods, sandboxes, running, lambda uid: cgroups[uid], self._mounts, self._proc,

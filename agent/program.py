@@ -26,6 +26,7 @@ from agent.enforcement.metrics import DriftMetrics, LoweringMetrics
 from agent.enforcement.originals import Originals
 from agent.enforcement.writing import Writing
 from agent.measuring import Measuring
+from agent.network.configured import LOOK_SECONDS, Configured
 from agent.network.publishing import Publishing
 from agent.network.uplink import Uplink
 from agent.network_report import OBSERVES, OFF, NetworkReport
@@ -47,6 +48,7 @@ from agent.sync.missed import Missed
 from agent.sync.source import Kind, Source
 from agent.sync.store import Store
 from qos.cluster.node_report import NodeReport, PromiseState
+from qos.network.bands import Amount, Bands, Configuration
 from qos.plan.assumed import Machine
 from qos.plan.node import V2
 from qos.pods.containers import BEST_EFFORT
@@ -145,12 +147,15 @@ class Agent:
             ReportWriter(api, config.node, registry=registry, clock=clock, wall=wall) if api else None
         )
         self.uplink = Uplink(config.link)
+        host = Bands(host=Amount(percent=config.link_host_percent))
+        self.configured = Configured(Configuration(host, host), config.network_files)
         self.publishing = Publishing(
             self.uplink,
             api,
             config.node,
             self.known.link_labels,
             self.store.changed,
+            configuration=lambda: self.configured.configuration,
             floors=config.network_floors,
             observe=config.observe,
             registry=registry,
@@ -214,7 +219,10 @@ class Agent:
         )
         mounts, run, proc = self.machine.mounts, self.config.run, self.config.proc
         link, known_all = (lambda: self.uplink.link), self._planned_any
-        return NodeNetwork(parts, link, known_all, run, mounts, proc=proc, registry=self.registry)
+        return NodeNetwork(
+            parts, link, known_all, run, mounts,
+            proc=proc, registry=self.registry, configured=self.configured,
+        )  # fmt: skip
 
     async def _network_started(self, pod: KnownPod) -> None:
         if self.network is not None:
@@ -330,6 +338,8 @@ class Agent:
             yield loop("observed", OBSERVED_SECONDS, partial(self._write_observed, self._observer))
         yield loop("probe", PROBE_SECONDS, self._probe)
         yield loop("facts", FACTS_SECONDS, self._see_facts)
+        if self.config.network_files is not None and self.config.network_floors:
+            yield loop("network files", LOOK_SECONDS, self._see_network_files)
         yield loop("link", RESTART_SECONDS, self.publishing.run)
         if self.network is not None:
             yield loop("network", NETWORK_SECONDS, self.network.run)
@@ -374,6 +384,13 @@ class Agent:
             log.warning("hook missed container=%s pod=%s why=%r", one.container_id, one.pod_uid, one.reason)
             self.missed.settled(one)
             self.reconciler.changed()
+
+    async def _see_network_files(self) -> None:
+        node = self.publishing.present
+        if await asyncio.to_thread(self.configured.look, node.every_label if node else {}):
+            self.publishing.look_again()
+            if self.network is not None:
+                self.network.changed()
 
     async def _see_facts(self) -> None:
         """CPUs, disks and controllers come and go; the hook's defaults are made of them, too."""

@@ -227,7 +227,7 @@ def crowd(here: Node, count: int) -> Iterator[Crowd]:
         netlink = Netlink()
         shaping = Shaping(netlink, Originals(here.folder), choices, str(here.folder / "bpf"))
         link = Link(nic, "nic0", 10 * GIGABIT, 10 * GIGABIT)
-        shaper = Shaper(shaping, known, lambda: link, Configuration(leaf=choices.leaf))
+        shaper = Shaper(shaping, known, lambda: link, lambda: Configuration(leaf=choices.leaf))
         return Crowd(here, shaper, shaping, netlink.port, nic, drift.Listening())
 
     one = here.do(made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -39,12 +39,15 @@ _NODE: Final = msgspec.json.Decoder(_Node)
 
 @dataclass(frozen=True, slots=True)
 class NodeBandwidth:
-    """labels: those of a link that there are. capacity, allocatable: bits a second by resource."""
+    """labels: those of a link that there are; every_label: all. capacity, allocatable: bits a second by
+    resource.
+    """
 
     name: str
     labels: Mapping[str, str]
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
+    every_label: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def says(self, wanted: Mapping[str, int]) -> bool:
         """Whether both are just this."""
@@ -61,6 +64,7 @@ def node_bandwidth(raw: bytes) -> NodeBandwidth:
         {key: labels[key] for key in _LABELS if key in labels},
         _vector(meta, "status.capacity", status.capacity),
         _vector(meta, "status.allocatable", status.allocatable),
+        labels,
     )
 
 

@@ -77,7 +77,7 @@ class Publishing:
         labels: dict[str, str],
         changed: Callable[[], None] = lambda: None,
         *,
-        configuration: Configuration = DEFAULT,
+        configuration: Callable[[], Configuration] = lambda: DEFAULT,
         floors: bool = True,
         observe: bool = False,
         registry: CollectorRegistry | None = None,
@@ -174,9 +174,11 @@ class Publishing:
         """None: what was published stays."""
         if self.withheld:
             return {}
-        if isinstance(found, Unknown):
+        link = found.link if isinstance(found, Unknown) else found
+        offered = resources(link, self._configuration()) if link is not None else {}
+        if isinstance(found, Unknown) and not offered:
             return None if found.passing else {}
-        return resources(found, self._configuration)
+        return offered
 
     def look_again(self) -> None:
         """The link may have changed: look at it now."""

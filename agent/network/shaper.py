@@ -63,8 +63,8 @@ class Shaper:
     limits alone are kept, at pods' veths.
 
     known_all: whether pods that are not known are not there; no round is made before.
-    configuration: the administrator's, with the leaf that this kernel has. `last`: None before the first
-    round; `failure`: why the one after it could not be made, "" where it could.
+    configuration: the administrator's as it is now, with the leaf that this kernel has. `last`: None before
+    the first round; `failure`: why the one after it could not be made, "" where it could.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Shaper:
         kernel: Kernel,
         pods: Callable[[], Awaitable[tuple[PodTraffic, ...]]],
         link: Callable[[], Link | None],
-        configuration: Configuration,
+        configuration: Callable[[], Configuration],
         *,
         known_all: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
@@ -145,7 +145,8 @@ class Shaper:
         began = self._clock()
         pods, link = await self._pods(), self._link()
         before = self.last.wanted if self.last else await self._recovered(pods, link)
-        wanted = plan([link] if link else [], pods, self._configuration, before)
+        configuration = self._configuration()
+        wanted = plan([link] if link else [], pods, configuration, before)
         ports = Ports(
             frozenset({link.index} if link else ()), frozenset(pod.interface for pod in pods if pod.interface)
         )
@@ -155,7 +156,7 @@ class Shaper:
         problems = unkept(pods, wanted, shaped, link)
         self._tell(problems)
         seconds, by_uid = self._clock() - began, {pod.uid: pod for pod in pods}
-        self.last = Round(wanted, shaped, seconds, by_uid, link, self._configuration, problems)
+        self.last = Round(wanted, shaped, seconds, by_uid, link, configuration, problems)
 
     async def _recovered(self, pods: tuple[PodTraffic, ...], link: Link | None) -> Wanted:
         left = await asyncio.to_thread(self._kernel.left)

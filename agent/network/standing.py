@@ -23,7 +23,7 @@ from qos.cluster.network_state import (
     Technique,
 )
 from qos.cluster.node_report import PromiseState
-from qos.network.bands import contradictions, promisable
+from qos.network.bands import DEFAULT, contradictions, promisable
 from qos.network.wanted import Direction, Link, Unkept
 
 NOT_YET: Final = Obstacle("NotShapedYet", "the network of the node is not shaped yet")
@@ -91,10 +91,11 @@ def network_state(seen: Standing, obstacle: Obstacle | None) -> NetworkState:
 def _of_floors(seen: Standing) -> Iterator[Obstacle]:
     yield from _of_sending(seen)
     link, last = seen.link, seen.last
-    if link is None or not link.egress:
+    configuration = last.configuration if last is not None else DEFAULT
+    if link is None or not configuration.speed(link, Direction.EGRESS):
         why = seen.link_problem or "nobody says how fast the link sends: label the Node j10ce.io/link-egress"
         yield Obstacle(Unkept.LINK_UNKNOWN.value, why)
-    elif last is not None and promisable([link], Direction.EGRESS, last.configuration) * BITS < LEAST_BITS:
+    elif last is not None and promisable([link], Direction.EGRESS, configuration) * BITS < LEAST_BITS:
         why = "the host's and the bands' minima fill the link: lower them"
         yield Obstacle(NOTHING_LEFT, why)
 

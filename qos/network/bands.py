@@ -15,6 +15,8 @@ from qos.network.wanted import Direction, Link
 
 TRICKLE: Final = 100
 """The rate of a class that is promised nothing, bytes a second: HTB has none without a rate."""
+HOST_PERCENT: Final = 3
+"""Of a link, what the host itself keeps where nobody says otherwise."""
 UNLIMITED: Final = 125_000_000_000
 """Stands for a link whose speed nobody knows, bytes a second: a terabit, which no NIC has."""
 
@@ -57,7 +59,7 @@ class Bands:
     connections stay alive, and what it is allowed to finish does so.
     """
 
-    host: Amount = Amount(percent=3)
+    host: Amount = Amount(percent=HOST_PERCENT)
     shares: Mapping[Band, Share] = field(default_factory=dict)
 
     def share(self, band: Band) -> Share:

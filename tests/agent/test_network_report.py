@@ -39,8 +39,8 @@ class Network:
     def standing(self, *_: object) -> Standing:
         return self.seen
 
-    def unkept(self, uid: str, _: object) -> tuple[Problem, ...] | None:
-        self.asked.append(uid)
+    def unkept(self, decided: Decided) -> tuple[Problem, ...] | None:
+        self.asked.append(decided.pod.uid)
         return self.problems
 
 

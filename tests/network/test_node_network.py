@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agent.containers import Containers
+from agent.network.configured import Configured
 from agent.network.leaving import leave
 from agent.network.namespaces import inside
 from agent.network.unkept import Problem
@@ -25,7 +27,6 @@ from qos.cluster.precedence import PriorityClasses
 from qos.network.wanted import Link
 from qos.pods.containers import NodePod
 from qos.pods.decision import Decided, decide
-from qos.pods.traffic import traffic
 from tests.network.node import Node, Pod
 from tests.waiting import eventually
 
@@ -41,6 +42,7 @@ class Agent:
     bpf_root: str
     known: Known = field(default_factory=Known)
     link: Link | None = None
+    configured: Configured = field(default_factory=Configured)
     knows_all: bool = True
     asked: int = 0
     sandboxes: dict[str, NriPod] = field(default_factory=dict)
@@ -67,6 +69,7 @@ class Agent:
             {},
             bpf_root=self.bpf_root,
             registry=registry,
+            configured=self.configured,
         )
 
     def planned(self) -> dict[str, PlannedPod]:
@@ -77,7 +80,7 @@ class Agent:
 
     def unkept(self, network: NodeNetwork) -> tuple[Problem, ...] | None:
         """Of a pod with the first one's limit."""
-        return network.unkept("one", traffic(_decided(_pod("one", "10M"))))
+        return network.unkept(_decided(_pod("one", "10M")))
 
     async def start(self, network: NodeNetwork, uid: str, pod: Pod, limit: str) -> None:
         """A sandbox, as the runtime tells of it; no plan is made yet."""
@@ -126,6 +129,33 @@ def _decided(pod: NodePod) -> Decided:
 def _agent(node: Node, tmp_path: Path, bpffs: str) -> Agent:
     link = Link(node.nic, "eth0", 1000 * MEGABIT, 1000 * MEGABIT)
     return Agent(node, tmp_path, bpffs, link=link)
+
+
+def test_files_of_others_are_heeded_in_bytes_and_a_tree_is_changed_in_place(
+    agent: Agent, tmp_path: Path
+) -> None:
+    uid = "7c6a6c1e-0d7a-4d8b-9a53-2f1d4c1b0a11"
+    folder = tmp_path / "qos"
+    folder.mkdir()
+    agent.configured = Configured(folder=folder)
+    agent.add(uid, agent.node.pod(), "10M")
+
+    def tree() -> str:
+        return agent.node.run("tc", "class", "show", "dev", "eth0")
+
+    async def work(network: NodeNetwork) -> None:
+        await eventually(lambda: agent.ceilings() == ["10Mbit"], "the pod's class")
+        (folder / "pod.json").write_text(
+            json.dumps([{"podUID": uid, "qosConfig": {"egressBandwidth": 500_000}}])
+        )
+        (folder / "global_bps_config").write_text("hw_tx_bps_max 50000000\noffline_l1_tx_bps_min 5000000\n")
+        assert agent.configured.look({})
+        network.changed()
+        await eventually(lambda: agent.ceilings() == ["4Mbit"], "the least, in bits")
+        assert re.search(r"class htb 10ce:1 root rate 400Mbit ceil 400Mbit", tree())
+        assert re.search(r"class htb 10ce:3 .* rate 40Mbit", tree())
+
+    agent.while_running(work)
 
 
 def test_pods_are_shaped_as_they_come_and_go(agent: Agent) -> None:

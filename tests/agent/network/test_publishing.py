@@ -21,6 +21,7 @@ from agent.network.publishing import Publishing, resources, withdraw
 from agent.network.told import Told
 from agent.network.uplink import Uplink
 from qos import keys
+from qos.network.bands import DEFAULT, Configuration
 from qos.network.wanted import Link
 
 LINK = Link(2, "eth0", egress=1_175_000_000, ingress=1_125_000_000, ifb=9)
@@ -45,7 +46,9 @@ class Seen(Uplink):
 class World:
     """An API server, a node whose kubelet has written its own resources, and a publisher."""
 
-    def __init__(self, *, observe: bool = False, floors: bool = True) -> None:
+    def __init__(
+        self, *, observe: bool = False, floors: bool = True, configuration: Configuration = DEFAULT
+    ) -> None:
         self.api = MemoryAPI()
         self.uplink = Seen()
         self.labels: dict[str, str] = {}
@@ -60,6 +63,7 @@ class World:
             "n0",
             self.labels,
             self._note,
+            configuration=lambda: configuration,
             floors=floors,
             observe=observe,
             registry=self.registry,
@@ -203,6 +207,13 @@ async def test_what_is_not_known_is_taken_away_but_not_what_passes() -> None:
         world.publishing.look_again()
         await until(lambda: world.shown() == {}, "taken away")
         assert world.uplink.link is None
+
+
+async def test_a_speed_that_a_file_says_is_offered_where_the_link_says_none() -> None:
+    world = World(configuration=Configuration(total_egress=125_000_000))
+    world.uplink.found = Unknown("eth0 is a veth", link=Link(2, "eth0", 0, 0))
+    async with at_work(world):
+        await until(lambda: world.shown() == {keys.EGRESS_BANDWIDTH: 900_000_000}, "offered")
 
 
 async def test_where_floors_cannot_be_kept_nothing_is_offered() -> None:

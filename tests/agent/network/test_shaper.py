@@ -44,7 +44,7 @@ def shaper(node: Node, pods: list[PodTraffic], link: Link | None = ETH) -> Shape
     async def now() -> tuple[PodTraffic, ...]:
         return tuple(pods)
 
-    return Shaper(node, now, lambda: link, DEFAULT, sleep=at_once)
+    return Shaper(node, now, lambda: link, lambda: DEFAULT, sleep=at_once)
 
 
 async def test_each_plan_is_made_from_the_one_before() -> None:
@@ -187,7 +187,7 @@ async def test_who_starts_now_waits_for_no_rest() -> None:
         await asked.acquire()
         return there
 
-    one = Shaper(node, slow, lambda: ETH, DEFAULT, sleep=never)
+    one = Shaper(node, slow, lambda: ETH, lambda: DEFAULT, sleep=never)
     resting = asyncio.create_task(one.run())
     first, second = asyncio.create_task(one.at_once()), asyncio.create_task(one.at_once())
     await asyncio.sleep(0)
@@ -205,7 +205,7 @@ async def test_before_all_pods_are_known_no_round_is_made_for_one() -> None:
     async def nothing() -> tuple[PodTraffic, ...]:
         return ()
 
-    one = Shaper(node, nothing, lambda: ETH, DEFAULT, known_all=lambda: False)
+    one = Shaper(node, nothing, lambda: ETH, lambda: DEFAULT, known_all=lambda: False)
     assert await one.at_once() is False
     assert node.rounds == []
 

@@ -48,6 +48,13 @@ def test_all_is_kept() -> None:
         (replace(WELL, choices=replace(CHOICES, pods=NONE)), "", "KernelLacks"),
         (replace(WELL, link=None, link_problem="eth0 is a veth"), "LinkUnknown", "LinkUnknown"),
         (replace(WELL, link=replace(ETH, egress=0)), "LinkUnknown", ""),
+        (
+            replace(
+                WELL, link=replace(ETH, egress=0), last=last(Shaped(0, {}), Configuration(total_egress=10**8))
+            ),
+            "",
+            "",
+        ),
         (replace(WELL, pins="/sys/fs/bpf is no BPF file system"), "NoBPFFileSystem", "NoBPFFileSystem"),
         (replace(WELL, failure="netlink does not answer"), "ShapingFailed", "ShapingFailed"),
         (replace(WELL, last=None), "NotShapedYet", "NotShapedYet"),

@@ -1,0 +1,132 @@
+"""How the node's link is divided, and what single pods are asked to keep to: options, and files of others.
+
+Koordinator's slo-controller-config is read as a ConfigMap is mounted, a file a key; then terway-qos' files of
+the node, which count before it, and of its pods. Units of each are turned where they are parsed
+(qos.network.peers, qos.pods.peers.terway).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from adapters import atomic_file
+from qos.network.bands import DEFAULT, Configuration
+from qos.network.peers import with_global_bps_config, with_node_json, with_slo_controller_config
+from qos.pods.peers.asked import Asked
+from qos.pods.peers.terway import per_cgroup_bps_limit, pod_json
+
+LOOK_SECONDS: Final = 5.0
+"""Between two looks; a file counts when two in turn have found it the same: terway-qos writes in place."""
+_MOST_BYTES: Final = 4 << 20
+_OF_PODS: Final = {"pod.json": pod_json, "per_cgroup_bps_limit": per_cgroup_bps_limit}
+_KOORDINATORS: Final = ("system-config", "resource-qos-config")
+_NODE_JSON: Final = "node.json"
+_GLOBAL: Final = "global_bps_config"
+NAMES: Final = (*_KOORDINATORS, _NODE_JSON, _GLOBAL, *_OF_PODS)
+_LINES: Final = frozenset({_GLOBAL, "per_cgroup_bps_limit"})
+"""The others are JSON."""
+
+log = logging.getLogger(__name__)
+
+_Signature = tuple[int, ...] | None
+"""What a change of a file changes; None: there is none."""
+
+
+class Configured:
+    """base: what the options say. folder: of the files, owned by who runs this; None: there are none.
+
+    `configuration`: of the node. `problems`: what of the files has no effect, and why. A file that cannot be
+    read, or is no JSON, counts as it was read last; one that is gone says nothing any more.
+    """
+
+    def __init__(self, base: Configuration = DEFAULT, folder: Path | None = None) -> None:
+        self._base, self._folder = base, folder
+        self._texts: dict[str, str] = {}
+        self._unread: dict[str, str] = {}
+        self._seen: dict[str, _Signature] = {}
+        self._taken: dict[str, _Signature] = {}
+        self._pods: Mapping[str, Mapping[str, Asked]] = {}
+        self.configuration = base
+        self.problems: tuple[str, ...] = ()
+
+    def of_pod(self, uid: str) -> Mapping[str, Asked]:
+        """What files say of a pod, by the file's name."""
+        return self._pods.get(uid, {})
+
+    def look(self, labels: Mapping[str, str]) -> bool:
+        """Read what has changed; whether anything is not as before. labels: of the Node."""
+        if self._folder is None:
+            return False
+        for name in NAMES:
+            self._settle(name, self._folder / name)
+        configuration, pods, problems = self._parsed(labels)
+        before = self.configuration, self._pods
+        self.configuration, self._pods = configuration, pods
+        if problems != self.problems:
+            for problem in problems:
+                log.warning("network file not heeded folder=%s why=%r", self._folder, problem)
+            self.problems = problems
+        return before != (configuration, pods)
+
+    def _settle(self, name: str, file: Path) -> None:
+        """Take the file as it is now where it was so the last time, too, and at the first look."""
+        now = _signature(file)
+        settled = self._seen.get(name, now) == now
+        self._seen[name] = now
+        if not settled or (name in self._taken and self._taken[name] == now):
+            return
+        self._taken[name] = now
+        self._unread.pop(name, None)
+        if now is None:
+            self._texts.pop(name, None)
+            return
+        try:
+            self._texts[name] = _text(name, file)
+        except (OSError, ValueError, atomic_file.Untrusted) as error:
+            self._unread[name] = f"{name}: {error}; what it said before counts"
+
+    def _parsed(
+        self, labels: Mapping[str, str]
+    ) -> tuple[Configuration, Mapping[str, Mapping[str, Asked]], tuple[str, ...]]:
+        texts, problems = self._texts, list(self._unread.values())
+        data: dict[str, str] = {key: texts[key] for key in _KOORDINATORS if key in texts}
+        configuration, ignored = with_slo_controller_config(self._base, data, labels)
+        problems += ignored
+        reader, name = (
+            (with_node_json, _NODE_JSON) if _NODE_JSON in texts else (with_global_bps_config, _GLOBAL)
+        )
+        configuration, ignored = reader(configuration, texts.get(name, "{}" if name == _NODE_JSON else ""))
+        problems += ignored
+        pods: dict[str, dict[str, Asked]] = {}
+        for name, parse in _OF_PODS.items():
+            if name not in texts:
+                continue
+            said, ignored = parse(texts[name])
+            problems += ignored
+            for uid, asked in said.items():
+                pods.setdefault(uid, {})[name] = asked
+        return configuration, pods, tuple(problems)
+
+
+def _signature(file: Path) -> _Signature:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _text(name: str, file: Path) -> str:
+    """What the file says. ValueError: it is no JSON and should be; OSError, Untrusted: it cannot be used."""
+    owner = file.parent.stat().st_uid
+    if owner != os.geteuid():
+        raise atomic_file.Untrusted(f"{file.parent}: its owner is {owner}, and not {os.geteuid()}")
+    text = atomic_file.read(file.resolve(), _MOST_BYTES).decode()  # a ConfigMap's keys are symlinks
+    if name not in _LINES:
+        json.loads(text)
+    return text
