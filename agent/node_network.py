@@ -26,7 +26,7 @@ from agent.network.seen import LOCK
 from agent.network.shaper import Shaper
 from agent.network.shaping import Shaping
 from agent.network.standing import Standing
-from agent.network.starting import Starts, is_awaited
+from agent.network.starting import SHAPED, TOO_EARLY, UNKEPT, Starts, is_awaited
 from agent.network.traffic import pod_traffic
 from agent.network.unkept import Problem
 from agent.nri.instance import only_instance
@@ -95,12 +95,14 @@ class NodeNetwork:
         """It has its network, and no container of it runs yet: shape it now, or give up after a while."""
         self._started[pod.pod.uid] = pod
         if is_awaited(self._expected(self._parts.decided(pod))):
-            await self._starts.wait(pod.pod.uid, self._at_once)
+            await self._starts.wait(pod.pod.uid, lambda: self._at_once(pod.pod.uid))
         else:
             self.changed()
 
-    async def _at_once(self) -> bool:
-        return self._shaper is not None and await self._shaper.at_once()
+    async def _at_once(self, uid: str) -> str:
+        if self._shaper is None or (made := await self._shaper.at_once()) is None:
+            return TOO_EARLY
+        return SHAPED if uid in made.pods and not made.unkept.get(uid) else UNKEPT
 
     def _expected(self, decided: Decided) -> Traffic:
         return traffic(decided, self._configured.of_pod(decided.pod.uid))

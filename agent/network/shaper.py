@@ -116,31 +116,31 @@ class Shaper:
         if self._known_all():  # who knows it says that something changed
             await self._make_round()
 
-    async def at_once(self) -> bool:
-        """A round for what is there now, once the one under way has ended; False: none may be made yet.
+    async def at_once(self) -> Round | None:
+        """A round for what is there now, once the one under way has ended; None: none may be made yet.
 
         Raises what a round raises, and it is due again then.
         """
         if not self._known_all():
             self._due.note()
-            return False
-        await self._make_round()
-        return True
+            return None
+        return await self._make_round()
 
-    async def _make_round(self) -> None:
+    async def _make_round(self) -> Round:
         async with self._one_round:
             try:
-                await self.settle()
+                made = await self.settle()
             except Exception as error:
                 self.failure = str(error) or type(error).__name__
                 self._due.note()
                 raise
             else:
                 self.failure = ""
+                return made
             finally:
                 self._ended = self._clock()
 
-    async def settle(self) -> None:
+    async def settle(self) -> Round:
         """One round; the kernel's part in a thread."""
         began = self._clock()
         pods, link = await self._pods(), self._link()
@@ -157,6 +157,7 @@ class Shaper:
         self._tell(problems)
         seconds, by_uid = self._clock() - began, {pod.uid: pod for pod in pods}
         self.last = Round(wanted, shaped, seconds, by_uid, link, configuration, problems)
+        return self.last
 
     async def _recovered(self, pods: tuple[PodTraffic, ...], link: Link | None) -> Wanted:
         left = await asyncio.to_thread(self._kernel.left)

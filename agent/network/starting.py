@@ -20,6 +20,7 @@ from qos.pods.traffic import Traffic
 AT_MOST: Final = 0.4
 """Seconds that a pod's start waits; an answer to the runtime may take 0.5."""
 SHAPED: Final = "shaped"
+UNKEPT: Final = "unkept"
 LATE: Final = "late"
 FAILED: Final = "failed"
 TOO_EARLY: Final = "too_early"
@@ -37,8 +38,8 @@ def is_awaited(expected: Traffic) -> bool:
 class Starts:
     """Waits for a round on behalf of pods that start, and counts what came of it.
 
-    shaped: it was made in time. late: it was not, and goes on. failed: it raised. too_early: none could be
-    made yet, because this agent has only just started.
+    shaped: it was made in time. unkept: it was, and not all of the pod's is kept. late: it was not, and goes
+    on. failed: it raised. too_early: none could be made yet, because this agent has only just started.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Starts:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._at_most, self._clock = at_most, clock
-        self._going: set[asyncio.Future[bool]] = set()
+        self._going: set[asyncio.Future[str]] = set()
         self._starts = Counter(
             "j10ce_agent_network_starts",
             "Pods with something of their own at the node's network that started, by what they waited for.",
@@ -63,8 +64,8 @@ class Starts:
             registry=registry,
         )
 
-    async def wait(self, uid: str, shape: Callable[[], Awaitable[bool]]) -> None:
-        """For the pod's round, which shape() makes; False: none can be made yet. Raises nothing."""
+    async def wait(self, uid: str, shape: Callable[[], Awaitable[str]]) -> None:
+        """For the pod's round, which shape() makes and says the outcome of. Raises nothing."""
         began = self._clock()
         going = asyncio.ensure_future(shape())
         self._going.add(going)
@@ -78,15 +79,15 @@ class Starts:
             why = going.exception() if outcome == FAILED else None
             log.warning("pod starts before its network is shaped uid=%s outcome=%s why=%r", uid, outcome, why)
 
-    def _done(self, going: asyncio.Future[bool]) -> None:
+    def _done(self, going: asyncio.Future[str]) -> None:
         self._going.discard(going)
         if not going.cancelled():
             going.exception()  # who waited has logged it; nobody is told twice
 
 
-def _outcome(going: asyncio.Future[bool]) -> str:
+def _outcome(going: asyncio.Future[str]) -> str:
     if not going.done():
         return LATE
     if going.cancelled() or going.exception() is not None:
         return FAILED
-    return SHAPED if going.result() else TOO_EARLY
+    return going.result()

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -90,7 +90,7 @@ class Agent:
             "shop",
             f"pod-{uid}",
             annotations={keys.EGRESS_BANDWIDTH_ANNOTATION: limit} if limit else {},
-            addresses=(pod.address, pod.address6),
+            addresses=tuple(filter(None, (pod.address, pod.address6))),
             own_network=True,
         )
         await network.started(pod_of(sandbox))
@@ -234,6 +234,20 @@ def test_where_no_round_can_be_made_yet_a_pod_starts_all_the_same(agent: Agent) 
     agent.while_running(work, registry)
     name = "j10ce_agent_network_starts_total"
     assert registry.get_sample_value(name, {"outcome": "too_early"}) == 1
+
+
+def test_a_pod_whose_address_no_one_tells_yet_does_not_count_as_shaped(agent: Agent) -> None:
+    """As containerd 1.7 tells of it."""
+    registry, pod = CollectorRegistry(), agent.node.pod()
+
+    async def work(network: NodeNetwork) -> None:
+        agent.add("one", pod, "10M")
+        await eventually(lambda: agent.ceilings() == ["10Mbit"], "rounds are made")
+        await agent.start(network, "two", replace(pod, address="", address6=""), "20M")
+
+    agent.while_running(work, registry)
+    name = "j10ce_agent_network_starts_total"
+    assert registry.get_sample_value(name, {"outcome": "unkept"}) == 1
 
 
 def test_a_pod_is_told_why_its_limit_is_not_kept(agent: Agent) -> None:

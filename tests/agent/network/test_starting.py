@@ -16,7 +16,7 @@ def outcomes(registry: CollectorRegistry) -> dict[str, float]:
     name = "j10ce_agent_network_starts_total"
     found = {
         one: registry.get_sample_value(name, {"outcome": one})
-        for one in ("shaped", "late", "failed", "too_early")
+        for one in ("shaped", "unkept", "late", "failed", "too_early")
     }
     return {one: count for one, count in found.items() if count}
 
@@ -37,12 +37,12 @@ def test_who_is_waited_for(traffic: Traffic, *, awaited: bool) -> None:
     assert is_awaited(traffic) is awaited
 
 
-@pytest.mark.parametrize(("made", "outcome"), [(True, "shaped"), (False, "too_early")])
-async def test_a_round_that_comes_to_its_end(made: bool, outcome: str) -> None:
+@pytest.mark.parametrize("outcome", ["shaped", "unkept", "too_early"])
+async def test_a_round_that_comes_to_its_end(outcome: str) -> None:
     registry = CollectorRegistry()
 
-    async def shape() -> bool:
-        return made
+    async def shape() -> str:
+        return outcome
 
     await Starts(registry).wait("one", shape)
     assert outcomes(registry) == {outcome: 1}
@@ -52,7 +52,7 @@ async def test_a_round_that_comes_to_its_end(made: bool, outcome: str) -> None:
 async def test_one_that_fails_keeps_no_pod_from_starting(caplog: pytest.LogCaptureFixture) -> None:
     registry = CollectorRegistry()
 
-    async def shape() -> bool:
+    async def shape() -> str:
         raise OSError(1, "not permitted")
 
     await Starts(registry).wait("one", shape)
@@ -64,7 +64,7 @@ async def test_one_that_takes_long_goes_on_without_being_waited_for() -> None:
     registry = CollectorRegistry()
     may_end, ended = asyncio.Event(), asyncio.Event()
 
-    async def shape() -> bool:
+    async def shape() -> str:
         await may_end.wait()
         ended.set()
         raise OSError(1, "nobody is told")
