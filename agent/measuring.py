@@ -15,14 +15,20 @@ from agent.config import AgentConfig
 from agent.containers import Containers
 from agent.deficit import budget_file
 from agent.deficit.budget_file import Clocks
+from agent.deficit.judge import Judged
 from agent.deficit.tally import Tally
 from agent.monitor.metrics import MonitorCollector
 from agent.monitor.monitor import Monitor, Watched
+from agent.network.sending import Way
 from agent.planner import PlannedPod
+from qos.keys import BANDWIDTHS
+from qos.network.wanted import Direction
 
 log = logging.getLogger(__name__)
 
 BUDGETS: Final = "budgets.json"
+RESOURCES: Final = {one: BANDWIDTHS[one.value].rpartition("/")[2] for one in Direction}
+"""What a floor of each direction is called in metrics: egress-bandwidth, ingress-bandwidth."""
 SAVE_SECONDS: Final = 60.0
 
 
@@ -42,20 +48,27 @@ class Measuring:
         self._boot = _boot(config.proc)
         self._saved = clock()
         self._saving: asyncio.Future[None] | None = None
+        self._watched: dict[str, Watched] = {}
         self._monitor = Monitor(mounts, config.proc)
         self._tally = Tally(*budget_file.load(self._file, self._clocks()))
         MonitorCollector(self._monitor, self._tally, registry, clock)
 
     def watch(self, planned: Mapping[str, PlannedPod], containers: Containers) -> None:
         """Watch these pods from now on: those with a floor of which a container runs."""
-        self._monitor.watch(_watched(planned, containers))
+        self._watched = _watched(planned, containers)
+        self._monitor.watch(self._watched)
 
     def tick(self) -> None:
         """Read, judge, and now and then save."""
         tick = self._monitor.tick(self._clock())
-        self._tally.take(tick, self._monitor.watched)
+        self._tally.take(tick, self._watched)
         if self._clock() - self._saved > SAVE_SECONDS and (self._saving is None or self._saving.done()):
             self._saving = asyncio.ensure_future(self._save())
+
+    def take_network(self, at: float, judged: Mapping[Way, Judged]) -> None:
+        """Who wanted his floor of the network in an interval that ended at `at`, and whether he had it."""
+        by_resource = {(way.uid, RESOURCES[way.direction]): one for way, one in judged.items()}
+        self._tally.take_network(at, by_resource, self._watched)
 
     async def close(self) -> None:
         """Save, after a save that is under way."""

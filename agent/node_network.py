@@ -23,7 +23,7 @@ from agent.network.netlink import Netlink
 from agent.network.originals import Originals
 from agent.network.probes import probe
 from agent.network.seen import LOCK
-from agent.network.shaper import Shaper
+from agent.network.shaper import Round, Shaper
 from agent.network.shaping import Shaping
 from agent.network.standing import Standing
 from agent.network.starting import SHAPED, TOO_EARLY, UNKEPT, Starts, is_awaited
@@ -110,15 +110,20 @@ class NodeNetwork:
     def unkept(self, decided: Decided) -> tuple[Problem, ...] | None:
         """What is not kept of a pod of which this is decided; None: no round was made for it yet."""
         uid, expected = decided.pod.uid, self._expected(decided)
-        last = self._shaper.last if self._shaper else None
+        last = self.last
         pod = last.pods.get(uid) if last else None
         if last is None or pod is None or (pod.egress, pod.ingress) != (expected.egress, expected.ingress):
             return None
         return last.unkept.get(uid, ())
 
+    @property
+    def last(self) -> Round | None:
+        """The last round; None: there was none."""
+        return self._shaper.last if self._shaper else None
+
     def standing(self, link: Link | None, link_problem: str, sources: Mapping[Direction, str]) -> Standing:
         """What is known of the node's network now; of its link as Uplink has it."""
-        last = self._shaper.last if self._shaper else None
+        last = self.last
         failure = self._failure or (self._shaper.failure if self._shaper else "")
         pins = unusable_root(self._bpf_root)
         return Standing(self.choices, link, link_problem, sources, pins, last, failure)

@@ -27,6 +27,8 @@ from agent.enforcement.originals import Originals
 from agent.enforcement.writing import Writing
 from agent.measuring import Measuring
 from agent.network.configured import LOOK_SECONDS, Configured
+from agent.network.metering import Metering
+from agent.network.metrics import NetworkCollector
 from agent.network.publishing import Publishing
 from agent.network.uplink import Uplink
 from agent.network_report import OBSERVES, OFF, NetworkReport
@@ -219,10 +221,12 @@ class Agent:
         )
         mounts, run, proc = self.machine.mounts, self.config.run, self.config.proc
         link, known_all = (lambda: self.uplink.link), self._planned_any
-        return NodeNetwork(
+        network = NodeNetwork(
             parts, link, known_all, run, mounts,
             proc=proc, registry=self.registry, configured=self.configured,
         )  # fmt: skip
+        NetworkCollector(lambda: network.last, self._names, self.registry)
+        return network
 
     async def _network_started(self, pod: KnownPod) -> None:
         if self.network is not None:
@@ -344,6 +348,9 @@ class Agent:
         if self.network is not None:
             yield loop("network", NETWORK_SECONDS, self.network.run)
             yield loop("network file", REPORT_SECONDS, self._write_network)
+            network = self.network
+            metering = Metering(lambda: network.last, self.measuring.take_network, clock=self._clock)
+            yield loop("network floors", RESTART_SECONDS, metering.run)
         elif self._observer is None:
             yield loop("left network", LEFT_SECONDS, LeftNetwork(self.config.run).take_away)
         if self.plugin is not None:
@@ -426,8 +433,11 @@ class Agent:
 
     async def _write_network(self) -> None:
         """For `j10ce network status`."""
-        pods = {uid: (one.pod.namespace, one.pod.name) for uid, one in self.known.pods.items()}
-        await self.network_report.write(self.config.run, pods)
+        await self.network_report.write(self.config.run, self._names())
+
+    def _names(self) -> dict[str, tuple[str, str]]:
+        """Namespace and name, by uid."""
+        return {uid: (one.pod.namespace, one.pod.name) for uid, one in self.known.pods.items()}
 
     def _pods_top(self) -> str:
         """A cgroup that has what pods' cgroups have."""

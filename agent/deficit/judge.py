@@ -14,6 +14,9 @@ none.
 
 Memory. Received: what it holds. It wanted more if it waited for memory (PSI), or where the kernel has no PSI,
 if pages that had been taken from it were needed again.
+
+Network. Received: what it sent (or was sent), in frames. It wanted its floor if it got it, or if its packets
+waited all the time. Of a pod that sends in bursts something waits now and then; that is no floor missed.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ RECEIVED: Final = 0.98
 """The part of the floor that counts as having received it. Kernels round, and clocks are read one after the
 other.
 """
+RECEIVED_NETWORK: Final = 0.95
+"""The same of a network floor: rates are kept within 5 %."""
 WANTED: Final = 0.9
 """The waiting, as a part of what the floor missed, that must have taken place."""
 LONGEST_SECONDS: Final = 10.0
@@ -81,6 +86,18 @@ def memory(before: PodSample, after: PodSample, floor: int) -> Judged:
     if max(before.memory, after.memory) >= RECEIVED * floor:
         return Judged(seconds, 0.0)
     return Judged(seconds, seconds) if wanted else NOTHING
+
+
+def network(sent: int, seconds: float, floor: int, *, waited: bool) -> Judged:
+    """Judges a network floor in bytes a second; NOTHING where it cannot be judged.
+
+    sent: bytes of frames in these seconds. waited: whether packets waited all along.
+    """
+    if floor <= 0 or sent < 0 or not 0 < seconds <= LONGEST_SECONDS:
+        return NOTHING
+    if sent >= RECEIVED_NETWORK * floor * seconds:
+        return Judged(seconds, 0.0)
+    return Judged(seconds, seconds) if waited else NOTHING
 
 
 def _memory_wanted(before: PodSample, after: PodSample) -> tuple[float, float, bool]:

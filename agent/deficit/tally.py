@@ -14,7 +14,9 @@ from agent.monitor.samples import PodSample
 from qos import keys
 
 Seconds = dict[str, Judged]
-"""Wanted and missed since the agent began, by resource: cpu, memory; without those never wanted."""
+"""Wanted and missed since the agent began, by resource: cpu, memory, egress-bandwidth, ingress-bandwidth;
+without those never wanted.
+"""
 
 
 @dataclass(slots=True)
@@ -43,7 +45,10 @@ class Tally:
         self.policies: dict[str, Seconds] = {}
 
     def take(self, tick: Tick, watched: Mapping[str, Watched]) -> None:
-        """Judge what passed since the last tick, of all pods that it saw; forget those no longer watched."""
+        """Judge what passed since the last tick, of all pods that it saw; forget those no longer watched.
+
+        watched: those of which only the network is judged, too.
+        """
         for uid in [uid for uid in self.pods if uid not in watched]:
             del self.pods[uid]
         totals: defaultdict[tuple[str, str], Judged] = defaultdict(lambda: NOTHING)
@@ -56,13 +61,18 @@ class Tally:
                 (keys.CPU, _cpu(tally, sample, tick.node.idle)),
                 (keys.MEMORY, _memory(tally, sample)),
             ):
-                if judged.wanted:
-                    tally.seconds[resource] = _plus(tally.seconds.get(resource, NOTHING), judged)
-                    totals[pod.policy_key, resource] = _plus(totals[pod.policy_key, resource], judged)
-        for (policy, resource), judged in totals.items():
-            self._charge(policy, resource, judged, self.offset + tick.at)
-        if len(self.policies) > MOST_POLICIES:
-            self._forget_unused()
+                _add(tally, resource, judged, totals)
+        self._charge_all(totals, tick.at)
+
+    def take_network(
+        self, at: float, judged: Mapping[tuple[str, str], Judged], watched: Mapping[str, Watched]
+    ) -> None:
+        """What was judged of the network: by uid and resource, of an interval that ended at `at`."""
+        totals: defaultdict[tuple[str, str], Judged] = defaultdict(lambda: NOTHING)
+        for (uid, resource), one in judged.items():
+            if uid in watched:
+                _add(self._tally(uid, watched[uid]), resource, one, totals)
+        self._charge_all(totals, at)
 
     def budgets(self, now: float) -> dict[str, dict[str, Spent]]:
         """By policy and window (1h, 24h, 28d), at monotonic time `now`."""
@@ -82,6 +92,13 @@ class Tally:
         tally.watched = pod
         return tally
 
+    def _charge_all(self, totals: Mapping[tuple[str, str], Judged], at: float) -> None:
+        """totals: by policy and resource."""
+        for (policy, resource), judged in totals.items():
+            self._charge(policy, resource, judged, self.offset + at)
+        if len(self.policies) > MOST_POLICIES:
+            self._forget_unused()
+
     def _charge(self, policy: str, resource: str, judged: Judged, now: float) -> None:
         seconds = self.policies.setdefault(policy, {})
         seconds[resource] = _plus(seconds.get(resource, NOTHING), judged)
@@ -93,6 +110,15 @@ class Tally:
         used = {one.watched.policy_key for one in self.pods.values()}
         for policy in [one for one in self.policies if one not in used and one not in self.kept.policies]:
             del self.policies[policy]
+
+
+def _add(
+    tally: PodTally, resource: str, judged: Judged, totals: defaultdict[tuple[str, str], Judged]
+) -> None:
+    if judged.wanted:
+        tally.seconds[resource] = _plus(tally.seconds.get(resource, NOTHING), judged)
+        key = tally.watched.policy_key, resource
+        totals[key] = _plus(totals[key], judged)
 
 
 def _plus(one: Judged, other: Judged) -> Judged:

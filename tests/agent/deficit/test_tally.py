@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent.deficit import tally as module
@@ -10,7 +12,7 @@ from agent.deficit.judge import Judged
 from agent.deficit.tally import Tally
 from agent.monitor.monitor import Tick, Watched
 from agent.monitor.samples import MemoryDetail, NodeSample, PodSample
-from qos.keys import CPU, MEMORY
+from qos.keys import CPU, EGRESS_BANDWIDTH, MEMORY
 
 FLOOR = {CPU: 500, MEMORY: 1000}
 
@@ -48,6 +50,23 @@ def test_pods_policies_and_budgets() -> None:
     assert set(budgets) == {"shop/web"}  # no policy, no budget
     assert budgets["shop/web"]["1h"] == Spent(16, 4)
     assert tally.kept.policies["shop/web"].buckets["1h"][-1][0] == 1004 // 60
+
+
+def test_the_network_counts_as_cpu_and_memory_do() -> None:
+    """Also of a pod that has no other floor, so that nothing else of it is measured."""
+    tally = Tally()
+    pods = {"a": replace(watched("a"), floor={EGRESS_BANDWIDTH: 8000}), "b": watched("b")}
+    egress = "egress-bandwidth"
+    for at in (1, 2):
+        judged = {("a", egress): Judged(1, 1), ("b", egress): Judged(1, 0), ("gone", egress): Judged(1, 1)}
+        tally.take_network(at, judged, pods)
+        tally.take(tick(at, b=served(at)), pods)
+    assert tally.pods["a"].seconds == {egress: Judged(2, 2)}
+    assert tally.policies["shop/web"] == {egress: Judged(4, 2), CPU: Judged(1, 0), MEMORY: Judged(1, 0)}
+    assert tally.deficit_seconds("shop/web") == 2
+    assert tally.budgets(2)["shop/web"]["1h"] == Spent(6, 2)
+    tally.take(tick(3), {})
+    assert tally.pods == {}
 
 
 def test_the_first_sample_of_a_pod_is_no_interval() -> None:

@@ -17,6 +17,8 @@ from agent.deficit.tally import Tally
 from agent.monitor import delays, monitor, node
 from agent.monitor.metrics import MonitorCollector
 from agent.monitor.monitor import Monitor
+from agent.network import metering
+from agent.network.metrics import NetworkCollector
 
 PAGE = Path(__file__).parents[3] / "docs" / "monitoring.md"
 
@@ -32,6 +34,7 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     registry = CollectorRegistry()
     empty = Monitor({"": "/"}, str(tmp_path_factory.mktemp("proc")))
     MonitorCollector(empty, Tally(), registry)
+    NetworkCollector(lambda: None, dict, registry)
     found = {f"{one.name}_total" if one.type == "counter" else one.name: one for one in registry.collect()}
     empty.close()
     return found
@@ -89,6 +92,8 @@ def test_the_figures_are_those_of_the_code() -> None:
     for said in (
         f"less than {judge.RECEIVED:.0%} of it".replace("%", " %"),
         f"at least {judge.WANTED:.0%} of the part of its floor".replace("%", " %"),
+        f"less than {judge.RECEIVED_NETWORK:.0%} of the floor".replace("%", " %"),
+        f"every {metering.GLANCE_SECONDS * 1000:g} ms or so",
         f"more than {judge.LONGEST_SECONDS:g} s without a look",
         f"at least {judge.STALLED:.0%} of the interval".replace("%", " %"),
         f"at least {judge.REFAULTS:g} pages a second",
