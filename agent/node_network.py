@@ -104,6 +104,11 @@ class NodeNetwork:
             return TOO_EARLY
         return SHAPED if uid in made.pods and not made.unkept.get(uid) else UNKEPT
 
+    @property
+    def fights(self) -> int:
+        """Interfaces at which somebody undoes what is made, again and again."""
+        return len(self._shaper.contested) if self._shaper else 0
+
     def _expected(self, decided: Decided) -> Traffic:
         return traffic(decided, self._configured.of_pod(decided.pod.uid))
 

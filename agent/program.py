@@ -486,7 +486,7 @@ class Agent:
             promises=(*self._promises, *self.network_report.promises()),
             pressure=self.measuring.pressure(),
             repaired=self._drift_metrics.repaired_last_hour(),
-            fights=len(self.drift.fights()),
+            fights=len(self.drift.fights()) + (self.network.fights if self.network else 0),
             policies=states,
             not_ready=self._readiness.lasting(),
             observing=self.config.observe,

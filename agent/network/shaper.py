@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from adapters.loops import Changes
 from agent.network.classifier import Ports
+from agent.network.contested import Contested
 from agent.network.shaping import Shaped
 from agent.network.unkept import Problem, unkept
 from qos.network.bands import Configuration
@@ -33,8 +34,8 @@ log = logging.getLogger(__name__)
 class Kernel(Protocol):
     """agent.network.shaping.Shaping."""
 
-    def settle(self, wanted: Wanted, ports: Ports) -> Shaped:
-        """Make it so."""
+    def settle(self, wanted: Wanted, ports: Ports, given_up: AbstractSet[int]) -> Shaped:
+        """Make it so, but at interfaces that are given up."""
         ...
 
     def left(self) -> Left:
@@ -84,6 +85,7 @@ class Shaper:
         self._due = Changes(CHECK_SECONDS)
         self._due.note()
         self._one_round = asyncio.Lock()
+        self.contested = Contested()
         self._touched: frozenset[int] = frozenset()
         self._ended = float("-inf")
         self.last: Round | None = None
@@ -151,7 +153,10 @@ class Shaper:
             frozenset({link.index} if link else ()), frozenset(pod.interface for pod in pods if pod.interface)
         )
         self._touched |= _interfaces(wanted, ports)  # others may write while we do
-        shaped = await asyncio.to_thread(self._kernel.settle, wanted, ports)
+        given_up = self.contested.given_up(began)
+        shaped = await asyncio.to_thread(self._kernel.settle, wanted, ports, given_up)
+        self.contested.keep(_interfaces(wanted, ports))
+        self.contested.made(shaped.made - given_up, before, wanted, self._clock())
         self._touched = _interfaces(wanted, ports)
         problems = unkept(pods, wanted, shaped, link)
         self._tell(problems)

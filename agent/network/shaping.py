@@ -31,7 +31,7 @@ class Shaped(NamedTuple):
 
     unclassified: why packets find no class of their own, "" where they do. foreign: interface -> whose qdisc
     is there in the place of ours, of NICs also where nothing is wanted. policed: the policers that are in
-    use; they need no tree.
+    use; they need no tree. made: interfaces at which qdiscs or classes were made, changed or taken away.
     """
 
     changes: int
@@ -39,6 +39,7 @@ class Shaped(NamedTuple):
     unclassified: str = ""
     foreign: Mapping[int, str] = MappingProxyType({})
     policed: frozenset[Policer] = frozenset()
+    made: frozenset[int] = frozenset()
 
 
 class Shaping:
@@ -54,13 +55,20 @@ class Shaping:
         self._by_u32 = choices.sending.means is Means.HTB_U32
         self._classifier = Classifier(netlink, originals, tcx=choices.tcx, bpf_root=bpf_root)
 
-    def settle(self, wanted: Wanted, ports: Ports) -> Shaped:
-        """One round: look, and do what is missing. Raises NetlinkError where nothing can be read."""
+    def settle(self, wanted: Wanted, ports: Ports, given_up: AbstractSet[int] = frozenset()) -> Shaped:
+        """One round: look, and do what is missing. Raises NetlinkError where nothing can be read.
+
+        given_up: interfaces that are left to others: ours goes, and what they put there is theirs.
+        """
         found = dump.found(self._netlink, [tree.interface for tree in wanted.trees])
         self._originals.keep(found.devices)
-        unable = self._unable(wanted)
+        self._originals.forget_roots(given_up)
+        contested = {one: _given_up(found, one) for one in given_up & found.devices.keys()}
+        unable = self._unable(wanted) | contested
         held = self._originals.held(found.devices)
-        foreign = occupied(ports.nics.union(bucket.interface for bucket in wanted.buckets), found, held)
+        foreign = (
+            occupied(ports.nics.union(bucket.interface for bucket in wanted.buckets), found, held) | contested
+        )
         needed = difference(
             tuple(tree for tree in wanted.trees if tree.interface not in unable),
             tuple(bucket for bucket in wanted.buckets if bucket.interface not in unable),
@@ -77,6 +85,7 @@ class Shaping:
         failures = applying.apply(self._netlink, needed.operations)
         self._originals.forget_roots(_taken_away(needed.operations))
         unshaped = _unshaped(needed, failures) | unable
+        made = {one.interface for one in needed.operations} - {one.operation.interface for one in failures}
         changes = len(going) + len(needed.operations) - len(failures)
         nics = frozenset(tree.interface for tree in wanted.trees) & ports.nics - unshaped.keys()
         here = Ports(nics, ports.pods & found.devices.keys())
@@ -85,10 +94,10 @@ class Shaping:
             changes += self._by_filters(by_u32) if self._by_u32 and nics else 0
             told = self._tell(wanted, here, found, policers)
         except (BpfError, classifying.Occupied, NetlinkError, ValueError) as error:
-            return Shaped(changes, unshaped, str(error), foreign)
+            return Shaped(changes, unshaped, str(error), foreign, made=frozenset(made))
         unshaped |= dict.fromkeys(told.outrun - unshaped.keys(), _OUTRUN)
         policed = frozenset(one for one in policers if one.interface not in told.outrun)
-        return Shaped(changes + told.changes, unshaped, "", foreign, policed)
+        return Shaped(changes + told.changes, unshaped, "", foreign, policed, frozenset(made))
 
     def _by_filters(self, changes: Iterable[sources.Changes]) -> int:
         """After the classes are there. Raises NetlinkError."""
@@ -157,6 +166,10 @@ def unusable(choices: Choices) -> Unusable:
         "" if sending.means in _TREES else "; ".join(sending.reasons),
         "" if pods.means in POLICERS | {Means.TBF} else "; ".join(pods.reasons),
     )
+
+
+def _given_up(found: Found, interface: int) -> str:
+    return f"what is put at {found.devices[interface].name} is undone again and again by another"
 
 
 def _taken_away(operations: Iterable[Operation]) -> set[int]:

@@ -124,6 +124,26 @@ def test_limits_are_policed_where_no_link_is_known_or_its_qdisc_is_anothers(
     judged(20 * M, pod.namespace, node.world, WORLD_4, 1, "cubic", POLICED, queued=False)
 
 
+def test_limits_are_policed_where_somebody_undoes_the_tree_again_and_again(
+    shaper: Callable[..., Shaper], node: Node
+) -> None:
+    here = shaper()
+    shaping, pod = here.start(), node.pod()
+    limited = traffic("one", pod, egress=Bounds(limit=20 * M))
+    here.settle(shaping, limited)
+    nic = frozenset({node.nic})
+    done = here.settle(shaping, limited, given_up=nic)
+    assert (done.made, done.foreign.keys(), len(done.policed)) == (nic, nic, 1)
+    assert "10ce:" not in node.run("tc", "qdisc", "show", "dev", "eth0")
+    judged(20 * M, pod.namespace, node.world, WORLD_4, 1, "cubic", POLICED, queued=False)
+    assert here.settle(shaping, limited, given_up=nic).changes == 0
+    done = here.settle(shaping, limited)
+    assert (done.made, done.unshaped, done.policed) == (nic, {}, frozenset()), "tried again"
+    here.settle(shaping, limited, given_up=nic)
+    node.run("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb")
+    assert "put there by another" in here.settle(shaping, limited).foreign[node.nic], "it is theirs now"
+
+
 def test_a_policer_that_comes_after_anothers_filter_is_said(
     shaper: Callable[..., Shaper], node: Node
 ) -> None:

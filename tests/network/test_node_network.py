@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agent.containers import Containers
+from agent.enforcement.fights import MOST_REPAIRS
 from agent.network.configured import Configured
 from agent.network.leaving import leave
 from agent.network.namespaces import inside
@@ -184,6 +186,28 @@ def test_what_others_take_away_comes_back_by_itself(agent: Agent) -> None:
         await eventually(lambda: agent.ceilings() == ["10Mbit"], "the pod's class")
         agent.node.run("tc", "qdisc", "del", "dev", "eth0", "root")
         await eventually(lambda: agent.ceilings() == ["10Mbit"], "the pod's class, again", 25)
+
+    agent.while_running(work)
+
+
+def test_nobody_is_fought(agent: Agent) -> None:
+    """Somebody takes our tree away whenever it is there."""
+    agent.add("one", agent.node.pod(), "10M")
+    taken = 0
+
+    def given_up(network: NodeNetwork) -> bool:
+        nonlocal taken
+        if "htb 10ce:" in agent.node.run("tc", "qdisc", "show", "dev", "eth0"):
+            with contextlib.suppress(AssertionError):  # it was taken away by its owner in between
+                agent.node.run("tc", "qdisc", "del", "dev", "eth0", "root")
+                taken += 1
+        return "undone again and again" in str(agent.unkept(network))
+
+    async def work(network: NodeNetwork) -> None:
+        await eventually(lambda: given_up(network), "it was given up", 60)
+        assert MOST_REPAIRS < taken <= MOST_REPAIRS + 2
+        assert network.fights == 1
+        assert agent.ceilings() == []
 
     agent.while_running(work)
 

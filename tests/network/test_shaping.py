@@ -57,13 +57,13 @@ class Shaper:
         self.opened.append(shaping)
         return shaping
 
-    def settle(self, shaping: Shaping, *pods: PodTraffic) -> Shaped:
+    def settle(self, shaping: Shaping, *pods: PodTraffic, given_up: frozenset[int] = frozenset()) -> Shaped:
         links = [self.link] if self.link else []
         configuration = Configuration(leaf=self.choices.leaf, policed=self.choices.policed)
         self.before = plan(links, pods, configuration, self.before)
         nics = frozenset(link.index for link in links)
         ports = Ports(nics, frozenset(pod.interface for pod in pods))
-        return self._do(lambda: shaping.settle(self.before, ports))
+        return self._do(lambda: shaping.settle(self.before, ports, given_up))
 
     def recover(self, shaping: Shaping, *pods: PodTraffic) -> None:
         """As an agent that was started anew."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set as AbstractSet
 
 import pytest
 
@@ -12,6 +13,7 @@ from qos.network.bands import DEFAULT, Configuration
 from qos.network.planning import plan
 from qos.network.recovered import NOTHING_LEFT, Left
 from qos.network.wanted import Bounds, Direction, Link, PodTraffic, Shortfall, Unkept, Wanted
+from tests.fake_time import FakeTime
 from tests.qos.network.nodes import MBIT, pod
 
 ETH = Link(2, "eth0", egress=940 * MBIT, ingress=900 * MBIT)
@@ -25,11 +27,13 @@ class Node:
         self.answer = Shaped(0, {})
         self.rounds: list[tuple[Wanted, Ports]] = []
         self.broken: Exception | None = None
+        self.given_up: AbstractSet[int] = frozenset()
 
     def left(self) -> Left:
         return self._left
 
-    def settle(self, wanted: Wanted, ports: Ports) -> Shaped:
+    def settle(self, wanted: Wanted, ports: Ports, given_up: AbstractSet[int]) -> Shaped:
+        self.given_up = given_up
         if self.broken is not None:
             raise self.broken
         self.rounds.append((wanted, ports))
@@ -45,6 +49,43 @@ def shaper(node: Node, pods: list[PodTraffic], link: Link | None = ETH) -> Shape
         return tuple(pods)
 
     return Shaper(node, now, lambda: link, lambda: DEFAULT, sleep=at_once)
+
+
+async def test_who_undoes_it_again_and_again_is_left_alone_for_longer_and_longer() -> None:
+    node, clock = Node(), FakeTime()
+    node.answer = Shaped(1, {}, made=frozenset({ETH.index}))
+
+    async def pods() -> tuple[PodTraffic, ...]:
+        return (pod("1", Bounds(MBIT)),)
+
+    one = Shaper(node, pods, lambda: ETH, lambda: DEFAULT, clock=clock, sleep=at_once)
+
+    async def rounds(count: int) -> list[bool]:
+        said = []
+        for _ in range(count):
+            clock.now += 1
+            await one.settle()
+            said.append(ETH.index in node.given_up)
+        return said
+
+    assert await rounds(8) == [False] * 7 + [True], "the first is no repair, five are drift, one is a fight"
+    assert len(one.contested) == 1
+    assert await rounds(58) == [True] * 58
+    assert await rounds(3) == [False, False, True], "it was tried once, and undone"
+    assert await rounds(118) == [True] * 118
+    node.answer = Shaped(0, {})
+    assert await rounds(125) == [False] * 125
+    assert len(one.contested) == 0, "the last try has held, or there was nothing to do any more"
+
+
+async def test_what_is_wanted_otherwise_each_time_is_no_fight() -> None:
+    node, pods = Node(), [pod("1", Bounds(MBIT))]
+    node.answer = Shaped(1, {}, made=frozenset({ETH.index}))
+    one = shaper(node, pods)
+    for floor in range(1, 20):
+        pods[0] = pod("1", Bounds(floor * MBIT))
+        await one.settle()
+    assert len(one.contested) == 0
 
 
 async def test_each_plan_is_made_from_the_one_before() -> None:
@@ -165,9 +206,9 @@ async def test_what_is_written_while_a_round_is_made_counts() -> None:
     seen: list[bool] = []
     settle = node.settle
 
-    def settling(wanted: Wanted, ports: Ports) -> Shaped:
+    def settling(wanted: Wanted, ports: Ports, given_up: AbstractSet[int]) -> Shaped:
         seen.extend((one.is_ours({ETH.index}), one.is_ours({1001}), one.is_ours({3})))
-        return settle(wanted, ports)
+        return settle(wanted, ports, given_up)
 
     node.settle = settling  # type: ignore[method-assign]
     await one.run_once()
