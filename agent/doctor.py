@@ -4,33 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
+from agent.findings import Finding, Grade
+from agent.network_doctor import NetworkFacts, network_findings
 from qos.cluster.node_report import PromiseState
 from qos.keys import CPU
 from qos.plan.node import HYBRID, V1, V2
 from qos.plan.node_share import NodeShare
 from qos.quantity import render
-
-
-class Grade(Enum):
-    """How good a finding is."""
-
-    WORKS = "works"
-    LIMITED = "limited"
-    """Floors are kept; something beside them is not, or costs more."""
-    BROKEN = "broken"
-    """A floor is not kept, or nothing is."""
-
-
-class Finding(NamedTuple):
-    """One thing looked at: how it is, and what to do about it ("" nothing)."""
-
-    subject: str
-    grade: Grade
-    text: str
-    do: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +22,7 @@ class Facts:
     `cgroup`: V1, V2, HYBRID; "" none is mounted. `kubepods`: the cgroup of all pods, "" none. `nri`: why the
     runtime's socket cannot be used, "" if it can; `watch`: why the kernel does not tell who writes, "" if it
     does; `agent`: what it says of itself, "" it does not run; `agent_problem`: why it is not ready. `share`:
-    what all pods together get, None where no kubelet runs.
+    what all pods together get, None where no kubelet runs. `network`: None where it may not be looked at.
     """
 
     kernel: str
@@ -55,6 +37,7 @@ class Facts:
     agent: str
     agent_problem: str = ""
     share: NodeShare | None = None
+    network: NetworkFacts | None = None
 
 
 _CGROUPS: Final = {
@@ -82,6 +65,8 @@ def _all(facts: Facts) -> Iterator[Finding]:
     yield _pods(facts)
     if facts.share is not None:
         yield _share(facts.share)
+    if facts.network is not None:
+        yield from network_findings(facts.network)
     yield _nri(facts)
     yield _watching(facts)
     yield _pressure(facts)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from adapters.machine import ThisMachine
+from agent import network_inspection
 from agent.config import AgentConfig
 from agent.doctor import Facts
 from agent.enforcement.fanotify import Fanotify
@@ -46,6 +47,7 @@ def look(config: AgentConfig) -> Facts:
         psi=Path(config.proc, "pressure").is_dir(),
         agent=agent,
         agent_problem=problem,
+        network=network_inspection.look(config.run, config.link) if os.geteuid() == 0 else None,
         share=share_of(machine, kubepods, originals) if machine and kubepods else None,
     )
 

@@ -23,7 +23,8 @@ from adapters.output import Output, OutputOption
 from agent import host_cgroups, inspection
 from agent import observed as observed_file
 from agent.config import AGENT_LOCK, NRI_SOCKET, RUN, STATE, AgentConfig, address
-from agent.doctor import Finding, Grade, findings
+from agent.doctor import findings
+from agent.findings import Finding, Grade
 from agent.network.publishing import withdraw
 from agent.nri.instance import only_instance
 from agent.restoring import Restored

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.doctor import Facts, Finding, Grade, findings
+from agent.doctor import Facts, findings
+from agent.findings import Finding, Grade
 from agent.inspection import share_of
 from qos.cluster.node_report import PromiseState
 from qos.plan.node import HYBRID, V2

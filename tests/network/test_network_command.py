@@ -13,13 +13,17 @@ from typing import Any
 
 import pytest
 
+from agent import network_inspection
+from agent.findings import Finding, Grade
 from agent.network import seen
 from agent.network.bpf import links
 from agent.network.bpf.installed import Installed
 from agent.network.bpf.links import TCX, Hook
 from agent.network.bpf.pins import Pins
 from agent.network.namespaces import inside
+from agent.network.told import Told as Options
 from agent.network.uplink import Uplink
+from agent.network_doctor import network_findings
 from agent.network_report import NetworkReport
 from agent.node_network import NodeNetwork
 from qos.network.wanted import Link
@@ -203,3 +207,37 @@ def test_a_node_on_which_nobody_shapes(agent: Told) -> None:
         0,
         "No agent has shaped this node's network since its last boot.\n",
     )
+
+
+def test_the_doctor_tries_and_says_what_is_left(agent: Told) -> None:
+    agent.node.run("ip", "route", "add", "default", "via", WORLD_4)
+    before = agent.made()
+
+    def look() -> dict[str, Finding]:
+        facts = inside(
+            Path("/run/netns") / agent.node.name,
+            lambda: network_inspection.look(agent.run, Options(egress=125_000_000), agent.bpf_root),
+        )
+        return {one.subject: one for one in network_findings(facts)}
+
+    off = look()
+    assert (off["network floors"].grade, off["network limits"].grade) == (Grade.WORKS, Grade.WORKS)
+    assert off["network: link"].text == "eth0 sends 940M bits/s (Option)"
+    assert agent.made() == before
+
+    agent.add("one", agent.node.pod(), "10M")
+
+    async def work(network: NodeNetwork) -> None:
+        await eventually(lambda: agent_has_shaped(agent, network), "a round")
+        await agent.write(network)
+        on = await asyncio.to_thread(look)
+        assert on["network floors"].text == "an agent shapes this node's network: they can be kept"
+        assert "network: left" not in on
+
+    agent.while_running(work)
+    assert "htb 10ce: at eth0" in look()["network: left"].text
+    assert agent.uninstall().returncode == 0
+    agent.node.run("tc", "qdisc", "replace", "dev", "eth0", "root", "handle", "1:", "bfifo")
+    foreign = look()
+    assert "network: left" not in foreign
+    assert "ForeignQdisc: " in foreign["network floors"].text
