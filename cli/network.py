@@ -49,6 +49,7 @@ def status(
     seconds: Annotated[
         float, typer.Option(min=0.1, max=60.0, help="How long to count for the rates of now.")
     ] = 1.0,
+    bpf: BpfOption = MOUNTED_AT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show the node's link, its classes, and what each pod is promised, has, and is not kept.
@@ -58,7 +59,7 @@ def status(
     """
     try:
         said = _read(run)
-        found = shown(said, _kernel(seconds), shaping=is_held(run / seen.LOCK))
+        found = shown(said, _kernel(seconds, bpf), shaping=is_held(run / seen.LOCK))
     except (OSError, ValueError, Untrusted) as error:
         typer.echo(f"j10ce: {error}", err=True)
         raise typer.Exit(2) from error
@@ -107,11 +108,11 @@ def _read(run: Path) -> seen.SeenNetwork | None:
         return None
 
 
-def _kernel(seconds: float) -> Kernel:
+def _kernel(seconds: float, bpf: str) -> Kernel:
     with Netlink() as netlink:
-        before, began = counting.read(netlink), time.monotonic()
+        before, began = counting.read(netlink, bpf), time.monotonic()
         time.sleep(seconds)
-        after, took = counting.read(netlink), time.monotonic() - began
+        after, took = counting.read(netlink, bpf), time.monotonic() - began
         names = {one.index: one.name for one in dump.devices(netlink).values()}
         classes = tuple(one for interface in after.classes for one in dump.classes(netlink, interface))
     return Kernel(names, classes, before, after, took)

@@ -1,13 +1,17 @@
-"""What went through the classes and buckets of ours, was dropped there, and waits there now."""
+"""What went through the classes, buckets and policers of ours, was dropped there, and waits there now."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from agent.network import dump
+from agent.network.bpf.filling import Policed, policed_here
+from agent.network.bpf.pins import MOUNTED_AT
 from agent.network.netlink import Netlink
 from agent.network.records import Counters, FoundClass, Qdisc, is_ours
+from qos.network.wanted import Direction
 
 NO_COUNTERS: Final = Counters(0, 0, 0, 0, 0, 0)
 _MINOR: Final = 0xFFFF
@@ -15,6 +19,7 @@ _MINOR: Final = 0xFFFF
 
 class Counts(NamedTuple):
     """classes: interface -> minor -> its counters, of our trees. buckets: interface -> those of our bucket.
+    policers: of those in use, by minor and direction; what one drops is what was over its limit.
 
     Drops of a class are those of its queue where that was asked, for what fq_codel drops by age its class
     does not count.
@@ -22,6 +27,7 @@ class Counts(NamedTuple):
 
     classes: Mapping[int, Mapping[int, Counters]]
     buckets: Mapping[int, Counters]
+    policers: Mapping[tuple[int, Direction], Counters] = MappingProxyType({})
 
 
 NO_COUNTS: Final = Counts({}, {})
@@ -36,11 +42,17 @@ def read_classes(netlink: Netlink, interfaces: Iterable[int]) -> Counts:
     return counts((), [one for interface in asked for one in dump.classes(netlink, interface)])
 
 
-def read(netlink: Netlink) -> Counts:
-    """All of it. 250 pods with a class and a bucket each: some 10 ms. Raises NetlinkError."""
+def read(netlink: Netlink, bpf_root: str = MOUNTED_AT) -> Counts:
+    """All of it. 250 pods with a class and a bucket each: some 10 ms. Raises NetlinkError, BpfError."""
     qdiscs = dump.qdiscs(netlink)
     trees = [one.interface for one in qdiscs if is_ours(one) and one.kind == "htb"]
-    return counts(qdiscs, [one for interface in trees for one in dump.classes(netlink, interface)])
+    found = counts(qdiscs, [one for interface in trees for one in dump.classes(netlink, interface)])
+    policed = policed_here(bpf_root).items()
+    return found._replace(policers={(one & _MINOR, way): _policed(its) for (one, way), its in policed})
+
+
+def _policed(one: Policed) -> Counters:
+    return Counters(one.passed_bytes, one.passed_packets, one.dropped_packets, one.dropped_packets, 0, 0)
 
 
 def counts(qdiscs: Iterable[Qdisc], found: Iterable[FoundClass]) -> Counts:

@@ -1,4 +1,4 @@
-"""What /metrics says of the node's network: of each pod with a class or a bucket, and of what pods share."""
+"""What /metrics says of the node's network: of pods with something of their own, and of what is shared."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from agent.network import counting
+from agent.network.bpf.pins import MOUNTED_AT
 from agent.network.counting import NO_COUNTS, Counts
 from agent.network.netlink import Netlink
 from agent.network.records import Counters
@@ -45,7 +46,7 @@ _SHOWN: Final = (
     _Counted("bytes", "Bytes of frames that went through {0}.", "bytes"),
     _Counted("packets", "Frames that went through {0}.", "packets"),
     _Counted("dropped_packets", "Packets that were dropped in {0}.", "drops"),
-    _Counted("overlimits", "Times that its own limit kept packets in {0} waiting.", "overlimits"),
+    _Counted("overlimits", "Times that its own limit held packets up in {0}.", "overlimits"),
     _Counted("backlog_bytes", "Bytes that wait in {0}.", "backlog", counter=False),
 )
 
@@ -53,7 +54,8 @@ _SHOWN: Final = (
 class NetworkCollector(Collector):
     """Read when Prometheus asks: 250 pods with a class and a bucket each are some 10 ms.
 
-    last: the Shaper's last round. names: namespace and name of pods, by uid.
+    last: the Shaper's last round. names: namespace and name of pods, by uid. bpf_root: of the BPF file
+    system.
     """
 
     def __init__(
@@ -61,18 +63,19 @@ class NetworkCollector(Collector):
         last: Callable[[], Round | None],
         names: Callable[[], Mapping[str, tuple[str, str]]],
         registry: CollectorRegistry,
+        bpf_root: str = MOUNTED_AT,
     ) -> None:
-        self._last, self._names = last, names
+        self._last, self._names, self._bpf_root = last, names, bpf_root
         registry.register(self)
 
     def collect(self) -> Iterator[Family]:
         """One family a metric, whether it has series or not."""
         last = self._last()
-        counts = _read() if last is not None else NO_COUNTS
+        counts = _read(self._bpf_root) if last is not None else NO_COUNTS
         pods = dict(of_pods(last, counts, self._names())) if last is not None else {}
         classes = dict(of_classes(last, counts)) if last is not None else {}
         of_pod, of_class = ("namespace", "pod", "direction"), ("direction", "class")
-        yield from _families("pod_network", "the pod's own class or bucket", of_pod, pods.items())
+        yield from _families("pod_network", "the pod's own class, bucket or policer", of_pod, pods.items())
         yield from _families("network_class", "the class", of_class, classes.items())
 
 
@@ -84,11 +87,15 @@ def of_pods(last: Round, counts: Counts, names: Mapping[str, tuple[str, str]]) -
         granted = last.wanted.standing.get(uid)
         bucket = counts.buckets.get(pod.interface) if pod.ingress.limit is not None else None
         for direction, interface in _interfaces(last).items():
-            found = counts.classes.get(interface, {}).get(granted.minor) if granted else None
+            found = _own(granted.minor, interface, direction, counts) if granted else None
             if direction is Direction.INGRESS:
                 found = bucket or found  # what goes through the IFB goes through the bucket
             if found is not None:
                 yield (*names[uid], direction.value), found
+
+
+def _own(minor: int, interface: int, direction: Direction, counts: Counts) -> Counters | None:
+    return counts.classes.get(interface, {}).get(minor) or counts.policers.get((minor, direction))
 
 
 def of_classes(last: Round, counts: Counts) -> Iterator[Named]:
@@ -113,10 +120,10 @@ def _families(prefix: str, where: str, labels: tuple[str, ...], series: Iterable
         yield family
 
 
-def _read() -> Counts:
+def _read(bpf_root: str) -> Counts:
     try:
         with Netlink() as netlink:
-            return counting.read(netlink)
+            return counting.read(netlink, bpf_root)
     except OSError as error:
         log.warning("the network's counters cannot be read why=%r", str(error))
         return NO_COUNTS

@@ -16,7 +16,7 @@ from agent.network.records import Counters, FoundClass
 from agent.network.seen import Bounded, SeenNetwork, SeenPod
 from qos.bandwidth import BITS
 from qos.network.minors import BANDS, FIRST, HOST, ROOT, SHARED
-from qos.network.wanted import MAJOR
+from qos.network.wanted import MAJOR, Direction
 
 _NAMES: Final[Mapping[int, str]] = {
     ROOT: "all",
@@ -60,7 +60,7 @@ class ShownTree(msgspec.Struct, frozen=True):
 
 
 class ShownWay(msgspec.Struct, frozen=True):
-    """One direction of a pod. place: the class or the bucket, "" none of its own; flow: None there."""
+    """One direction of a pod. place: the class, bucket or policer, "" none of its own; flow: None there."""
 
     place: str
     bounds: Bounded
@@ -130,8 +130,8 @@ def _owner(minor: int, owners: Mapping[int, str]) -> str:
 
 
 def _pod(one: SeenPod, seen: SeenNetwork, kernel: Kernel) -> ShownPod:
-    egress = _in_tree(one, seen.index, one.egress, kernel)
-    ingress = _in_tree(one, seen.ifb, one.ingress, kernel)
+    egress = _own(one, Direction.EGRESS, seen.index, one.egress, kernel)
+    ingress = _own(one, Direction.INGRESS, seen.ifb, one.ingress, kernel)
     if one.interface in kernel.after.buckets and one.ingress.limit is not None:
         flow = _flow(
             kernel.before.buckets.get(one.interface, NO_COUNTERS),
@@ -142,10 +142,15 @@ def _pod(one: SeenPod, seen: SeenNetwork, kernel: Kernel) -> ShownPod:
     return ShownPod(one.namespace, one.pod, one.band, egress, ingress, one.problems)
 
 
-def _in_tree(one: SeenPod, interface: int, bounds: Bounded, kernel: Kernel) -> ShownWay:
-    if not one.own or one.minor not in kernel.after.classes.get(interface, {}):
-        return ShownWay("", bounds, None)
-    return ShownWay(_class(one.minor), bounds, _class_flow(interface, one.minor, kernel))
+def _own(one: SeenPod, direction: Direction, interface: int, bounds: Bounded, kernel: Kernel) -> ShownWay:
+    if one.own and one.minor in kernel.after.classes.get(interface, {}):
+        return ShownWay(_class(one.minor), bounds, _class_flow(interface, one.minor, kernel))
+    key = one.minor, direction
+    if one.own and key in kernel.after.policers:
+        before = kernel.before.policers.get(key, NO_COUNTERS)
+        flow = _flow(before, kernel.after.policers[key], kernel.seconds)
+        return ShownWay(f"policer {_class(one.minor)}", bounds, flow)
+    return ShownWay("", bounds, None)
 
 
 def _class_flow(interface: int, minor: int, kernel: Kernel) -> Flow:

@@ -12,18 +12,23 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agent.deficit.judge import NOTHING, Judged
+from agent.network import counting, probes
+from agent.network.ladder import Choice, Means, choose
+from agent.network.leaving import leave, remaining
 from agent.network.metering import Metering
-from agent.network.metrics import NetworkCollector
+from agent.network.metrics import NetworkCollector, of_pods
 from agent.network.namespaces import inside
 from agent.network.netlink import Netlink
+from agent.network.records import Counters
 from agent.network.sending import Way
 from agent.network.shaper import Round
 from agent.network.shaping import Shaped
 from qos.bandwidth import Band, Bounds
 from qos.network.wanted import Direction, Link
-from tests.network.flows import ETHERNET, FRAME, IPV4, TCP, Flows, frames, received
-from tests.network.node import Node
+from tests.network.flows import ETHERNET, FRAME, IPV4, TCP, Flows, flowing, frames, received
+from tests.network.node import WORLD_4, Node
 from tests.network.test_rates import STARVED, TRIES, M
+from tests.network.test_shaping import shaping_node, traffic
 from tests.network.test_sharing import CONFIGURATION, LINK, Planned
 from tests.waiting import until
 
@@ -139,3 +144,35 @@ def test_what_is_counted_is_what_arrives(rounds: Rounds) -> None:
     assert value("pod_network_overlimits_total", **web) > 0
     assert value("pod_network_bytes_total", **(web | {"direction": "ingress"})) > 0
     assert registry.get_sample_value("j10ce_agent_pod_network_bytes_total", web | {"pod": "job"}) is None
+
+
+@pytest.mark.parametrize("means", [Means.POLICER_TCX, Means.POLICER_CLSACT])
+def test_what_a_policer_drops_is_counted_and_nothing_is_left_of_it(
+    node: Node, tmp_path: Path, bpffs: str, means: Means
+) -> None:
+    """Its agent has ended: only what is pinned, and where it hangs, is left."""
+    best, pod = choose(probes.probe()), node.pod()
+    choice = Choice(means, ("this kernel lacks what is better",))
+    choices = replace(best, sending=choice, policing=choice)
+    before = node.everything()
+    with shaping_node(node, tmp_path, bpffs, choices) as here:
+        limited = traffic("one", pod, egress=Bounds(limit=20 * M))
+        assert here.settle(here.start(), limited).policed
+        last = Round(here.before, Shaped(0, {}), 0.0, {"one": limited}, here.link, CONFIGURATION, {})
+
+    def look() -> Counters:
+        with Netlink() as netlink:
+            [(labels, found)] = of_pods(last, counting.read(netlink, bpffs), {"one": ("shop", "web")})
+        assert labels == ("shop", "web", "egress")
+        return found
+
+    def counted() -> Counters:
+        return inside(Path("/run/netns") / node.name, look)
+
+    with flowing(pod.namespace, node.world, WORLD_4):
+        until(lambda: counted().drops > 10 and counted().packets > 1000, "dropped packets, and others")
+    found = counted()
+    assert found.bytes / found.packets > 1000
+    assert inside(Path("/run/netns") / node.name, lambda: leave(tmp_path, bpffs)) == []
+    assert inside(Path("/run/netns") / node.name, lambda: remaining(bpffs)) == []
+    assert node.everything() == before

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from agent.network.bpf import maps
+from agent.network.bpf.btf import MapShape
 from agent.network.bpf.difference import (
     address_entries,
     cgroup_entries,
@@ -17,6 +19,8 @@ from agent.network.bpf.difference import (
 )  # fmt: skip
 from agent.network.bpf.installed import Installed
 from agent.network.bpf.maps import Map
+from agent.network.bpf.pins import MOUNTED_AT, SCHEMA, Pins, schemas
+from agent.network.bpf.system import close
 from qos.network.wanted import BytesPerSecond, Direction
 
 _TRAFFIC: Final = struct.Struct("=QQQQ")
@@ -90,10 +94,26 @@ def traffic(of: Installed) -> dict[int, Traffic]:
 
 def policed(of: Installed) -> dict[tuple[int, Direction], Policed]:
     """Class id and direction -> what passed and what was dropped. Raises BpfError."""
-    return {
-        direction_of(key): Policed(*_BUCKET.unpack(value)[4:])
-        for key, value in of.maps["buckets"].items().items()
-    }
+    return _policed(of.maps["buckets"])
+
+
+def policed_here(root: str = MOUNTED_AT) -> dict[tuple[int, Direction], Policed]:
+    """The same of whatever is pinned here, by whom ever; {} where nothing is policed. Raises BpfError."""
+    if SCHEMA not in schemas(root):
+        return {}
+    with Pins(root) as pins:
+        fd = pins.map("buckets")
+        if fd is None:
+            return {}
+        try:
+            measures = maps.info(fd).measures
+            return _policed(Map(fd, "buckets", MapShape(*measures, key_type=0, value_type=0)))
+        finally:
+            close(fd)
+
+
+def _policed(buckets: Map) -> dict[tuple[int, Direction], Policed]:
+    return {direction_of(key): Policed(*_BUCKET.unpack(value)[4:]) for key, value in buckets.items().items()}
 
 
 def _keep(of: Map, wanted: set[bytes], *, start: bool) -> int:

@@ -7,6 +7,7 @@ from agent.network.records import Counters, FoundClass, Rates
 from agent.network.seen import Bounded, SeenNetwork, SeenPod
 from agent.network.showing import Flow, Kernel, shown
 from qos.cluster.network_state import LinkState
+from qos.network.wanted import Direction
 
 OWN = SeenPod("shop", "web", "L0", 0x10, True, 7, Bounded(8000, 8000), Bounded(0, 0, 16000), ("why",))
 SHARED = SeenPod("shop", "job", "L2", 8, False, 8, Bounded(), Bounded())
@@ -33,6 +34,15 @@ def test_a_class_that_was_made_anew_counts_from_nothing() -> None:
     after = Counts({2: {0x10: Counters(1000, 12, 5, 0, 0, 0)}}, {})
     own, _ = shown(SEEN, kernel(before, after, 0x10), shaping=True).pods
     assert own.egress.flow == Flow(4000, 1000, 12, 5, 5, 0)
+
+
+def test_what_is_policed_is_shown_where_there_is_no_class() -> None:
+    key = 0x10, Direction.EGRESS
+    before = Counts({}, {}, {key: Counters(1000, 10, 3, 3, 0, 0)})
+    after = Counts({}, {}, {key: Counters(3000, 12, 5, 5, 0, 0)})
+    own, shared = shown(SEEN, kernel(before, after), shaping=True).pods
+    assert (own.egress.place, own.egress.flow) == ("policer 10ce:10", Flow(8000, 3000, 12, 5, 2, 0))
+    assert (own.ingress.place, shared.egress.place) == ("", "")
 
 
 def test_each_class_says_whose_it_is() -> None:
