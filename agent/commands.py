@@ -119,6 +119,14 @@ def serve(
             envvar="J10CE_NETWORK_FLOORS",
         ),
     ] = False,
+    shape_ingress: Annotated[
+        bool,
+        typer.Option(
+            "--shape-ingress",
+            help="Shape what the node receives, too, through an IFB, and offer it to floors.",
+            envvar="J10CE_SHAPE_INGRESS",
+        ),
+    ] = False,
     link_interface: Annotated[
         str,
         typer.Option(
@@ -186,6 +194,7 @@ def serve(
                 choices=Choices(class_defaults, author_oom_scores),
                 node_shares=node_shares,
                 network_floors=network_floors,
+                shape_ingress=shape_ingress,
                 link_host_percent=link_host_percent,
                 network_files=network_files,
                 link=told(link_interface, link_egress, link_ingress, link_egress_share, link_ingress_share),

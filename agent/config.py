@@ -33,8 +33,9 @@ class AgentConfig:
     port of probes, and of /metrics for the loopback. metrics_address: those of /metrics for who has a token;
     None: nowhere. check_seconds: between two full checks of all files. observe: write nothing that a pod
     could feel. proc, sys: where those are mounted. node_shares: the weight of the cgroup of all pods.
-    network_floors: keep floors of the network. link: what is told of the node's network link;
-    link_host_percent: what of it the host keeps. network_files: a folder of agent.network.configured.NAMES.
+    network_floors: keep floors of the network; shape_ingress: of what pods receive, too. link: what is told
+    of the node's network link; link_host_percent: what of it the host keeps. network_files: a folder of
+    agent.network.configured.NAMES.
     """
 
     node: str = ""
@@ -55,6 +56,7 @@ class AgentConfig:
     link: Told = NOTHING_TOLD
     link_host_percent: int = HOST_PERCENT
     network_files: Path | None = None
+    shape_ingress: bool = False
 
 
 def checked(config: AgentConfig) -> AgentConfig:
@@ -72,6 +74,8 @@ def checked(config: AgentConfig) -> AgentConfig:
         raise ConfigError("--node: the node's name is needed; in a pod set NODE_NAME from spec.nodeName")
     if config.kubeconfig is not None and not config.kubeconfig.is_file():
         raise ConfigError(f"--kubeconfig {config.kubeconfig}: not a file")
+    if config.shape_ingress and not config.network_floors:
+        raise ConfigError("--shape-ingress: needs --network-floors")
     if config.network_files is not None and not config.network_files.is_dir():
         raise ConfigError(f"--network-files {config.network_files}: not a folder")
     if config.check_seconds < 1:

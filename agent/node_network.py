@@ -14,12 +14,12 @@ from typing import NamedTuple
 from prometheus_client import CollectorRegistry
 
 from agent.containers import Containers
-from agent.network import drift, identity, ladder
+from agent.network import drift, identity, ingress, ladder
 from agent.network.bpf.pins import MOUNTED_AT, unusable_root
 from agent.network.configured import Configured
 from agent.network.ladder import Choices, Means
 from agent.network.leaving import leave
-from agent.network.netlink import Netlink
+from agent.network.netlink import Netlink, NetlinkError
 from agent.network.originals import Originals
 from agent.network.probes import probe
 from agent.network.seen import LOCK
@@ -58,8 +58,9 @@ class NodeNetwork:
     """link: as it is known now. mounts: cgroup hierarchies, as kernel.facts has them. proc, bpf_root: where
     those are mounted. `choices`: None until this kernel was tried.
 
-    known_all: whether what is not known is not there; before, nothing is touched, so that a restart takes
-    no floor away.
+    received: called with the IFB through which the node's link receives from now on; None: what it receives
+    is not shaped. known_all: whether what is not known is not there; before, nothing is touched, so that a
+    restart takes no floor away.
     """
 
     def __init__(
@@ -74,7 +75,10 @@ class NodeNetwork:
         bpf_root: str = MOUNTED_AT,
         registry: CollectorRegistry | None = None,
         configured: Configured | None = None,
+        received: Callable[[int], None] | None = None,
     ) -> None:
+        self._received = received
+        self._ifb_problem = ""
         self._configured = configured or Configured()
         self._starts = Starts(registry or CollectorRegistry())
         self._started: dict[str, KnownPod] = {}
@@ -155,7 +159,7 @@ class NodeNetwork:
             shaper = Shaper(
                 shaping,
                 lambda: self._pods(netlink),
-                self._link,
+                lambda: self._linked(netlink, choices),
                 lambda: replace(self._configured.configuration, leaf=choices.leaf, policed=choices.policed),
                 known_all=self._known_all,
             )
@@ -168,6 +172,23 @@ class NodeNetwork:
             async with asyncio.TaskGroup() as group:
                 group.create_task(drift.watch(listening, (netlink.port,), changed, shaper.changed))
                 group.create_task(shaper.run())
+
+    def _linked(self, netlink: Netlink, choices: Choices) -> Link | None:
+        """The link, with an IFB that is there, where what it receives is shaped."""
+        link = self._link()
+        if link is None or self._received is None or choices.receiving.means is not Means.IFB:
+            return link
+        try:
+            ifb = ingress.ifb_of(netlink, link.index)
+        except NetlinkError as error:
+            if str(error) != self._ifb_problem:
+                self._ifb_problem = str(error)
+                log.warning("what the link receives is not shaped why=%r", self._ifb_problem)
+            return replace(link, ifb=0)
+        self._ifb_problem = ""
+        if link.ifb != ifb:
+            self._received(ifb)
+        return replace(link, ifb=ifb)
 
     async def _pods(self, netlink: Netlink) -> tuple[PodTraffic, ...]:
         """Those of which something is expected, with what they are known by."""

@@ -224,6 +224,7 @@ class Agent:
         network = NodeNetwork(
             parts, link, known_all, run, mounts,
             proc=proc, registry=self.registry, configured=self.configured,
+            received=self._received if self.config.shape_ingress else None,
         )  # fmt: skip
         NetworkCollector(lambda: network.last, self._names, self.registry)
         return network
@@ -231,6 +232,10 @@ class Agent:
     async def _network_started(self, pod: KnownPod) -> None:
         if self.network is not None:
             await self.network.started(pod)
+
+    def _received(self, ifb: int) -> None:
+        self.uplink.ifb = ifb
+        self.publishing.look_again()
 
     def _planned_any(self) -> bool:
         """Whether there are plans of all pods that this agent, or the one before, has heard of."""

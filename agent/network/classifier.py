@@ -4,8 +4,9 @@ packets pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from agent.network.bpf import filling, installed
@@ -21,6 +22,7 @@ from qos.network.wanted import Direction, Policer, Wanted
 _CLASSIFY: Final = "classify"
 _MARK: Final = "mark"
 _POLICE: Final = "police"
+_RECEIVE: Final = "receive"
 _POLICES: Final = {
     # What a pod sends comes in at the host's end of its veth; what it receives goes out there.
     Direction.EGRESS: (INGRESS, "police_tx"),
@@ -29,10 +31,14 @@ _POLICES: Final = {
 
 
 class Ports(NamedTuple):
-    """Indexes of interfaces. nics: those through which packets leave the node. pods: hosts' ends of veths."""
+    """Indexes of interfaces. nics: those through which packets leave the node. pods: hosts' ends of veths.
+
+    ifbs: NIC -> the IFB through which it receives, where it has one.
+    """
 
     nics: frozenset[int]
     pods: frozenset[int]
+    ifbs: Mapping[int, int] = MappingProxyType({})
 
 
 class Told(NamedTuple):
@@ -73,7 +79,8 @@ class Classifier:
         if any(place.program == _MARK and others_programs(place, there) for place in places):
             # A CNI's programs are where ours would mark: Cilium keeps flags of its own in tc_index.
             places = [place for place in places if place.program != _MARK]
-        opened = self._opened({_CLASSIFY, _MARK} | ({_POLICE} if policers else set()))
+        more = [name for name, used in ((_POLICE, policers), (_RECEIVE, ports.ifbs)) if used]
+        opened = self._opened({_CLASSIFY, _MARK, *more})
         changes = filling.fill(  # the maps first, so that the programs meet no packet without them
             opened,
             by_address=wanted.by_address,
@@ -118,6 +125,8 @@ class Classifier:
 
 def _places(ports: Ports) -> Iterator[Place]:
     """Where packets come in before where they leave: so that none that is marked is looked at too early."""
+    for ifb in sorted(ports.ifbs.values()):
+        yield Place(ifb, EGRESS, "classify_rx", passing=False)
     if not ports.nics:
         return
     for interface in sorted(ports.pods - ports.nics):

@@ -6,13 +6,15 @@ packets come back to where they were. A packet that another's filter keeps is ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
 from agent.network import dump, messages
 from agent.network.netlink import Netlink, Request
+from agent.network.originals import Originals
 from agent.network.records import (
     CLSACT,
     CLSACT_HANDLE,
@@ -49,6 +51,30 @@ def is_our_ifb(device: Device) -> bool:
     return device.kind == "ifb" and device.name.startswith(_NAME)
 
 
+def settle(
+    netlink: Netlink,
+    originals: Originals,
+    devices: Iterable[Device],
+    redirects: Mapping[int, int],
+    kept: AbstractSet[int],
+) -> int:
+    """Have the kernel so; how many changes that took. devices: those there are. kept: as changes() has it.
+
+    Raises NetlinkError at the first that is refused: an IFB that goes before its filter makes a NIC deaf.
+    """
+    ours = [one for one in devices if is_our_ifb(one)]
+    if not redirects and not ours:
+        return 0
+    nics = {int(one.name.removeprefix(_NAME)) for one in ours if one.name.removeprefix(_NAME).isdecimal()}
+    nics |= redirects.keys()
+    found = dump.found(netlink, sorted(nics))
+    needed = changes(redirects, found, originals.clsacts(found.devices) & nics, kept)
+    originals.note_clsacts([found.devices[one.makes_clsact] for one in needed if one.makes_clsact])
+    for one in needed:
+        netlink.one(one.request)
+    return len(needed)
+
+
 def make_ifbs(netlink: Netlink, interfaces: AbstractSet[int]) -> dict[int, int]:
     """Interface -> its IFB, made where it is missing, and switched on. Raises NetlinkError."""
     have = {device.name: device for device in dump.devices(netlink).values()}
@@ -64,14 +90,27 @@ def make_ifbs(netlink: Netlink, interfaces: AbstractSet[int]) -> dict[int, int]:
     return {interface: device.index for interface, device in made.items()}
 
 
+def ifb_of(netlink: Netlink, interface: int) -> int:
+    """The IFB of one interface, made where it is missing: where it is not, that costs a question. Raises
+    NetlinkError.
+    """
+    try:
+        return socket.if_nametoindex(ifb_name(interface))
+    except OSError:
+        return make_ifbs(netlink, {interface})[interface]
+
+
 def changes(
-    redirects: Mapping[int, int], found: Found, made: AbstractSet[int] = frozenset()
+    redirects: Mapping[int, int],
+    found: Found,
+    made: AbstractSet[int] = frozenset(),
+    kept: AbstractSet[int] = frozenset(),
 ) -> tuple[Change, ...]:
     """What is to be done so that these interfaces (and no others) go through their IFBs. Pure.
 
     redirects: interface -> IFB. found: with the filters of these interfaces and of those redirected before.
     made: interfaces whose clsact we made: it goes when nobody's filter is in it. IFBs of ours that nobody
-    needs go last, after the filters that lead to them.
+    needs go last, after the filters that lead to them; kept: those that stay without a redirection.
     """
     needed: list[Change] = []
     clsacts = {qdisc.interface for qdisc in found.qdiscs if qdisc.kind in _FILTERS}
@@ -91,7 +130,7 @@ def changes(
             needed.append(Change(messages.redirect(interface, target), what))
     needed += _unneeded_clsacts(redirects, found, made & clsacts, ours)
     for device in found.devices.values():
-        if is_our_ifb(device) and device.index not in redirects.values():
+        if is_our_ifb(device) and device.index not in {*kept, *redirects.values()}:
             needed.append(Change(messages.no_link(device.index), f"delete interface {device.name}"))
     return tuple(needed)
 

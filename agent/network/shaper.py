@@ -150,7 +150,9 @@ class Shaper:
         configuration = self._configuration()
         wanted = plan([link] if link else [], pods, configuration, before)
         ports = Ports(
-            frozenset({link.index} if link else ()), frozenset(pod.interface for pod in pods if pod.interface)
+            frozenset({link.index} if link else ()),
+            frozenset(pod.interface for pod in pods if pod.interface),
+            {link.index: link.ifb} if link and link.ifb else {},
         )
         self._touched |= _interfaces(wanted, ports)  # others may write while we do
         given_up = self.contested.given_up(began)

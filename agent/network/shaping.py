@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from agent.network import applying, classifying, dump, sources
+from agent.network import applying, classifying, dump, ingress, sources
 from agent.network.bpf.pins import MOUNTED_AT
 from agent.network.bpf.system import BpfError
 from agent.network.classifier import Classifier, Ports, Told
@@ -87,12 +87,17 @@ class Shaping:
         unshaped = _unshaped(needed, failures) | unable
         made = {one.interface for one in needed.operations} - {one.operation.interface for one in failures}
         changes = len(going) + len(needed.operations) - len(failures)
-        nics = frozenset(tree.interface for tree in wanted.trees) & ports.nics - unshaped.keys()
-        here = Ports(nics, ports.pods & found.devices.keys())
+        trees = frozenset(tree.interface for tree in wanted.trees)
+        nics = trees & ports.nics - unshaped.keys()
+        ifbs = {nic: ifb for nic, ifb in ports.ifbs.items() if ifb in trees - unshaped.keys()}
+        here = Ports(nics, ports.pods & found.devices.keys(), ifbs)
         policers = _in_use(wanted, nics, found)
         try:
             changes += self._by_filters(by_u32) if self._by_u32 and nics else 0
             told = self._tell(wanted, here, found, policers)
+            changes += ingress.settle(
+                self._netlink, self._originals, found.devices.values(), ifbs, set(ports.ifbs.values())
+            )
         except (BpfError, classifying.Occupied, NetlinkError, ValueError) as error:
             return Shaped(changes, unshaped, str(error), foreign, made=frozenset(made))
         unshaped |= dict.fromkeys(told.outrun - unshaped.keys(), _OUTRUN)

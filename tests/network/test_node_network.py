@@ -45,6 +45,7 @@ class Agent:
     known: Known = field(default_factory=Known)
     link: Link | None = None
     configured: Configured = field(default_factory=Configured)
+    received: Callable[[int], None] | None = None
     knows_all: bool = True
     asked: int = 0
     sandboxes: dict[str, NriPod] = field(default_factory=dict)
@@ -72,6 +73,7 @@ class Agent:
             bpf_root=self.bpf_root,
             registry=registry,
             configured=self.configured,
+            received=self.received,
         )
 
     def planned(self) -> dict[str, PlannedPod]:

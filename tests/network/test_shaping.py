@@ -62,7 +62,8 @@ class Shaper:
         configuration = Configuration(leaf=self.choices.leaf, policed=self.choices.policed)
         self.before = plan(links, pods, configuration, self.before)
         nics = frozenset(link.index for link in links)
-        ports = Ports(nics, frozenset(pod.interface for pod in pods))
+        ifbs = {link.index: link.ifb for link in links if link.ifb}
+        ports = Ports(nics, frozenset(pod.interface for pod in pods), ifbs)
         return self._do(lambda: shaping.settle(self.before, ports, given_up))
 
     def recover(self, shaping: Shaping, *pods: PodTraffic) -> None:

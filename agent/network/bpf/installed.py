@@ -24,6 +24,7 @@ from agent.network.bpf.system import BpfError, close
 
 HOOKS: Final[Mapping[str, tuple[Hook, ...]]] = {
     "classify": (Hook.TCX_EGRESS,),
+    "classify_rx": (Hook.TCX_EGRESS,),
     "mark": (Hook.TCX_INGRESS,),
     "police_tx": TCX,
     "police_rx": TCX,
@@ -45,8 +46,8 @@ class Installed:
     """The programs and maps of these objects. Raises BpfError, ObjectError; then nothing that runs has
     changed.
 
-    names: of objects: classify (or classify_net_cls, on cgroup v1), mark, count, police. batch: False for one
-    map entry a call.
+    names: of objects: classify (or classify_net_cls, on cgroup v1), mark, count, police, receive.
+    batch: False for one map entry a call.
     """
 
     def __init__(self, pins: Pins, names: Iterable[str], *, batch: bool = True) -> None:
