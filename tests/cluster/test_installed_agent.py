@@ -30,7 +30,7 @@ from cli.install import apply
 from cli.kubectl import Kubectl, KubectlError, as_list, find
 from lab.cluster import Cluster
 from lab.node.demo_place import Namespaced
-from lab.node.rig import real_node
+from lab.node.rig import Options, real_node
 from lab.nodes import REAL
 from qos import keys
 from qos.cluster.node_report import NodeReport
@@ -205,16 +205,20 @@ def refused(kubectl: Kubectl, words: tuple[str, ...], stdin: str) -> bool:
 def runnable(daemonset: dict[str, Any], node: str, server: str) -> dict[str, Any]:
     """The DaemonSet with our own Python."""
     ours = {Path("/usr"), Path("/lib"), Path("/lib64"), Path(sys.prefix), Path(sys.base_prefix)}
-    ours.add(Path(installation.__file__).parents[1])
+    sources = Path(installation.__file__).parents[1]
     command = str(Path(sys.executable).with_name("j10ce-agent"))
-    return on_one_node(daemonset, node, server, command, filter(Path.exists, ours), ours_to_give())
+    folders = filter(Path.exists, ours | {sources})
+    made = on_one_node(daemonset, node, server, command, folders, ours_to_give())
+    (agent,) = made["spec"]["template"]["spec"]["containers"]
+    agent["env"].append({"name": "PYTHONPATH", "value": str(sources)})
+    return made
 
 
 def ours_to_give() -> set[str]:
     """A machine that is a container itself may not have all of them."""
     (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("CapBnd")]
     bounding = int(line.split()[1], 16)
-    numbers = {"DAC_OVERRIDE": 1, "SYS_PTRACE": 19, "SYS_ADMIN": 21, "SYS_RESOURCE": 24}
+    numbers = {"DAC_OVERRIDE": 1, "NET_ADMIN": 12, "SYS_PTRACE": 19, "SYS_ADMIN": 21, "SYS_RESOURCE": 24}
     return {name for name, number in numbers.items() if bounding >> number & 1}
 
 
@@ -246,3 +250,41 @@ def test_its_pod_keeps_a_floor_on_a_real_node(
         now = kubectl.run("exec", "floored", "-n", "default", "--", "cat", "/sys/fs/cgroup/cpu/cpu.shares")
         assert int(now) == int(said()), "ending undoes nothing"
         kubectl.run("delete", "pod/floored", "mrp/floored", "-n", "default", "--grace-period=0", "--force")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(os.geteuid() != 0, reason="a real node needs cgroups, namespaces and mounts: be root")
+@pytest.mark.usefixtures("daemonset")
+def test_its_pod_shapes_a_real_nodes_network_and_leaves_it(cluster: Cluster, kubectl: Kubectl) -> None:
+    """By what `install --network-floors` adds, with the runtime's seccomp profile; then switched off."""
+    server = json.loads(kubectl.run("config", "view", "--minify", "-o", "json"))["clusters"][0]["cluster"]
+
+    def installed(network: installation.Network) -> dict[str, Any]:
+        choices = installation.Choices(agent=True, network=network)
+        wanted = installation.objects(kubectl, "default-scheduler", choices)
+        (made,) = [item for item in wanted if item["kind"] == "DaemonSet"]
+        return runnable(made, node.name, server["server"])
+
+    with real_node(cluster, f"real-{secrets.token_hex(2)}", options=Options(cni="bridge")) as node:
+        before = node.run(["tc", "qdisc", "show", "dev", "eth0"]).stdout
+        kubectl.run("label", "node", node.name, f"{keys.LINK_EGRESS_LABEL}=1G")
+        kubectl.run("create", "-f", "-", stdin=as_list([installed(installation.Network.ON)]))
+        roll_out(cluster)
+        pod = floored(node.name)
+        pod["metadata"]["annotations"] = {keys.EGRESS_BANDWIDTH_ANNOTATION: "10M"}
+        kubectl.run("create", "-f", "-", stdin=as_list([pod]))
+        kubectl.run("wait", "--for=condition=Ready", "pod/floored", "-n", "default", "--timeout=110s")
+
+        def classes() -> str:
+            return node.run(["tc", "class", "show", "dev", "eth0"]).stdout
+
+        said = partial(cluster.kubectl, "logs", "daemonset/j10ce-agent", *SCOPE)
+        until(lambda: "ceil 10Mbit" in classes(), "the pod's class", SECONDS, said)
+        assert node.run(["ls", "/sys/fs/bpf/j10ce/v1/links"]).stdout.startswith("classify-")
+        kubectl.run("replace", "-f", "-", stdin=as_list([installed(installation.Network.LEAVING)]))
+        cluster.kubectl("rollout", "status", "daemonset/j10ce-agent", *SCOPE, "--timeout=200s", seconds=230)
+        now = partial(node.run, ["tc", "qdisc", "show", "dev", "eth0"])
+        until(lambda: now().stdout == before, "all is as it was", SECONDS, lambda: now().stdout + said())
+        assert "j10ce" not in node.run(["ls", "/sys/fs/bpf"]).stdout
+        kubectl.run("delete", "daemonset", ACCOUNT, *SCOPE, "--cascade=foreground", "--timeout=110s")
+        kubectl.run("delete", "pod/floored", "-n", "default", "--grace-period=0", "--force")
