@@ -51,15 +51,20 @@ class Metering:
             await self._sleep(min(left, rest) if suspected else left)
             if suspected:
                 began = self._clock()
-                self._sending.glance(await self._look(netlink))
+                self._sending.glance((await self._look(netlink))[0])
                 rest = max(GLANCE_SECONDS, REST * (self._clock() - began))
-        counts, at = await self._look(netlink), self._clock()
+        counts, at = await self._look(netlink)
         if judged := self._sending.judged(at, places(self._last()), counts):
             self._judged(at, judged)
 
-    async def _look(self, netlink: Netlink) -> Counts:
-        there = places(self._last())
-        interfaces = sorted({place.interface for place in there.values()})
-        return (
-            await asyncio.to_thread(counting.read_classes, netlink, interfaces) if interfaces else NO_COUNTS
-        )
+    async def _look(self, netlink: Netlink) -> tuple[Counts, float]:
+        """And when it was: a loop that is late makes no interval longer than it was."""
+        interfaces = sorted({place.interface for place in places(self._last()).values()})
+        if not interfaces:
+            return NO_COUNTS, self._clock()
+
+        def read() -> tuple[Counts, float]:
+            began = self._clock()
+            return counting.read_classes(netlink, interfaces), (began + self._clock()) / 2
+
+        return await asyncio.to_thread(read)
