@@ -247,6 +247,8 @@ class Ledger:
     def gather_waiting(self, now: float) -> Iterator[list[Pod]]:
         """The same in steps of some milliseconds; the last is all of it."""
         self._state.now = max(self._state.now, now)
+        if self._waiting.lapse(self._state.now):
+            self._state.changed()
         return self._waiting.gather(self._state)
 
     def gauges(self) -> Mapping[str, float]:

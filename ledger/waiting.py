@@ -40,6 +40,9 @@ _CHANGES_AHEAD = 8
 """kube-scheduler may have reasons against those others that we do not know: of wakings for them a pod has as
 many as show it every node and eight more, and regains one in so many seconds."""
 _PODS_A_STEP = 200
+ANSWER_SECONDS = 60.0
+"""A pod that was woken tries again by then, unless it is gone and no watch has shown it: kube-scheduler lets
+it back off for ten seconds at most."""
 
 
 @dataclass(slots=True)
@@ -50,7 +53,7 @@ class _Refused:
     far, and `known` those where it would have passed when it was looked at last. `vain`: wakings after which
     it was refused again, `tries` those of them since a node was new among `known`; `since`: when it was
     refused last; `later`: when to look again though nothing changes; `regained`: when it will have all its
-    wakings for other nodes again.
+    wakings for other nodes again; `woken`: when it was woken last.
     """
 
     pod: Pod
@@ -64,6 +67,7 @@ class _Refused:
     tries: int = 0
     regained: float = -math.inf
     later: float = math.inf
+    woken: float = math.inf
 
 
 class _Remembered:
@@ -135,6 +139,15 @@ class Waiting:
         self._refused.pop(uid)
         return self._woken.pop(uid) is not None
 
+    def lapse(self, now: float) -> bool:
+        """Forget who was woken long ago and has not tried. True when there was one: its room is left."""
+        before = len(self._woken.by_uid)
+        while (
+            oldest := next(iter(self._woken.by_uid.values()), None)
+        ) and oldest.woken + ANSWER_SECONDS <= now:
+            self._woken.pop(oldest.pod.uid)
+        return len(self._woken.by_uid) < before
+
     def ready(self, state: State) -> list[Pod]:
         """Pods whose next attempt would pass, as many of each kind as there is room for.
 
@@ -166,6 +179,7 @@ class Waiting:
                 elif there and most > 0 and _wakes(state, refused, passing):
                     woken.append(refused.pod)
                     most -= 1
+                    refused.woken = state.now
                     self._refused.pop(refused.pod.uid)
                     self._woken.pop(refused.pod.uid)
                     self._woken.put(refused)

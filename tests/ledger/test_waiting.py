@@ -10,7 +10,7 @@ import pytest
 
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
-from ledger.waiting import MOST_REMEMBERED, REGAINED_SECONDS, SAMPLED_SECONDS
+from ledger.waiting import ANSWER_SECONDS, MOST_REMEMBERED, REGAINED_SECONDS, SAMPLED_SECONDS
 from qos.cluster.objects import Pod, Requirement, Selector
 from tests.ledger.builders import demand, ledger, names, node, nodes, pod
 
@@ -45,6 +45,17 @@ def test_t21_a_woken_pod_that_goes_before_it_tries_leaves_its_room_to_the_next(d
     else:
         made.set_pod(replace(pod("p0", 3), deleting=True))
     assert [p.uid for p in made.waiting()] == ["p2", "p3"]  # p1 may come, too: one of them is refused then
+
+
+def test_t21_a_woken_pod_that_never_tries_leaves_its_room_to_the_next() -> None:
+    """It came and went while the watch was away, so nothing says that it is gone."""
+    made = ledger(*nodes(1), demand("a", 4, 2))
+    for i in range(4):
+        assert not made.filter(pod(f"p{i}", 3), ["n0"], 0.0).nodes
+    made.set_demand(demand("a", 0, 2))
+    assert [p.uid for p in made.waiting(0.0)] == ["p0", "p1"]
+    assert made.waiting(ANSWER_SECONDS - 1) == []
+    assert [p.uid for p in made.waiting(ANSWER_SECONDS)] == ["p2", "p3"]
 
 
 def test_t21_pods_that_pass_or_go_are_not_woken() -> None:
