@@ -19,6 +19,9 @@ RESOURCES: dict[str, Resource] = {
     one.plural: one for one in (NODES, PODS, POLICIES, PRIORITY_CLASSES, DAEMON_SETS)
 }
 
+_COUNTED_OUT = 2.0
+"""Seconds at most until a node that is not ready for long is seen to be so."""
+
 
 def node(play: Play, name: str, cpu: int, memory: int, pods: int, link: int = 0) -> None:
     """A node comes, or comes back with another size."""
@@ -39,6 +42,8 @@ def node_ready(play: Play, name: str, ready: bool) -> None:
     """A node becomes Ready or not, tainted accordingly."""
     status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
     _change_node(play, name, {} if ready else {"taints": [objects.NOT_READY]}, status)
+    if not ready:  # its pods are counted out later, so that others are owed their slots
+        play.loop.call_later(play.world.not_ready + _COUNTED_OUT, play.watcher.disturbed)
 
 
 def cordon(play: Play, name: str, cordoned: bool) -> None:

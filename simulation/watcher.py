@@ -65,6 +65,8 @@ class Watcher(Told):
         self._claimed: set[str] = set()
         self._slots: dict[str, str] = {}
         self._unasked: set[str] = set()
+        self._asked_about: dict[str, set[str]] = {}
+        """The nodes that filter was shown since the last disturbance, by the pod's name."""
         self._chosen: dict[str, str] = {}
         self._given_up: dict[str, str] = {}
         """Pods whose Binding may land after kube-scheduler gave it up: where."""
@@ -105,10 +107,11 @@ class Watcher(Told):
 
     # --- what the players say ---
 
-    def answered(self, pod: Pod, names: list[str], _started: int) -> None:
-        """Filter answered."""
+    def answered(self, pod: Pod, shown: list[str], names: list[str]) -> None:
+        """Filter was shown some nodes, and answered."""
         self.say(f"filter {pod.name} -> {' '.join(names) or 'nothing'}")
         self._unasked.discard(pod.uid)
+        self._asked_about.setdefault(pod.name, set()).update(shown)
 
     def unasked(self, pod: Pod) -> None:
         """The extender gave no answer and is ignorable: the pod goes on without it."""
@@ -150,11 +153,12 @@ class Watcher(Told):
     def _name(self, uid: str) -> str:
         return self._shown[uid].name if uid in self._shown else uid
 
-    def preempted(self, pod: Pod, node: str, victims: list[Pod]) -> None:
-        """kube-scheduler evicts."""
+    def preempted(self, pod: Pod, node: str, victims: list[Pod], *, asked: bool) -> None:
+        """kube-scheduler evicts. asked: the extender has answered, so that it does so with its leave."""
         self.say(f"{pod.name} preempts {' '.join(one.name for one in victims)} on {node}")
-        if self._behind_on_policies():
-            return  # what it does not know of yet may keep the pod out
+        if not asked or self._behind_on_policies():
+            self._preemptions.pop(pod.name, None)
+            return  # what nobody asked of, or it does not know of yet, may keep the pod out
         before = self._preemptions.get(pod.name)
         gone = frozenset(one.uid for one in victims) | (before.victims if before else frozenset())
         again = before is not None and gone != before.victims
@@ -380,6 +384,7 @@ class Watcher(Told):
     def disturbed(self) -> None:
         """Something happened from outside: earlier preemptions may have been in vain for that."""
         self._preemptions.clear()
+        self._asked_about.clear()
 
     def look(self) -> None:
         """What must be true of the ledger now."""
@@ -433,6 +438,9 @@ class Watcher(Told):
             would_now = ledger.filter(pod, nodes, now).nodes
             # A Pinned hold may stand elsewhere than where a rebuilt ledger puts it.
             let_in = [node for node in self._passes(again, pod, nodes, now) if node in would_now]
+            asked_about = self._asked_about.get(name) if self._world.sample else None
+            if asked_about:  # which of them kube-scheduler shows is not the extender's to say
+                let_in = [node for node in let_in if node in asked_about]
             if let_in:
                 self.wrong("nobody waits for ever", f"{name} would be let in to {' '.join(let_in)}")
 

@@ -198,7 +198,7 @@ class Scheduler:
                 raise
             self._watcher.unasked(queued.pod)
             return names
-        self._watcher.answered(queued.pod, answer["NodeNames"], self._extender.started)
+        self._watcher.answered(queued.pod, names, answer["NodeNames"])
         statuses.update(dict.fromkeys(answer["FailedNodes"] or (), EXTENDER))
         statuses.update(dict.fromkeys(answer["FailedAndUnresolvableNodes"] or (), EXTENDER_NEVER))
         passed: list[str] = answer["NodeNames"] or []
@@ -311,18 +311,20 @@ class Scheduler:
         victims = dry_run(self.cache, pod, statuses)
         if not victims:
             return ""
+        asked = True
         try:
             victims = await self._kept(raw, victims)
         except Refused:
             if not self._ignorable:
                 return None
             self._watcher.unasked(pod)
+            asked = False
         node = cheapest(victims)
         if not node:
             return None
         chosen = [one for one in victims[node] if not one.pod.deleting]
         if chosen:
-            self._watcher.preempted(pod, node, [one.pod for one in chosen])
+            self._watcher.preempted(pod, node, [one.pod for one in chosen], asked=asked)
             queued.gated = True
             self.part.start(self._evictions(pod, node, [one.pod for one in chosen]))
         return node
