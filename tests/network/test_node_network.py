@@ -8,16 +8,19 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from agent import node_network
 from agent.containers import Containers
 from agent.enforcement.fights import MOST_REPAIRS
 from agent.network.configured import Configured
 from agent.network.leaving import leave
 from agent.network.namespaces import inside
+from agent.network.starting import Starts
 from agent.network.unkept import Problem
 from agent.node_network import LeftNetwork, NodeNetwork, Parts
 from agent.nri.records import NriPod
@@ -214,6 +217,13 @@ def test_nobody_is_fought(agent: Agent) -> None:
     agent.while_running(work)
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that starts is waited for on a busy machine, too."""
+    monkeypatch.setattr(node_network, "Starts", partial(Starts, at_most=30.0))
+
+
+@pytest.mark.usefixtures("patient")
 def test_a_pod_that_starts_has_its_class_before_the_runtime_goes_on(agent: Agent) -> None:
     """And keeps it in rounds that come before it is planned, and until its sandbox is gone."""
     first, second = agent.node.pod(), agent.node.pod()
@@ -262,6 +272,7 @@ def test_where_no_round_can_be_made_yet_a_pod_starts_all_the_same(agent: Agent) 
     assert registry.get_sample_value(name, {"outcome": "too_early"}) == 1
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_pod_whose_address_no_one_tells_yet_does_not_count_as_shaped(agent: Agent) -> None:
     """As containerd 1.7 tells of it."""
     registry, pod = CollectorRegistry(), agent.node.pod()

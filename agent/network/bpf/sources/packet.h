@@ -106,6 +106,8 @@ static __always_inline __u64 known_cgroup(struct __sk_buff *skb, void *map)
 	struct settings *set = bpf_map_lookup_elem(&settings, &first);
 	if (!set || !set->levels)
 		return 0;
+	/* clang enters a loop in its middle, and kernel 6.1 refuses that: "back-edge". */
+#pragma unroll
 	for (int level = 1; level < MOST_LEVELS; level++) {
 		__u64 id;
 		if (!(set->levels >> level & 1))
