@@ -71,7 +71,7 @@ def test_what_a_pod_sends_is_policed_where_nothing_queues(
     done = here.settle(shaping, limited)
     assert {one.rate for one in done.policed} == {20 * M}
     assert list(done.unshaped) == [node.nic]
-    judged(20 * M, pod.namespace, node.world, WORLD_4, 1, "cubic", POLICED, queued=False)
+    judged(20 * M, pod.namespace, node.world, WORLD_4, 8, "cubic", POLICED, queued=False)
     judged(20 * M, pod.namespace, node.world, WORLD_6, 4, "bbr", POLICED, queued=False)
     assert here.settle(shaping, limited).changes == 0
     assert here.settle(shaping).policed == frozenset()
@@ -86,7 +86,7 @@ def test_what_a_pod_receives_is_policed_where_there_are_no_buckets(
     shaping, pod = here.start(), node.pod()
     limited = traffic("one", pod, ingress=Bounds(limit=20 * M))
     assert here.settle(shaping, limited).unshaped == {}
-    judged(20 * M, node.world, pod.namespace, pod.address, 1, "cubic", POLICED, queued=False)
+    judged(20 * M, node.world, pod.namespace, pod.address, 8, "cubic", POLICED, queued=False)
     judged(20 * M, node.world, pod.namespace, pod.address6, 4, "cubic", POLICED, queued=False)
     assert here.settle(shaping, limited).changes == 0
 
@@ -111,7 +111,7 @@ def test_limits_are_policed_where_no_link_is_known_or_its_qdisc_is_anothers(
     limited = traffic("one", pod, egress=Bounds(limit=20 * M))
     link, here.link = here.link, None
     assert here.settle(shaping, limited).unshaped == {}
-    judged(20 * M, pod.namespace, node.world, WORLD_4, 1, "cubic", POLICED, queued=False)
+    judged(20 * M, pod.namespace, node.world, WORLD_4, 8, "cubic", POLICED, queued=False)
     here.link = link
     assert here.settle(shaping, limited).policed == frozenset(), "the link has come: its tree does it"
     judged(20 * M, pod.namespace, node.world, WORLD_4, 1, "cubic")
@@ -121,7 +121,7 @@ def test_limits_are_policed_where_no_link_is_known_or_its_qdisc_is_anothers(
     here.link = link
     done = here.settle(shaping, limited)
     assert (list(done.unshaped), len(done.policed)) == ([node.nic], 1)
-    judged(20 * M, pod.namespace, node.world, WORLD_4, 1, "cubic", POLICED, queued=False)
+    judged(20 * M, pod.namespace, node.world, WORLD_4, 8, "cubic", POLICED, queued=False)
 
 
 def test_limits_are_policed_where_somebody_undoes_the_tree_again_and_again(
@@ -135,7 +135,7 @@ def test_limits_are_policed_where_somebody_undoes_the_tree_again_and_again(
     done = here.settle(shaping, limited, given_up=nic)
     assert (done.made, done.foreign.keys(), len(done.policed)) == (nic, nic, 1)
     assert "10ce:" not in node.run("tc", "qdisc", "show", "dev", "eth0")
-    judged(20 * M, pod.namespace, node.world, WORLD_4, 1, "cubic", POLICED, queued=False)
+    judged(20 * M, pod.namespace, node.world, WORLD_4, 8, "cubic", POLICED, queued=False)
     assert here.settle(shaping, limited, given_up=nic).changes == 0
     done = here.settle(shaping, limited)
     assert (done.made, done.unshaped, done.policed) == (nic, {}, frozenset()), "tried again"
