@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from agent.network.bpf.pins import Pins
 from agent.network.ladder import Means, choose
 from agent.network.probes import probe
 from qos.network.wanted import Bounds
-from tests.network.node import WORLD_4, Pod, node
+from tests.network.node import WORLD_4, Pod, bpf_file_system, node
 from tests.network.test_shaping import MEGABIT, Shaper, sent, shaping_node, traffic
 
 PACKETS = 20
@@ -24,13 +22,8 @@ PACKETS = 20
 @pytest.fixture
 def pins(tmp_path: Path) -> Iterator[str]:
     """A BPF file system of the test's own."""
-    folder = tmp_path / "bpf"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "bpf", "bpf", folder], check=True)
-    try:
-        yield str(folder)
-    finally:
-        subprocess.run(["umount", folder], check=True)
+    with bpf_file_system(tmp_path) as folder:
+        yield folder
 
 
 @pytest.fixture(name="shaper")
@@ -41,7 +34,7 @@ def _shaper(tmp_path: Path, pins: str) -> Iterator[Shaper]:
 
 @pytest.mark.parametrize("program", ["classify", "count", "mark", "police", "receive"])
 def test_every_program_loads(pins: str, program: str) -> None:
-    with closing(Pins(pins)) as opened, closing(Installed(opened, [program])) as installed:
+    with Pins(pins) as opened, Installed(opened, [program]) as installed:
         assert installed.maps
 
 

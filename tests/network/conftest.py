@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.network.node import Node, node
+from tests.network.node import Node, bpf_file_system, node
 
 _HERE = Path(__file__).parent
 
@@ -31,10 +30,5 @@ def _node() -> Iterator[Node]:
 @pytest.fixture
 def bpffs(tmp_path: Path) -> Iterator[str]:
     """A BPF file system of the test's own."""
-    folder = tmp_path / "bpf"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "bpf", "bpf", folder], check=True)
-    try:
-        yield str(folder)
-    finally:
-        subprocess.run(["umount", folder], check=True)
+    with bpf_file_system(tmp_path) as folder:
+        yield folder

@@ -22,6 +22,18 @@ from tests.agent.network.namespaces import Namespaces, namespaces
 WORLD_4, WORLD_6 = "10.200.0.1", "fd00:200::1"
 
 
+@contextlib.contextmanager
+def bpf_file_system(above: Path) -> Iterator[str]:
+    """A BPF file system of the test's own, below this folder; its path."""
+    folder = above / "bpf"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "bpf", "bpf", folder], check=True)
+    try:
+        yield str(folder)
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
 @dataclass(frozen=True)
 class Pod:
     """host: index of the host's end of its veth."""

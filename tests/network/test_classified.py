@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,14 +24,10 @@ FIRST, SECOND = 0x20, 0x21
 
 
 @pytest.fixture(name="program")
-def _program(tmp_path: Path) -> Iterator[Installed]:
+def _program(bpffs: str) -> Iterator[Installed]:
     """The classifier, pinned in a file system of the test's own."""
-    subprocess.run(["mount", "-t", "bpf", "bpf", tmp_path], check=True)
-    try:
-        with Pins(str(tmp_path)) as pins, Installed(pins, ["classify"]) as made:
-            yield made
-    finally:
-        subprocess.run(["umount", tmp_path], check=True)
+    with Pins(bpffs) as pins, Installed(pins, ["classify"]) as made:
+        yield made
 
 
 @pytest.mark.parametrize("hook", ["tcx", "clsact"])
