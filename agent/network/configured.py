@@ -50,6 +50,8 @@ class Configured:
         self._unread: dict[str, str] = {}
         self._seen: dict[str, _Signature] = {}
         self._taken: dict[str, _Signature] = {}
+        self._labels: Mapping[str, str] | None = None
+        """Those that the files were parsed for; None: nothing was parsed."""
         self._pods: Mapping[str, Mapping[str, Asked]] = {}
         self.configuration = base
         self.problems: tuple[str, ...] = ()
@@ -62,8 +64,10 @@ class Configured:
         """Read what has changed; whether anything is not as before. labels: of the Node."""
         if self._folder is None:
             return False
-        for name in NAMES:
-            self._settle(name, self._folder / name)
+        taken = [self._settle(name, self._folder / name) for name in NAMES]
+        if labels == self._labels and not any(taken):
+            return False
+        self._labels = dict(labels)
         configuration, pods, problems = self._parsed(labels)
         before = self.configuration, self._pods
         self.configuration, self._pods = configuration, pods
@@ -73,22 +77,25 @@ class Configured:
             self.problems = problems
         return before != (configuration, pods)
 
-    def _settle(self, name: str, file: Path) -> None:
-        """Take the file as it is now where it was so the last time, too, and at the first look."""
+    def _settle(self, name: str, file: Path) -> bool:
+        """Take the file as it is now where it was so the last time, too, and at the first look; whether it is
+        another than before.
+        """
         now = _signature(file)
         settled = self._seen.get(name, now) == now
         self._seen[name] = now
         if not settled or (name in self._taken and self._taken[name] == now):
-            return
+            return False
         self._taken[name] = now
         self._unread.pop(name, None)
         if now is None:
             self._texts.pop(name, None)
-            return
+            return True
         try:
             self._texts[name] = _text(name, file)
         except (OSError, ValueError, atomic_file.Untrusted) as error:
             self._unread[name] = f"{name}: {error}; what it said before counts"
+        return True
 
     def _parsed(
         self, labels: Mapping[str, str]

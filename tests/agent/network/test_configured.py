@@ -55,6 +55,16 @@ def test_bytes_and_bits_of_each_file_reach_the_plan(tmp_path: Path) -> None:
     assert configured.configuration.total_egress == 12_500_000
 
 
+def test_what_has_not_changed_is_not_parsed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "global_bps_config").write_text("hw_tx_bps_max 1000\n")
+    configured = Configured(folder=tmp_path)
+    assert configured.look({"pool": "slow"})
+    with monkeypatch.context() as patched:
+        patched.setattr("agent.network.configured.with_slo_controller_config", None)
+        assert not configured.look({"pool": "slow"})
+    assert not configured.look({}), "other labels are looked at, and say nothing here"
+
+
 def test_node_json_is_preferred_as_by_terway(tmp_path: Path) -> None:
     (tmp_path / "global_bps_config").write_text("hw_tx_bps_max 1000\n")
     (tmp_path / "node.json").write_text('{"hw_tx_bps_max": 2000}')
