@@ -25,6 +25,8 @@ _SEGMENT = 1400
 _UDP_SEGMENT = 103
 _CONGESTION = 13
 _SECONDS = 20.0
+_LOST_SECONDS = 10.0
+_LAST = b"last"
 
 
 def frames(payload: float, version: int = 4) -> float:
@@ -168,6 +170,48 @@ def flood(sender: str, address: str, rate: int) -> Iterator[None]:
         over.set()
         thread.join()
         one.close()
+
+
+@dataclass
+class Numbered:
+    """Datagrams by their numbers. sent: how many; came: those that did, in their order."""
+
+    sent: int = 0
+    came: list[int] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def numbered(sender: str, receiver: str, address: str, port: int = 7000) -> Iterator[Numbered]:
+    """A datagram each millisecond for the time of the block; all that are under way have come at its end."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    one, other = (in_namespace(name, family, socket.SOCK_DGRAM) for name in (sender, receiver))
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+    other.bind(("", port))
+    other.settimeout(_LOST_SECONDS)
+    made, over = Numbered(), threading.Event()
+
+    def send() -> None:
+        while not over.wait(0.001):
+            one.sendto(made.sent.to_bytes(4, "big"), (address, port))
+            made.sent += 1
+        one.sendto(_LAST, (address, port))
+
+    def receive() -> None:
+        with contextlib.suppress(TimeoutError):  # the last one is lost: who counts sees it
+            while (data := other.recv(100)) != _LAST:
+                made.came.append(int.from_bytes(data, "big"))
+
+    work = [threading.Thread(target=send), threading.Thread(target=receive)]
+    for thread in work:
+        thread.start()
+    try:
+        yield made
+    finally:
+        over.set()
+        for thread in work:
+            thread.join()
+        one.close()
+        other.close()
 
 
 def in_namespace(name: str, family: int, kind: int) -> socket.socket:

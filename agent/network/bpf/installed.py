@@ -3,7 +3,8 @@ again.
 
 In this order, so that no packet meets a program whose maps are empty: open, fill, attach. Pinned maps of the
 same measures go on to be used, so what is in them (an idle pod's saved tokens, counts) survives the agent's
-end and its upgrade. A program that does the same to the same maps is left where it hangs.
+end. With another schema the maps are new, and what CARRIED names goes from the old ones into them. A program
+that does the same to the same maps is left where it hangs.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ HOOKS: Final[Mapping[str, tuple[Hook, ...]]] = {
     "count_rx": (Hook.CGROUP_INGRESS,),
 }
 """Where each program may hang. At the host's end of a veth what a pod sends comes in."""
+CARRIED: Final = frozenset({"by_address", "by_cgroup", "limits", "buckets", "traffic"})
+"""Maps whose entries mean the same in every schema: who has which class, saved tokens, counts."""
 
 
 class Done(Enum):
@@ -164,7 +167,25 @@ class Installed:
     def _create(self, name: str, found: Object, types: int) -> None:
         fd = maps.create(name, found.maps[name], types)
         self.maps[name] = Map(fd, name, found.maps[name], batch=self._batch)
+        if name in CARRIED:
+            self.maps[name].put_all(self._before(name, found))
         self.pins.keep_map(name, fd)
+
+    def _before(self, name: str, found: Object) -> dict[bytes, bytes]:
+        """What the version of another schema before us has in such a map; {} where it has none."""
+        for schema in schemas(self.pins.root):
+            if schema == self.pins.schema:
+                continue
+            with Pins(self.pins.root, schema) as others:
+                fd = others.map(name)
+            if fd is None:
+                continue
+            try:
+                if maps.info(fd).measures == found.maps[name].measures:
+                    return Map(fd, name, found.maps[name], batch=self._batch).items()
+            finally:
+                close(fd)
+        return {}
 
     def _own_link(self, pin: str, hook: Hook, number: int) -> int | None:
         """The link that hangs there already: pinned by us, or by the version of another schema before us."""

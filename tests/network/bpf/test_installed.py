@@ -17,12 +17,18 @@ from pathlib import Path
 import pytest
 
 from agent.network.bpf import elf, installed, links, maps, objects, programs
-from agent.network.bpf.difference import address_entries, cgroup_entries, settings_entry
-from agent.network.bpf.installed import Done, Installed, uninstall
+from agent.network.bpf.difference import (
+    address_entries,
+    cgroup_entries,
+    cgroup_key,
+    limit_entries,
+    settings_entry,
+)
+from agent.network.bpf.installed import CARRIED, Done, Installed, uninstall
 from agent.network.bpf.links import Attached, Hook
 from agent.network.bpf.pins import Pins, schemas
 from agent.network.bpf.system import BpfError, close
-from qos.network.wanted import class_id
+from qos.network.wanted import Direction, class_id
 from tests.network.bpf import rig
 from tests.network.bpf.rig import NODE4, NODE6, POD4, POD6, Joined, inside, own_cgroup
 from tests.waiting import until
@@ -225,6 +231,30 @@ def test_an_upgrade_of_the_schema_takes_the_link_over(shaped: Joined, bpffs: str
     assert schemas(bpffs) == [1]
     pings(shaped, NODE4)
     assert rig.sent(shaped.pod)[BY_IPV4] == 20
+
+
+def test_an_upgrade_of_the_schema_carries_over_what_others_cannot_tell(bpffs: str) -> None:
+    """Whose class is whose, tokens that an idle pod has saved, and counts."""
+    pod, by_egress = class_id(BY_IPV4), (class_id(BY_IPV4), Direction.EGRESS)
+    saved, counted = struct.pack("=IIQQQQQQ", 0, 0, 5, 4, 3, 2, 1, 0), bytes(range(8))
+    entries = {
+        "by_address": address_entries({HERE4: pod}),
+        "by_cgroup": cgroup_entries({7: pod}),
+        "limits": limit_entries({by_egress: 1000}),
+        "settings": settings_entry(cgroups=True, marks=True),
+    }
+    with Pins(bpffs, schema=0) as pins, Installed(pins, ["classify", "police", "count"]) as old:
+        for name, some in entries.items():
+            old.fill(name, some)
+        (key,) = entries["limits"]
+        old.maps["buckets"].put(key, saved)
+        at = cgroup_key(7)
+        old.maps["traffic"].put(at, counted * (old.maps["traffic"].value_bytes // len(counted)))
+        before = {name: of.items() for name, of in old.maps.items()}
+    with Pins(bpffs) as pins, Installed(pins, ["classify", "police", "count"]) as new:
+        after = {name: of.items() for name, of in new.maps.items()}
+    assert {name for name in before if after[name] == before[name]} == CARRIED
+    assert after["settings"] != before["settings"], "what else there is says the next agent anew"
 
 
 def test_what_somebody_took_off_is_hung_in_again(shaped: Joined, known: Installed, pins: Pins) -> None:
