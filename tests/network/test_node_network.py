@@ -52,6 +52,7 @@ class Agent:
     knows_all: bool = True
     asked: int = 0
     sandboxes: dict[str, NriPod] = field(default_factory=dict)
+    proc_folder: str = "/proc"
 
     def asked_whether_all(self) -> bool:
         self.asked += 1
@@ -73,6 +74,7 @@ class Agent:
             self.asked_whether_all,
             self.run,
             {},
+            proc=self.proc_folder,
             bpf_root=self.bpf_root,
             registry=registry,
             configured=self.configured,
