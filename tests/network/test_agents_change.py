@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from agent.network import dump
+from agent.network.bpf.difference import BURST_SECONDS
 from agent.network.bpf.pins import SCHEMA, schemas
 from agent.network.ladder import Means
 from tests.network.flows import Flows, flowing, numbered
@@ -29,8 +30,6 @@ log = logging.getLogger(__name__)
 
 TREE = Path(__file__).parents[2]
 LIMIT, OTHER_LIMIT = 40 * M, 20 * M
-SAVED = 0.25
-"""Seconds' worth that a policer lets through at once."""
 
 
 @dataclass
@@ -156,12 +155,12 @@ def judge(flow: Flows, policed: bool) -> None:
     log.info("%.3f of the limit in %.1f s, longest stall %.0f ms, waited %.3f s", rate, end - flow.started,
              max(stalls) * 1e3, waited)  # fmt: skip
     bound = POLICED if policed else BOUND
-    assert rate < 1 + bound + (SAVED / (end - flow.started) if policed else 0)
+    assert rate < 1 + bound + (BURST_SECONDS / (end - flow.started) if policed else 0)
     assert rate > 1 - bound or waited > STARVED * (end - flow.started)
     assert policed or max(stalls) < 0.25 + waited
     seconds = [flow.started + at for at in range(int(end - flow.started))]
     for second in seconds:
-        assert flow.rate(second, second + 1) < LIMIT * (1 + bound + (SAVED if policed else 0))
+        assert flow.rate(second, second + 1) < LIMIT * (1 + bound + (BURST_SECONDS if policed else 0))
 
 
 def shown(node: Node) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Installed:
     """The programs and maps of these objects. Raises BpfError, ObjectError; then nothing that runs has
     changed.
 
-    names: of objects: classify (or classify_net_cls, on cgroup v1), mark, count, police, receive.
+    names: of objects: classify, mark, count, police, receive.
     batch: False for one map entry a call.
     """
 

@@ -4,12 +4,10 @@ trace.
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import os
 import socket
 import struct
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -116,44 +114,6 @@ def test_a_pod_with_the_hosts_network_is_known_by_its_cgroup(shaped: Joined, kno
         known.fill("settings", settings_entry(cgroups=True, marks=False))
         pings(shaped, NODE4)
     assert rig.sent(shaped.pod)[BY_CGROUP] == 20
-
-
-def test_on_cgroup_v1_it_is_known_by_the_class_of_its_cgroup(
-    shaped: Joined, known: Installed, bpffs: str, tmp_path: Path
-) -> None:
-    """Another object of the same program: it is hung in, in the place of the first."""
-    known.fill("by_address", {})
-    attach(shaped, known)
-    with Pins(bpffs) as pins, Installed(pins, ["classify_net_cls"]) as second:
-        assert attach(shaped, second) is Done.REPLACED
-    with net_cls(tmp_path / "net_cls") as folder:
-        pod = folder / f"j10ce-bpf-{os.getpid()}"
-        pod.mkdir()
-        try:
-            for class_, sent in ((class_id(BY_CGROUP), 20), (0x0001_0000 | BY_CGROUP, 0)):
-                (pod / "net_cls.classid").write_text(str(class_))
-                (pod / "cgroup.procs").write_text("0")
-                before = rig.sent(shaped.pod)[BY_CGROUP]
-                pings(shaped, NODE4)
-                (folder / "cgroup.procs").write_text("0")
-                assert rig.sent(shaped.pod)[BY_CGROUP] - before == sent
-        finally:
-            (folder / "cgroup.procs").write_text("0")
-            pod.rmdir()
-
-
-@contextlib.contextmanager
-def net_cls(folder: Path) -> Iterator[Path]:
-    """The controller's hierarchy, mounted for the time of the block.
-
-    The kernel keeps it, mounted nowhere, as long as sockets refer to a cgroup in it that was removed.
-    """
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "cgroup", "-o", "net_cls", "net_cls", folder], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", folder], check=True)
 
 
 def test_frames_cut_short_go_on(shaped: Joined, known: Installed) -> None:

@@ -15,12 +15,6 @@ int classify(struct __sk_buff *skb)
 	}
 	if (!class)
 		class = class_by_cgroup(skb);
-#ifdef BY_NET_CLS
-	if (!class) {
-		__u32 id = bpf_get_cgroup_classid(skb);
-		class = id >> 16 == MAJOR ? id : 0;
-	}
-#endif
 	/* Whoever has CAP_NET_RAW may set SO_PRIORITY to another's class: this major is ours alone to set. */
 	after = class ? class : before >> 16 == MAJOR ? 0 : before;
 	if (after != before)

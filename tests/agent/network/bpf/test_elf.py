@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from agent.network.bpf import elf, objects
 from agent.network.bpf.elf import ObjectError
 
-NAMES = ("classify", "classify_net_cls", "count", "mark", "police", "receive")
+NAMES = ("classify", "count", "mark", "police", "receive")
 PROGRAMS = {
     "classify": {"classify"},
-    "classify_net_cls": {"classify"},
     "mark": {"mark"},
     "count": {"count_tx", "count_rx"},
     "police": {"police_tx", "police_rx"},
