@@ -23,6 +23,7 @@ from adapters.kubernetes.client import KubernetesAPI
 from adapters.kubernetes.credentials import CredentialsError
 from agent import host_cgroups, rights
 from agent.config import NRI_SOCKET, RUN, STATE, AgentConfig, ConfigError, address, checked
+from agent.network import koordinator
 from agent.network.told import EGRESS_SHARE, INGRESS_SHARE, told
 from agent.process import keep, restore_and_stay
 from agent.reporting import Identity
@@ -168,6 +169,14 @@ def serve(
             envvar="J10CE_NETWORK_FILES",
         ),
     ] = None,
+    koordinator_config: Annotated[
+        str,
+        typer.Option(
+            help="NAMESPACE/NAME of Koordinator's ConfigMap, of which networkQOS and totalNetworkBandwidth "
+            "are heeded with --network-floors; '' follows none.",
+            envvar="J10CE_KOORDINATOR_CONFIG",
+        ),
+    ] = koordinator.DEFAULT,
     nri_socket: Annotated[
         str, typer.Option(help="The container runtime's NRI socket; '' does without.")
     ] = str(NRI_SOCKET),
@@ -197,6 +206,7 @@ def serve(
                 shape_ingress=shape_ingress,
                 link_host_percent=link_host_percent,
                 network_files=network_files,
+                koordinator_config=koordinator_config,
                 link=told(link_interface, link_egress, link_ingress, link_egress_share, link_ingress_share),
             )
         )

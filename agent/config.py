@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from agent.network import koordinator
 from agent.network.told import NOTHING_TOLD, Told
 from qos.network.bands import HOST_PERCENT
 from qos.plan.node_share import NodeShares
@@ -19,6 +21,9 @@ AGENT_LOCK: Final = "agent.lock"
 NRI_LOCK: Final = "nri.lock"
 """In the folder above: one agent a node, one NRI plugin."""
 NRI_SOCKET: Final = Path("/var/run/nri/nri.sock")
+
+
+_KEY: Final = re.compile(r"[a-z0-9-]+/[a-z0-9.-]+")
 
 
 class ConfigError(Exception):
@@ -35,7 +40,8 @@ class AgentConfig:
     could feel. proc, sys: where those are mounted. node_shares: the weight of the cgroup of all pods.
     network_floors: keep floors of the network; shape_ingress: of what pods receive, too. link: what is told
     of the node's network link; link_host_percent: what of it the host keeps. network_files: a folder of
-    agent.network.configured.NAMES.
+    agent.network.configured.NAMES. koordinator_config: namespace/name of a ConfigMap as
+    agent.network.koordinator has it, "": none is followed.
     """
 
     node: str = ""
@@ -56,6 +62,7 @@ class AgentConfig:
     link: Told = NOTHING_TOLD
     link_host_percent: int = HOST_PERCENT
     network_files: Path | None = None
+    koordinator_config: str = koordinator.DEFAULT
     shape_ingress: bool = False
 
 
@@ -74,13 +81,22 @@ def checked(config: AgentConfig) -> AgentConfig:
         raise ConfigError("--node: the node's name is needed; in a pod set NODE_NAME from spec.nodeName")
     if config.kubeconfig is not None and not config.kubeconfig.is_file():
         raise ConfigError(f"--kubeconfig {config.kubeconfig}: not a file")
+    _check_network(config)
+    if config.check_seconds < 1:
+        raise ConfigError(f"--check-seconds {config.check_seconds:g}: at least 1")
+    return config
+
+
+def _check_network(config: AgentConfig) -> None:
     if config.shape_ingress and not config.network_floors:
         raise ConfigError("--shape-ingress: needs --network-floors")
     if config.network_files is not None and not config.network_files.is_dir():
         raise ConfigError(f"--network-files {config.network_files}: not a folder")
-    if config.check_seconds < 1:
-        raise ConfigError(f"--check-seconds {config.check_seconds:g}: at least 1")
-    return config
+    if config.koordinator_config and not _KEY.fullmatch(config.koordinator_config):
+        raise ConfigError(
+            f"--koordinator-config {config.koordinator_config}: expected NAMESPACE/NAME, such as "
+            f"{koordinator.DEFAULT}"
+        )
 
 
 def address(text: str, option: str = "--address") -> tuple[str, int]:

@@ -27,6 +27,7 @@ from agent.enforcement.originals import Originals
 from agent.enforcement.writing import Writing
 from agent.measuring import Measuring
 from agent.network.configured import LOOK_SECONDS, Configured
+from agent.network.koordinator import SloControllerConfig
 from agent.network.metering import Metering
 from agent.network.metrics import NetworkCollector
 from agent.network.publishing import Publishing
@@ -155,7 +156,7 @@ class Agent:
             self.uplink,
             api,
             config.node,
-            self.known.link_labels,
+            self.known.node_labels,
             self.store.changed,
             configuration=lambda: self.configured.configuration,
             floors=config.network_floors,
@@ -163,6 +164,7 @@ class Agent:
             registry=registry,
             clock=clock,
         )
+        self._slo_config = self._follow_slo_config(api)
         self.network = self._network() if config.network_floors and not config.observe else None
         self.network_report = NetworkReport(
             self.network, self.uplink, clock, OBSERVES if config.observe else OFF
@@ -228,6 +230,12 @@ class Agent:
         )  # fmt: skip
         NetworkCollector(lambda: network.last, self._names, self.registry)
         return network
+
+    def _follow_slo_config(self, api: ClusterAPI | None) -> SloControllerConfig | None:
+        key = self.config.koordinator_config
+        if api is None or not key or not self.config.network_floors:
+            return None
+        return SloControllerConfig(api, key, self.known.network_config, self.store.changed, clock=self._clock)
 
     async def _network_started(self, pod: KnownPod) -> None:
         if self.network is not None:
@@ -347,7 +355,9 @@ class Agent:
             yield loop("observed", OBSERVED_SECONDS, partial(self._write_observed, self._observer))
         yield loop("probe", PROBE_SECONDS, self._probe)
         yield loop("facts", FACTS_SECONDS, self._see_facts)
-        if self.config.network_files is not None and self.config.network_floors:
+        if self._slo_config is not None:
+            yield loop("slo-controller-config", RESTART_SECONDS, self._slo_config.run)
+        if self.config.network_floors and (self._slo_config is not None or self.config.network_files):
             yield loop("network files", LOOK_SECONDS, self._see_network_files)
         yield loop("link", RESTART_SECONDS, self.publishing.run)
         if self.network is not None:
@@ -398,8 +408,8 @@ class Agent:
             self.reconciler.changed()
 
     async def _see_network_files(self) -> None:
-        node = self.publishing.present
-        if await asyncio.to_thread(self.configured.look, node.every_label if node else {}):
+        told = dict(self.known.network_config) if self._slo_config is not None else {}
+        if await asyncio.to_thread(self.configured.look, dict(self.known.node_labels), told):
             self.publishing.look_again()
             if self.network is not None:
                 self.network.changed()

@@ -38,7 +38,7 @@ class Known:
 
     `pods` by uid, `policies` by namespace/name, `profiles` and `priority_classes` by name.
     `opt_outs`: namespace -> its label keys.OPT_OUT_LABEL, where it has one.
-    `link_labels`: what the Node's labels say of its link.
+    `node_labels`: the Node's. `network_config`: what of Koordinator's ConfigMap says something of networks.
     """
 
     pods: dict[str, KnownPod] = field(default_factory=dict)
@@ -46,7 +46,8 @@ class Known:
     profiles: dict[str, Profile] = field(default_factory=dict)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     opt_outs: dict[str, str] = field(default_factory=dict)
-    link_labels: dict[str, str] = field(default_factory=dict)
+    node_labels: dict[str, str] = field(default_factory=dict)
+    network_config: dict[str, str] = field(default_factory=dict)
 
 
 class ContainerKey(NamedTuple):

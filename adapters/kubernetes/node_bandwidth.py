@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +13,6 @@ from adapters.kubernetes.requests import vector_of
 from adapters.kubernetes.wire import Metadata, read
 from qos import keys
 
-_LABELS: Final = (keys.LINK_INTERFACE_LABEL, keys.LINK_EGRESS_LABEL, keys.LINK_INGRESS_LABEL)
 _RESOURCES: Final = (keys.EGRESS_BANDWIDTH, keys.INGRESS_BANDWIDTH)
 
 
@@ -39,15 +38,12 @@ _NODE: Final = msgspec.json.Decoder(_Node)
 
 @dataclass(frozen=True, slots=True)
 class NodeBandwidth:
-    """labels: those of a link that there are; every_label: all. capacity, allocatable: bits a second by
-    resource.
-    """
+    """labels: all of them. capacity, allocatable: bits a second by resource."""
 
     name: str
     labels: Mapping[str, str]
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
-    every_label: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def says(self, wanted: Mapping[str, int]) -> bool:
         """Whether both are just this."""
@@ -61,10 +57,9 @@ def node_bandwidth(raw: bytes) -> NodeBandwidth:
     labels = meta.labels or {}
     return NodeBandwidth(
         meta.name,
-        {key: labels[key] for key in _LABELS if key in labels},
+        labels,
         _vector(meta, "status.capacity", status.capacity),
         _vector(meta, "status.allocatable", status.allocatable),
-        labels,
     )
 
 

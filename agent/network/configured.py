@@ -1,8 +1,8 @@
 """How the node's link is divided, and what single pods are asked to keep to: options, and files of others.
 
-Koordinator's slo-controller-config is read as a ConfigMap is mounted, a file a key; then terway-qos' files of
-the node, which count before it, and of its pods. Units of each are turned where they are parsed
-(qos.network.peers, qos.pods.peers.terway).
+Koordinator's slo-controller-config comes from the API server (agent.network.koordinator), or a file a key, as
+a ConfigMap is mounted; then terway-qos' files of the node, which count before it, and of its pods. Units of
+each are turned where they are parsed (qos.network.peers, qos.pods.peers.terway).
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from adapters import atomic_file
+from agent.network import koordinator
 from qos.network.bands import DEFAULT, Configuration
 from qos.network.peers import with_global_bps_config, with_node_json, with_slo_controller_config
 from qos.pods.peers.asked import Asked
@@ -24,12 +26,12 @@ LOOK_SECONDS: Final = 5.0
 """Between two looks; a file counts when two in turn have found it the same: terway-qos writes in place."""
 _MOST_BYTES: Final = 4 << 20
 _OF_PODS: Final = {"pod.json": pod_json, "per_cgroup_bps_limit": per_cgroup_bps_limit}
-_KOORDINATORS: Final = ("system-config", "resource-qos-config")
 _NODE_JSON: Final = "node.json"
 _GLOBAL: Final = "global_bps_config"
-NAMES: Final = (*_KOORDINATORS, _NODE_JSON, _GLOBAL, *_OF_PODS)
+NAMES: Final = (*koordinator.KEYS, _NODE_JSON, _GLOBAL, *_OF_PODS)
 _LINES: Final = frozenset({_GLOBAL, "per_cgroup_bps_limit"})
 """The others are JSON."""
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +52,8 @@ class Configured:
         self._unread: dict[str, str] = {}
         self._seen: dict[str, _Signature] = {}
         self._taken: dict[str, _Signature] = {}
-        self._labels: Mapping[str, str] | None = None
-        """Those that the files were parsed for; None: nothing was parsed."""
+        self._for: tuple[Mapping[str, str], Mapping[str, str]] | None = None
+        """The labels, and the ConfigMap, that the files were parsed with; None: nothing was parsed."""
         self._pods: Mapping[str, Mapping[str, Asked]] = {}
         self.configuration = base
         self.problems: tuple[str, ...] = ()
@@ -60,20 +62,21 @@ class Configured:
         """What files say of a pod, by the file's name."""
         return self._pods.get(uid, {})
 
-    def look(self, labels: Mapping[str, str]) -> bool:
-        """Read what has changed; whether anything is not as before. labels: of the Node."""
-        if self._folder is None:
+    def look(self, labels: Mapping[str, str], told: Mapping[str, str] = NOTHING) -> bool:
+        """Read what has changed; whether anything is not as before. labels: of the Node. told: what
+        Koordinator's ConfigMap says, by key; a file of the same name counts before it.
+        """
+        folder = self._folder
+        taken = [self._settle(name, folder / name) for name in NAMES] if folder is not None else []
+        if self._for == (labels, told) and not any(taken):
             return False
-        taken = [self._settle(name, self._folder / name) for name in NAMES]
-        if labels == self._labels and not any(taken):
-            return False
-        self._labels = dict(labels)
-        configuration, pods, problems = self._parsed(labels)
+        self._for = dict(labels), dict(told)
+        configuration, pods, problems = self._parsed(labels, told)
         before = self.configuration, self._pods
         self.configuration, self._pods = configuration, pods
         if problems != self.problems:
             for problem in problems:
-                log.warning("network file not heeded folder=%s why=%r", self._folder, problem)
+                log.warning("network file not heeded folder=%s why=%r", self._folder or "none", problem)
             self.problems = problems
         return before != (configuration, pods)
 
@@ -98,10 +101,10 @@ class Configured:
         return True
 
     def _parsed(
-        self, labels: Mapping[str, str]
+        self, labels: Mapping[str, str], told: Mapping[str, str]
     ) -> tuple[Configuration, Mapping[str, Mapping[str, Asked]], tuple[str, ...]]:
         texts, problems = self._texts, list(self._unread.values())
-        data: dict[str, str] = {key: texts[key] for key in _KOORDINATORS if key in texts}
+        data: dict[str, str] = {**told, **{key: texts[key] for key in koordinator.KEYS if key in texts}}
         configuration, ignored = with_slo_controller_config(self._base, data, labels)
         problems += ignored
         reader, name = (

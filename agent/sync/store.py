@@ -24,7 +24,7 @@ from agent.state import Known
 
 log = logging.getLogger(__name__)
 
-VERSION: Final = 3
+VERSION: Final = 4
 NAME: Final = "known.json"
 _KIND: Final = "j10ce-agent-known"
 _LARGEST: Final = 256 * 1024 * 1024
@@ -45,7 +45,12 @@ def _uncounted(body: dict[str, Any]) -> dict[str, Any]:
     return body | {"pods": {uid: pod | {"policy": pod.get("policy") or None} for uid, pod in pods}}
 
 
-UPGRADES: Final[Mapping[int, Upgrade]] = {1: _with_classes, 2: _uncounted}
+def _with_labels(body: dict[str, Any]) -> dict[str, Any]:
+    """Labels of the link alone were kept before."""
+    return body | {"node_labels": body.get("link_labels", {})}
+
+
+UPGRADES: Final[Mapping[int, Upgrade]] = {1: _with_classes, 2: _uncounted, 3: _with_labels}
 """By version: makes a body of it one of the next version."""
 
 

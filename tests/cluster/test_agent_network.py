@@ -133,6 +133,18 @@ def test_a_label_counts_before_the_option(here: Here) -> None:
     here.offers(OFFERED)
 
 
+def test_koordinators_configmap_divides_the_link(here: Here) -> None:
+    """What it promises to its classes is kept for them, and offered to no floor."""
+    bands = {"clusterStrategy": {"beClass": {"networkQOS": {"enable": True, "egressRequest": 12}}}}
+    here.cluster.kubectl("create", "namespace", "koordinator-system")
+    scope = "--namespace=koordinator-system"
+    data = f"--from-literal=resource-qos-config={json.dumps(bands)}"
+    here.cluster.kubectl("create", "configmap", "slo-controller-config", data, scope)
+    here.offers({keys.EGRESS_BANDWIDTH: 752_000_000})
+    here.cluster.kubectl("delete", "namespace", "koordinator-system")
+    here.offers(OFFERED)
+
+
 def test_a_node_that_is_made_anew_has_it_again(here: Here) -> None:
     here.node.kill("kubelet")
     uid = json.loads(here.raw())["metadata"]["uid"]

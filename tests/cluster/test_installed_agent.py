@@ -20,6 +20,7 @@ from adapters.api import NODE_QOS, NODES, APIError
 from adapters.kubernetes import kubeconfig
 from adapters.kubernetes.client import KubernetesAPI
 from adapters.kubernetes.node_bandwidth import change_to, node_bandwidth
+from agent.network.koordinator import SloControllerConfig
 from agent.network.publishing import Publishing, publish
 from agent.network.uplink import Uplink
 from agent.report.writer import ReportWriter
@@ -113,7 +114,7 @@ async def at_work(api: KubernetesAPI, node: str, known: Known) -> AsyncIterator[
     source = KubernetesSource(api, node, known, lambda *_: None)
     writer = ReportWriter(api, node, registry=CollectorRegistry())
     writer.offer(NodeReport(agent_version="1", kernel="6", cgroup="v2", runtime="r"))
-    publishing = Publishing(Uplink(), api, node, known.link_labels)
+    publishing = Publishing(Uplink(), api, node, known.node_labels)
     publishing.withheld = "nothing of what is published here is kept"
     async with running(source.run()), running(writer.run()), running(publishing.run()):
         async with asyncio.timeout(SECONDS):
@@ -159,6 +160,54 @@ async def test_its_account_may_do_its_work_and_nothing_else(
         assert f"may not write NodeQoS {other}" in await refusal(api, other)
     kubectl.run("delete", "nodeqos", other)
     assert allowed(Kubectl(kubectl.binary, account), node, pod) == []
+
+
+BANDS = '{"clusterStrategy": {"lsClass": {"networkQOS": {"enable": true, "egressRequest": 40}}}}'
+
+
+@pytest.fixture
+def koordinators(kubectl: Kubectl) -> Iterator[str]:
+    """A namespace as Koordinator's, with its ConfigMap, and another one in it."""
+    name = f"koordinator-{secrets.token_hex(3)}"
+    namespace = thing("v1", "Namespace", name)
+    said = thing("v1", "ConfigMap", "slo-controller-config", namespace=name)
+    other = thing("v1", "ConfigMap", "other", namespace=name)
+    kubectl.run("create", "-f", "-", stdin=as_list([namespace]))
+    items = [said | {"data": {"resource-qos-config": BANDS, "colocation-config": "{}"}}, other]
+    kubectl.run("create", "-f", "-", stdin=as_list(items))
+    yield name
+    kubectl.run("delete", "namespace", name, "--wait=false")
+
+
+@pytest.mark.usefixtures("pod")
+async def test_it_may_follow_koordinators_configmap_where_networks_are_shaped(
+    account: Path, kubectl: Kubectl, koordinators: str
+) -> None:
+    """And no other one; without --network-floors none at all."""
+    chosen = installation.Choices(agent=True, network=installation.Network.ON)
+    names = ("configmap/slo-controller-config", "configmaps", "configmap/other")
+    scope = ("--namespace", koordinators)
+    asked = Kubectl(kubectl.binary, account)
+    assert all(refused(asked, ("get", name, *scope), "") for name in names)
+    wanted = installation.objects(kubectl, "default-scheduler", chosen)
+    apply(kubectl, [item for item in wanted if item["kind"] == "ClusterRole"], force_conflicts=True)
+    told: dict[str, str] = {}
+    async with (
+        KubernetesAPI(kubeconfig.from_file(account)) as api,
+        running(SloControllerConfig(api, f"{koordinators}/slo-controller-config", told, lambda: None).run()),
+    ):
+        await eventually(lambda: told == {"resource-qos-config": BANDS}, "its ConfigMap")
+        change = {"data": {"resource-qos-config": None, "system-config": "{}"}}
+        words = ("patch", "configmap", "slo-controller-config", *scope, "--type=merge", "-p")
+        kubectl.run(*words, json.dumps(change))
+        await eventually(lambda: told == {"system-config": "{}"}, "its change")
+        kubectl.run("delete", "configmap", "slo-controller-config", *scope)
+        await eventually(lambda: not told, "its end")
+    assert all(refused(asked, ("get", name, *scope), "") for name in names[1:])
+    plain = installation.objects(kubectl, "default-scheduler", installation.Choices(agent=True))
+    apply(kubectl, [item for item in plain if item["kind"] == "ClusterRole"], force_conflicts=True)
+    rules = kubectl.objects("get", "clusterrole", "j10ce-agent")[0]["rules"]
+    assert not [rule for rule in rules if "configmaps" in rule["resources"]], "switched off, the right goes"
 
 
 async def refusal(api: KubernetesAPI, other: str) -> str:

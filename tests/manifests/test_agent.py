@@ -12,12 +12,14 @@ from ruamel.yaml import YAML
 import manifests
 from agent import commands
 from agent.config import NRI_SOCKET, RUN, STATE
+from agent.network import koordinator
 from agent.network.bpf.pins import MOUNTED_AT
 from qos.pods.decision import EXEMPT_NAMESPACES
 
 DAEMONSET: dict[str, Any] = YAML(typ="safe").load(
     Path(manifests.__file__).parent / "agent" / "daemonset.yaml"
 )
+TERWAYS = "/var/lib/terway/qos"
 POD: dict[str, Any] = DAEMONSET["spec"]["template"]["spec"]
 (AGENT,) = POD["containers"]
 
@@ -65,11 +67,32 @@ def test_who_shapes_networks_gets_what_that_needs_and_no_more() -> None:
     pod = patch["spec"]["template"]["spec"]
     (agent,) = pod["containers"]
     assert agent.keys() == {"name", "env", "volumeMounts"}
-    assert agent["env"] == [{"name": "J10CE_NETWORK_FLOORS", "value": "1"}]
+    assert {one["name"]: one["value"] for one in agent["env"]} == {
+        "J10CE_NETWORK_FLOORS": "1",
+        "J10CE_NETWORK_FILES": TERWAYS,
+    }
     assert {"name": "J10CE_NETWORK_FLOORS", "value": "0"} in AGENT["env"]
-    (volume,), (mount,) = pod["volumes"], agent["volumeMounts"]
-    assert volume["hostPath"]["path"] == mount["mountPath"] == MOUNTED_AT
-    assert mount["mountPropagation"] == "HostToContainer", "never back: the pod mounts nothing on its node"
+    paths = {one["name"]: one["hostPath"]["path"] for one in pod["volumes"]}
+    mounts = {one["name"]: one for one in agent["volumeMounts"]}
+    assert {name: one["mountPath"] for name, one in mounts.items()} == paths
+    assert paths == {"bpf": MOUNTED_AT, "terway": TERWAYS}
+    assert mounts["bpf"]["mountPropagation"] == "HostToContainer", (
+        "never back: the pod mounts nothing on its node"
+    )
+    assert mounts["terway"]["readOnly"]
+
+
+def test_who_shapes_networks_may_read_one_configmap() -> None:
+    folder = Path(manifests.__file__).parent / "agent-network"
+    patches = YAML(typ="safe").load(folder / "kustomization.yaml")["patches"]
+    (patch,) = [one["patch"] for one in patches if one.get("target", {}).get("kind") == "ClusterRole"]
+    ((operation),) = YAML(typ="safe").load(patch)
+    assert operation["value"] == {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [koordinator.DEFAULT.partition("/")[2]],
+        "verbs": ["list", "watch"],
+    }
 
 
 def test_it_is_locked_down_as_far_as_it_goes() -> None:

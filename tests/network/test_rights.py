@@ -22,7 +22,8 @@ GIVEN_UP = "SYS_PTRACE"
 def more() -> set[str]:
     """What manifests/agent-network adds to manifests/agent."""
     yaml = YAML(typ="safe")
-    (patch,) = [one["patch"] for one in yaml.load(FOLDER / "kustomization.yaml")["patches"] if "patch" in one]
+    patches = yaml.load(FOLDER / "kustomization.yaml")["patches"]
+    (patch,) = [one["patch"] for one in patches if one.get("target", {}).get("kind") == "DaemonSet"]
     return {one["value"] for one in yaml.load(patch)}
 
 

@@ -30,7 +30,7 @@ def test_without_a_folder_options_alone_count() -> None:
     base = Configuration(egress=Bands(host=Amount(percent=20)))
     configured = Configured(base)
     assert not configured.look({})
-    assert configured.configuration is base
+    assert configured.configuration == base
     assert resources(ETH, base) == {keys.EGRESS_BANDWIDTH: 1_000_000_000 * 73 // 100}
 
 

@@ -144,11 +144,11 @@ async def test_a_file_that_others_could_have_written_is_not_believed(rig: Rig, c
 
 async def test_a_newer_file_is_kept_until_a_source_has_spoken(rig: Rig, caplog: Any) -> None:
     await rig.store().save(KNOWN)
-    rewrite(rig.file, version=4, added="later")
+    rewrite(rig.file, version=5, added="later")
     newer = rig.file.read_bytes()
     store = rig.store()
     assert store.load() is None
-    assert "version 4, and this agent knows 3" in caplog.text
+    assert "version 5, and this agent knows 4" in caplog.text
     assert await store.save(Known())
     assert rig.file.read_bytes() == newer
     store.spoken()
@@ -169,11 +169,11 @@ async def test_an_older_file_is_upgraded(rig: Rig) -> None:
     def upgrade(body: dict[str, Any]) -> dict[str, Any]:
         return body | body["rules"]
 
-    assert rig.store(upgrades={0: upgrade, 1: dict, 2: dict}).load() == KNOWN
+    assert rig.store(upgrades={0: upgrade, 1: dict, 2: dict, 3: dict}).load() == KNOWN
     assert rig.store().load() is None
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_the_recorded_file_of_each_version_can_be_read(version: int) -> None:
     """A field may be added with a default; for anything else there must be a new version and an upgrade."""
     recorded = Path(__file__).parents[2] / "data" / "agent" / f"known-{version}.json"
