@@ -13,8 +13,10 @@ REPOSITORY = Path(__file__).parents[2]
 PARTS = (
     *("kernel", "qos", "hook", "agent", "examples", "tests/kernel", "tests/waiting.py"),
     *("adapters/__init__.py", "adapters/atomic_file.py", "adapters/cgroup_tree.py", "adapters/machine.py"),
+    "adapters/loops.py",
     *("lab/__init__.py", "lab/contention", "lab/runtimes", "lab/vm/__init__.py", "lab/vm/guest"),
     *("tests/network/node.py", "tests/network/test_shaping.py", "tests/agent/network/namespaces.py"),
+    *("tests/network/flows.py", "tests/network/test_rates.py"),
 )
 """Files and folders of the repository that tests in the guest may use; it lies in /work there."""
 
