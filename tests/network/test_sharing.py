@@ -18,7 +18,6 @@ from dataclasses import replace
 import pytest
 
 from agent.network import messages
-from agent.network.records import HANDLE
 from qos.bandwidth import Band, Bounds
 from qos.network.bands import DEFAULT
 from qos.network.planning import plan
@@ -200,22 +199,3 @@ def test_no_packet_is_lost_by_changing_limits(planned: Planned) -> None:
     assert came == list(range(40 * 20))
     sender.close()
     receiver.close()
-
-
-def test_250_pods_on_the_node_and_one_that_sends(planned: Planned) -> None:
-    sender = planned.pod(Band.L1, floor=10 * M, limit=50 * M)
-    for at, interface in enumerate(planned.node.links(249)):
-        address = bytes(10) + b"\xff\xff\x0a\x0b" + at.to_bytes(2, "big")
-        traffic = PodTraffic(
-            f"other{at}", Band(at % 3), Bounds(M // 10), Bounds(0, M), (address,), (), interface
-        )
-        planned.pods[Pod("", interface, f"10.11.0.{at}", "")] = traffic
-    links = [Link(index=planned.node.nic, name="eth0", egress=LINK, ingress=LINK)]
-    planned.wanted = plan(links, planned.pods.values(), CONFIGURATION)
-    planned.node.reconcile(*planned.wanted.trees, *planned.wanted.buckets)
-    one = planned.wanted.by_address[sender.packed]
-    assert one >> 16 == HANDLE >> 16
-    planned.node.netlink.one(messages.from_source(planned.node.nic, sender.packed, one))
-    with planned.sending(sender, count=4) as flows:
-        [rate] = rates(flows, least=[50 / 200])
-    assert rate < (1 + BOUND) * 50 / 200
