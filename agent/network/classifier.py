@@ -43,11 +43,12 @@ class Ports(NamedTuple):
 
 class Told(NamedTuple):
     """What settling came to. changes: how many. outrun: interfaces of pods whose policer comes after
-    another's filter, which may let packets go past it.
+    another's filter, which may let packets go past it. hung_again: those at which what hung there was gone.
     """
 
     changes: int
     outrun: frozenset[int] = frozenset()
+    hung_again: frozenset[int] = frozenset()
 
 
 class Classifier:
@@ -74,7 +75,7 @@ class Classifier:
         """
         places = [*_places(ports), *_policing(policers)]
         if not places:
-            return Told(self._hanging.leave(found) + self._nothing())
+            return Told(self._hanging.nothing(found) + self._nothing())
         there = self._hanging.filters(places, found)
         if any(place.program == _MARK and others_programs(place, there) for place in places):
             # A CNI's programs are where ours would mark: Cilium keeps flags of its own in tc_index.
@@ -93,7 +94,8 @@ class Classifier:
             for place in self._hanging.as_filters(places, there)
             if place.program != _MARK and place.passing and has_others(place, there)
         }
-        return Told(changes + self._hanging.hang(opened, places, found, there), frozenset(outrun))
+        hung = self._hanging.hang(opened, places, found, there)
+        return Told(changes + hung.changes, frozenset(outrun), hung.again)
 
     def left(self) -> tuple[dict[bytes, int], dict[int, int]]:
         """What the maps have: address to class id, cgroup id to class id."""

@@ -37,6 +37,13 @@ class Place(NamedTuple):
     passing: bool
 
 
+class Hung(NamedTuple):
+    """How many changes there were, and the interfaces at which what hung there was gone, or another's."""
+
+    changes: int
+    again: frozenset[int]
+
+
 class Hanging:
     """For one thread at a time. tcx: whether the kernel has it.
 
@@ -47,6 +54,8 @@ class Hanging:
         self._netlink, self._originals, self._tcx = netlink, originals, tcx
         self._filtered: set[tuple[int, int]] | None = None
         """(interface, parent) whose clsact has our filter; None: nobody has looked yet."""
+        self._hung: frozenset[tuple[Place, bool]] = frozenset()
+        """What was there after the last time, and whether as a filter."""
 
     def filters(self, places: Iterable[Place], found: Found) -> Mapping[tuple[int, int], Sequence[Filter]]:
         """What hangs as filters of clsact, or of the older ingress qdisc, where these places are."""
@@ -60,24 +69,31 @@ class Hanging:
         places: Sequence[Place],
         found: Found,
         there: Mapping[tuple[int, int], Sequence[Filter]],
-    ) -> int:
-        """These programs are there, and none of ours elsewhere; how many changes that took.
+    ) -> Hung:
+        """These programs are there, and none of ours elsewhere.
 
         there: as filters() says it. Others' stay.
         """
         as_filters = self.as_filters(places, there)
         at_tcx = [place for place in places if place not in as_filters]
         self._with_filter(found).update((place.interface, place.parent) for place in as_filters)
-        changes = self._put_filters(opened, as_filters, found, there)
+        put = {(place, True) for place in self._put_filters(opened, as_filters, found, there)}
         for place in at_tcx:
             try:
-                done = opened.attach(place.program, _HOOKS[place.parent], place.interface)
-                changes += done is not Done.KEPT
+                if opened.attach(place.program, _HOOKS[place.parent], place.interface) is not Done.KEPT:
+                    put.add((place, False))
             except OSError as error:
                 if not place.passing or error.errno not in _GONE:
                     raise
         opened.sweep((place.program, _HOOKS[place.parent], place.interface) for place in at_tcx)
-        return changes + self.leave(found, as_filters)
+        again = frozenset(place.interface for place, _ in put & self._hung)
+        self._hung = frozenset((place, place in as_filters) for place in places)
+        return Hung(len(put) + self.leave(found, as_filters), again)
+
+    def nothing(self, found: Found) -> int:
+        """No filter of ours is at any clsact; how many went."""
+        self._hung = frozenset()
+        return self.leave(found)
 
     def as_filters(
         self, places: Iterable[Place], there: Mapping[tuple[int, int], Sequence[Filter]]
@@ -109,8 +125,8 @@ class Hanging:
         places: Iterable[Place],
         found: Found,
         there: Mapping[tuple[int, int], Sequence[Filter]],
-    ) -> int:
-        """All in one go."""
+    ) -> set[Place]:
+        """All in one go; those that were not there."""
         identities = {name: programs.info(fd).identity for name, fd in opened.programs.items()}
         running: dict[int, object] = {}
         clsacts = _clsacts(found)
@@ -130,7 +146,7 @@ class Hanging:
         if made:
             self._originals.note_clsacts([found.devices[interface] for interface in sorted(made)])
         self._apply(requests)
-        return len({(place.interface, place.parent) for place, _ in requests})
+        return {place for place, _ in requests}
 
     def _apply(self, requests: Sequence[tuple[Place, Request]]) -> None:
         outcomes = self._netlink.apply([request for _, request in requests])

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.network import dump, messages
 from agent.network.netlink import Netlink, Request
@@ -34,11 +34,21 @@ _FILTERS: Final = frozenset({"clsact", "ingress"})
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One request, what it does in words, and the interface whose clsact it makes, 0: none."""
+    """One request, what it does in words, and the interface whose clsact it makes, or which it redirects, 0:
+    none.
+    """
 
     request: Request
     what: str
     makes_clsact: int = 0
+    redirects: int = 0
+
+
+class Settled(NamedTuple):
+    """How many changes there were, and the interfaces that were redirected by one."""
+
+    changes: int
+    made: frozenset[int] = frozenset()
 
 
 def ifb_name(interface: int) -> str:
@@ -57,14 +67,14 @@ def settle(
     devices: Iterable[Device],
     redirects: Mapping[int, int],
     kept: AbstractSet[int],
-) -> int:
-    """Have the kernel so; how many changes that took. devices: those there are. kept: as changes() has it.
+) -> Settled:
+    """Have the kernel so. devices: those there are. kept: as changes() has it.
 
     Raises NetlinkError at the first that is refused: an IFB that goes before its filter makes a NIC deaf.
     """
     ours = [one for one in devices if is_our_ifb(one)]
     if not redirects and not ours:
-        return 0
+        return Settled(0)
     nics = {int(one.name.removeprefix(_NAME)) for one in ours if one.name.removeprefix(_NAME).isdecimal()}
     nics |= redirects.keys()
     found = dump.found(netlink, sorted(nics))
@@ -72,7 +82,7 @@ def settle(
     originals.note_clsacts([found.devices[one.makes_clsact] for one in needed if one.makes_clsact])
     for one in needed:
         netlink.one(one.request)
-    return len(needed)
+    return Settled(len(needed), frozenset(one.redirects for one in needed if one.redirects))
 
 
 def make_ifbs(netlink: Netlink, interfaces: AbstractSet[int]) -> dict[int, int]:
@@ -127,7 +137,7 @@ def changes(
             )
         if interface not in ours or ours[interface].target != target:
             what = f"redirect what interface {interface} receives to interface {target}"
-            needed.append(Change(messages.redirect(interface, target), what))
+            needed.append(Change(messages.redirect(interface, target), what, redirects=interface))
     needed += _unneeded_clsacts(redirects, found, made & clsacts, ours)
     for device in found.devices.values():
         if is_our_ifb(device) and device.index not in {*kept, *redirects.values()}:

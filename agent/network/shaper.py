@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from adapters.loops import Changes
 from agent.network.classifier import Ports
-from agent.network.contested import Contested
+from agent.network.contested import Contested, GivenUp
 from agent.network.shaping import Shaped
 from agent.network.unkept import Problem, unkept
 from qos.network.bands import Configuration
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 class Kernel(Protocol):
     """agent.network.shaping.Shaping."""
 
-    def settle(self, wanted: Wanted, ports: Ports, given_up: AbstractSet[int]) -> Shaped:
-        """Make it so, but at interfaces that are given up."""
+    def settle(self, wanted: Wanted, ports: Ports, given_up: GivenUp) -> Shaped:
+        """Make it so, but what is given up."""
         ...
 
     def left(self) -> Left:
@@ -158,7 +158,9 @@ class Shaper:
         given_up = self.contested.given_up(began)
         shaped = await asyncio.to_thread(self._kernel.settle, wanted, ports, given_up)
         self.contested.keep(_interfaces(wanted, ports))
-        self.contested.made(shaped.made - given_up, before, wanted, self._clock())
+        made = shaped.made - given_up.qdiscs - given_up.filters
+        self.contested.made(made, before, wanted, self._clock())
+        self.contested.hung_again(shaped.hung_again, self._clock())
         self._touched = _interfaces(wanted, ports)
         problems = unkept(pods, wanted, shaped, link)
         self._tell(problems)

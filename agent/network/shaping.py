@@ -12,6 +12,7 @@ from agent.network import applying, classifying, dump, ingress, sources
 from agent.network.bpf.pins import MOUNTED_AT
 from agent.network.bpf.system import BpfError
 from agent.network.classifier import Classifier, Ports, Told
+from agent.network.contested import NOTHING_GIVEN_UP, GivenUp
 from agent.network.difference import Difference, Operation, Root, Verb, difference, occupied
 from agent.network.ladder import POLICERS, Choices, Means
 from agent.network.netlink import Netlink, NetlinkError
@@ -31,7 +32,9 @@ class Shaped(NamedTuple):
 
     unclassified: why packets find no class of their own, "" where they do. foreign: interface -> whose qdisc
     is there in the place of ours, of NICs also where nothing is wanted. policed: the policers that are in
-    use; they need no tree. made: interfaces at which qdiscs or classes were made, changed or taken away.
+    use; they need no tree. unpoliced: interface -> why none of its policers is. made: interfaces at which
+    qdiscs or classes were made, changed or taken away. hung_again: those at which filters or programs that
+    hung there after the last round were missing, or another's beside them.
     """
 
     changes: int
@@ -40,6 +43,8 @@ class Shaped(NamedTuple):
     foreign: Mapping[int, str] = MappingProxyType({})
     policed: frozenset[Policer] = frozenset()
     made: frozenset[int] = frozenset()
+    unpoliced: Mapping[int, str] = MappingProxyType({})
+    hung_again: frozenset[int] = frozenset()
 
 
 class Shaping:
@@ -54,16 +59,23 @@ class Shaping:
         self._netlink, self._originals, self._choices = netlink, originals, choices
         self._by_u32 = choices.sending.means is Means.HTB_U32
         self._classifier = Classifier(netlink, originals, tcx=choices.tcx, bpf_root=bpf_root)
+        self._sources: Mapping[bytes, int] = {}
+        self._redirected: frozenset[int] = frozenset()
+        self._left_alone: frozenset[int] = frozenset()
+        """What was made in the last round: u32 filters, NICs led through IFBs; and whose filters were not."""
 
-    def settle(self, wanted: Wanted, ports: Ports, given_up: AbstractSet[int] = frozenset()) -> Shaped:
+    def settle(self, wanted: Wanted, ports: Ports, given_up: GivenUp = NOTHING_GIVEN_UP) -> Shaped:
         """One round: look, and do what is missing. Raises NetlinkError where nothing can be read.
 
-        given_up: interfaces that are left to others: ours goes, and what they put there is theirs.
+        given_up: what is left to others: ours goes, and what they put there is theirs. Where filters are, a
+        tree goes, too: without them all that it sends would be the host's.
         """
+        trees = frozenset(tree.interface for tree in wanted.trees)
         found = dump.found(self._netlink, [tree.interface for tree in wanted.trees])
         self._originals.keep(found.devices)
-        self._originals.forget_roots(given_up)
-        contested = {one: _given_up(found, one) for one in given_up & found.devices.keys()}
+        gone = given_up.qdiscs | given_up.filters & trees
+        self._originals.forget_roots(gone)
+        contested = {one: _given_up(found, one) for one in gone & found.devices.keys()}
         unable = self._unable(wanted) | contested
         held = self._originals.held(found.devices)
         foreign = (
@@ -76,8 +88,9 @@ class Shaping:
             held,
         )
         self._note(needed.operations, found)
+        by_address = wanted.by_address if self._by_u32 else {}
         by_u32 = [
-            sources.changes(tree.interface, wanted.by_address if self._by_u32 else {}, found)
+            sources.changes(tree.interface, by_address, found, self._sources)
             for tree in wanted.trees
             if tree.interface in ports.nics
         ]
@@ -87,22 +100,31 @@ class Shaping:
         unshaped = _unshaped(needed, failures) | unable
         made = {one.interface for one in needed.operations} - {one.operation.interface for one in failures}
         changes = len(going) + len(needed.operations) - len(failures)
-        trees = frozenset(tree.interface for tree in wanted.trees)
         nics = trees & ports.nics - unshaped.keys()
         ifbs = {nic: ifb for nic, ifb in ports.ifbs.items() if ifb in trees - unshaped.keys()}
-        here = Ports(nics, ports.pods & found.devices.keys(), ifbs)
+        here = Ports(nics, ports.pods & found.devices.keys() - given_up.filters, ifbs)
         policers = _in_use(wanted, nics, found)
+        unpoliced = {one.interface: _given_up(found, one.interface) for one in policers
+                     if one.interface in given_up.filters}  # fmt: skip
+        policers = tuple(one for one in policers if one.interface not in unpoliced)
         try:
             changes += self._by_filters(by_u32) if self._by_u32 and nics else 0
             told = self._tell(wanted, here, found, policers)
-            changes += ingress.settle(
+            redirected = ingress.settle(
                 self._netlink, self._originals, found.devices.values(), ifbs, set(ports.ifbs.values())
             )
         except (BpfError, classifying.Occupied, NetlinkError, ValueError) as error:
             return Shaped(changes, unshaped, str(error), foreign, made=frozenset(made))
-        unshaped |= dict.fromkeys(told.outrun - unshaped.keys(), _OUTRUN)
-        policed = frozenset(one for one in policers if one.interface not in told.outrun)
-        return Shaped(changes + told.changes, unshaped, "", foreign, policed, frozenset(made))
+        undone = {one.interface for one in by_u32 if one.undone and one.interface not in made} & nics
+        undone |= {ifbs[nic] for nic in redirected.made & self._redirected} | told.hung_again
+        # What was left to others is tried once more: undone again, it is left for longer.
+        undone |= self._left_alone & found.devices.keys() - given_up.filters
+        self._redirected, self._left_alone = frozenset(ifbs), given_up.filters
+        self._sources = by_address if nics else {}
+        unpoliced |= dict.fromkeys(told.outrun, _OUTRUN)
+        policed = frozenset(one for one in policers if one.interface not in unpoliced)
+        changes += told.changes + redirected.changes
+        return Shaped(changes, unshaped, "", foreign, policed, frozenset(made), unpoliced, frozenset(undone))
 
     def _by_filters(self, changes: Iterable[sources.Changes]) -> int:
         """After the classes are there. Raises NetlinkError."""

@@ -83,6 +83,8 @@ def _unshaped(
             continue
         classified = interface != pod.interface or planned
         why = shaped.unshaped.get(interface, shaped.unclassified if classified else "")
+        if planned and interface == pod.interface:
+            why = shaped.unpoliced.get(interface, why)
         if why:
             reason = FOREIGN if interface in shaped.foreign else NOT_SHAPED
             yield Problem(direction, floor, reason, f"its {direction.value} is not shaped: {why}")

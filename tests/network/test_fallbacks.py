@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from agent.network import probes
+from agent.network.contested import GivenUp
 from agent.network.ladder import Choice, Means, choose
 from agent.network.shaping import Shaped
-from qos.network.wanted import Bounds
+from agent.network.unkept import unkept
+from qos.network.wanted import Bounds, Direction
 from tests.network.node import WORLD_4, WORLD_6, Node
 from tests.network.test_rates import M, judged
 from tests.network.test_shaping import Shaper, ping, sent, shaping_node, traffic
@@ -132,16 +134,45 @@ def test_limits_are_policed_where_somebody_undoes_the_tree_again_and_again(
     limited = traffic("one", pod, egress=Bounds(limit=20 * M))
     here.settle(shaping, limited)
     nic = frozenset({node.nic})
-    done = here.settle(shaping, limited, given_up=nic)
+    done = here.settle(shaping, limited, given_up=GivenUp(nic))
     assert (done.made, done.foreign.keys(), len(done.policed)) == (nic, nic, 1)
     assert "10ce:" not in node.run("tc", "qdisc", "show", "dev", "eth0")
     judged(20 * M, pod.namespace, node.world, WORLD_4, 8, "cubic", POLICED, queued=False)
-    assert here.settle(shaping, limited, given_up=nic).changes == 0
+    assert here.settle(shaping, limited, given_up=GivenUp(nic)).changes == 0
     done = here.settle(shaping, limited)
     assert (done.made, done.unshaped, done.policed) == (nic, {}, frozenset()), "tried again"
-    here.settle(shaping, limited, given_up=nic)
+    here.settle(shaping, limited, given_up=GivenUp(nic))
     node.run("tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb")
     assert "put there by another" in here.settle(shaping, limited).foreign[node.nic], "it is theirs now"
+
+
+def test_what_others_take_off_a_veth_again_and_again_is_left_to_them(
+    shaper: Callable[..., Shaper], node: Node
+) -> None:
+    """A policer, or a mark; the NIC's tree goes on, and so does the pod's bucket."""
+    here = shaper(sending=Means.HTB_CLSACT, policing=Means.POLICER_CLSACT)
+    shaping, pod = here.start(), node.pod()
+    limited = traffic("one", pod, egress=Bounds(limit=20 * M), ingress=Bounds(limit=10 * M))
+    host, theirs = frozenset({pod.host}), GivenUp(filters=frozenset({pod.host}))
+    assert here.settle(shaping, limited).hung_again == frozenset()
+    node.run("tc", "filter", "del", "dev", "pod1", "ingress")
+    assert here.settle(shaping, limited).hung_again == host, "the mark"
+    assert here.settle(shaping, limited) == Shaped(0, {})
+    here.settle(shaping, limited, given_up=theirs)
+    assert node.run("tc", "filter", "show", "dev", "pod1", "ingress") == ""
+    judged(20 * M, pod.namespace, node.world, WORLD_4, 1, "cubic")
+    assert here.settle(shaping, limited).hung_again == host, "tried again"
+
+    here.link = None
+    assert here.settle(shaping, limited).hung_again == frozenset(), "another program is no repair"
+    node.run("tc", "qdisc", "del", "dev", "pod1", "clsact")
+    assert here.settle(shaping, limited).hung_again == host, "the policer"
+    done = here.settle(shaping, limited, given_up=theirs)
+    assert (done.policed, done.unshaped) == (frozenset(), {})
+    assert "again and again" in done.unpoliced[pod.host]
+    assert node.run("tc", "filter", "show", "dev", "pod1", "ingress") == ""
+    problems = unkept([limited], here.before, done, here.link)["one"]
+    assert [(one.direction, one.floor) for one in problems] == [(Direction.EGRESS, False)], "its bucket works"
 
 
 def test_a_policer_that_comes_after_anothers_filter_is_said(
@@ -155,4 +186,4 @@ def test_a_policer_that_comes_after_anothers_filter_is_said(
     node.run("tc", "filter", "add", "dev", "pod1", "ingress", *match)
     done = here.settle(shaping, traffic("one", pod, egress=Bounds(limit=20 * M)))
     assert done.policed == frozenset()
-    assert "come before ours" in done.unshaped[pod.host]
+    assert "come before ours" in done.unpoliced[pod.host]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,12 @@ from prometheus_client import CollectorRegistry
 from agent import node_network
 from agent.containers import Containers
 from agent.enforcement.fights import MOST_REPAIRS
+from agent.network import ladder
 from agent.network.configured import Configured
+from agent.network.ladder import Choice, Choices, Means
 from agent.network.leaving import leave
 from agent.network.namespaces import inside
+from agent.network.probes import Finding
 from agent.network.starting import Starts
 from agent.network.unkept import Problem
 from agent.node_network import LeftNetwork, NodeNetwork, Parts
@@ -215,6 +218,79 @@ def test_nobody_is_fought(agent: Agent) -> None:
         assert MOST_REPAIRS < taken <= MOST_REPAIRS + 2
         assert network.fights == 1
         assert agent.ceilings() == []
+
+    agent.while_running(work)
+
+
+def tried(agent: Agent, *words: str) -> bool:
+    """Whether it was done: what a command is about may be taken away by its owner in between."""
+    try:
+        agent.node.run("tc", "filter", *words)
+    except AssertionError:
+        return False
+    return True
+
+
+def deleting_the_program(agent: Agent) -> bool:
+    """Whether our filter was there, which is gone now."""
+    return "j10ce" in shown(agent, "egress") and tried(agent, "del", "dev", "eth0", "egress")
+
+
+def deleting_sources(agent: Agent) -> bool:
+    return "flowid" in shown(agent, *AT_OURS) and tried(agent, "del", "dev", "eth0", *AT_OURS)
+
+
+def adding_a_source(agent: Agent) -> bool:
+    """Whether a filter of another's at our qdisc was not there, or not any more."""
+    if "flowid" not in shown(agent, *AT_OURS) or "c0000209" in shown(agent, *AT_OURS):
+        return False
+    match = ("protocol", "ip", "pref", "9", "u32", "match", "ip", "src", "192.0.2.9/32", "flowid", "10ce:5")
+    return tried(agent, "add", "dev", "eth0", *AT_OURS, *match)
+
+
+AT_OURS = ("parent", "10ce:")
+
+
+def shown(agent: Agent, *where: str) -> str:
+    try:
+        return agent.node.run("tc", "filter", "show", "dev", "eth0", *where)
+    except AssertionError:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("sending", "undo"),
+    [
+        (Means.HTB_CLSACT, deleting_the_program),
+        (Means.HTB_U32, deleting_sources),
+        (Means.HTB_U32, adding_a_source),
+    ],
+)
+def test_nobody_is_fought_over_filters(
+    agent: Agent, sending: Means, undo: Callable[[Agent], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they are given up nothing is left of ours, and that is said."""
+    best, policing = ladder.choose, Choice(Means.POLICER_CLSACT)
+
+    def chosen(found: Iterable[Finding]) -> Choices:
+        return replace(best(found), sending=Choice(sending), policing=policing)
+
+    monkeypatch.setattr(ladder, "choose", chosen)
+    agent.add("one", agent.node.pod(), "10M")
+    undone = 0
+
+    def given_up(network: NodeNetwork) -> bool:
+        nonlocal undone
+        undone += undo(agent)
+        return "undone again and again" in str(agent.unkept(network))
+
+    async def work(network: NodeNetwork) -> None:
+        await eventually(lambda: agent.ceilings() == ["10Mbit"], "the pod's class")
+        await eventually(lambda: given_up(network), "it was given up", 60)
+        assert MOST_REPAIRS < undone <= MOST_REPAIRS + 2
+        assert network.fights == 1
+        assert agent.ceilings() == []
+        assert "j10ce" not in shown(agent, "egress")
 
     agent.while_running(work)
 

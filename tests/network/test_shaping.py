@@ -20,6 +20,7 @@ from agent.network.bpf import links, programs
 from agent.network.bpf.elf import ObjectProgram
 from agent.network.bpf.system import BpfError
 from agent.network.classifier import Ports
+from agent.network.contested import NOTHING_GIVEN_UP, GivenUp
 from agent.network.ladder import Choice, Choices, Means, choose
 from agent.network.namespaces import inside
 from agent.network.netlink import Netlink
@@ -57,7 +58,7 @@ class Shaper:
         self.opened.append(shaping)
         return shaping
 
-    def settle(self, shaping: Shaping, *pods: PodTraffic, given_up: frozenset[int] = frozenset()) -> Shaped:
+    def settle(self, shaping: Shaping, *pods: PodTraffic, given_up: GivenUp = NOTHING_GIVEN_UP) -> Shaped:
         links = [self.link] if self.link else []
         configuration = Configuration(leaf=self.choices.leaf, policed=self.choices.policed)
         self.before = plan(links, pods, configuration, self.before)

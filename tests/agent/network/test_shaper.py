@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set as AbstractSet
 
 import pytest
 
+from agent.enforcement.fights import MOST_REPAIRS
 from agent.network.classifier import Ports
+from agent.network.contested import NOTHING_GIVEN_UP, GivenUp
 from agent.network.shaper import Shaper
 from agent.network.shaping import Shaped
 from agent.network.unkept import FOREIGN, LINK_UNKNOWN, NOT_SHAPED, Problem, unkept
@@ -27,12 +28,12 @@ class Node:
         self.answer = Shaped(0, {})
         self.rounds: list[tuple[Wanted, Ports]] = []
         self.broken: Exception | None = None
-        self.given_up: AbstractSet[int] = frozenset()
+        self.given_up = NOTHING_GIVEN_UP
 
     def left(self) -> Left:
         return self._left
 
-    def settle(self, wanted: Wanted, ports: Ports, given_up: AbstractSet[int]) -> Shaped:
+    def settle(self, wanted: Wanted, ports: Ports, given_up: GivenUp) -> Shaped:
         self.given_up = given_up
         if self.broken is not None:
             raise self.broken
@@ -51,9 +52,11 @@ def shaper(node: Node, pods: list[PodTraffic], link: Link | None = ETH) -> Shape
     return Shaper(node, now, lambda: link, lambda: DEFAULT, sleep=at_once)
 
 
-async def test_who_undoes_it_again_and_again_is_left_alone_for_longer_and_longer() -> None:
+@pytest.mark.parametrize("what", ["qdiscs", "filters"])
+async def test_who_undoes_it_again_and_again_is_left_alone_for_longer_and_longer(what: str) -> None:
     node, clock = Node(), FakeTime()
-    node.answer = Shaped(1, {}, made=frozenset({ETH.index}))
+    here, first = frozenset({ETH.index}), int(what == "qdiscs")
+    node.answer = Shaped(1, {}, **{"made" if first else "hung_again": here})
 
     async def pods() -> tuple[PodTraffic, ...]:
         return (pod("1", Bounds(MBIT)),)
@@ -65,10 +68,13 @@ async def test_who_undoes_it_again_and_again_is_left_alone_for_longer_and_longer
         for _ in range(count):
             clock.now += 1
             await one.settle()
-            said.append(ETH.index in node.given_up)
+            said.append(getattr(node.given_up, what) == here)
         return said
 
-    assert await rounds(8) == [False] * 7 + [True], "the first is no repair, five are drift, one is a fight"
+    drift = [False] * (MOST_REPAIRS + 1 + first)
+    assert await rounds(7 + first) == [*drift, True], (
+        "making a tree is no repair, five are drift, one is a fight"
+    )
     assert len(one.contested) == 1
     assert await rounds(58) == [True] * 58
     assert await rounds(3) == [False, False, True], "it was tried once, and undone"
@@ -206,7 +212,7 @@ async def test_what_is_written_while_a_round_is_made_counts() -> None:
     seen: list[bool] = []
     settle = node.settle
 
-    def settling(wanted: Wanted, ports: Ports, given_up: AbstractSet[int]) -> Shaped:
+    def settling(wanted: Wanted, ports: Ports, given_up: GivenUp) -> Shaped:
         seen.extend((one.is_ours({ETH.index}), one.is_ours({1001}), one.is_ours({3})))
         return settle(wanted, ports, given_up)
 
