@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from kernel import facts as kernel_facts
 from kernel.membership import pod_uid
+from kernel.refused import Refused
 from qos.plan import layout, observed
 from qos.plan.assumed import Machine
 from qos.plan.cpu_list import cpu_count
@@ -88,6 +89,13 @@ class ThisMachine:
     def has(self, path: str) -> bool:
         """Whether there is such a cgroup."""
         return any(kernel_facts.there(mountpoint, path) for mountpoint in self.hierarchies())
+
+    def text(self, path: str, file: str) -> str:
+        """What a file of a cgroup says, of those that hierarchies() show; "" where that cannot be read."""
+        try:
+            return (self._values(path, (file,)) or {}).get(file, "").strip()
+        except Refused:
+            return ""
 
     def kubepods(self) -> tuple[str, ...]:
         """Where kubelet keeps all pods: below the root, or one or two levels lower (its --cgroup-root)."""

@@ -23,7 +23,7 @@ from agent.network.publishing import withdraw
 from agent.nri.instance import only_instance
 from agent.program import Agent
 from agent.reporting import Identity
-from agent.restoring import restore
+from agent.restoring import leave_as_found
 from agent.serving import METRICS, serving, serving_metrics
 from kernel import facts
 
@@ -84,7 +84,9 @@ async def restore_and_stay(config: AgentConfig, api: ClusterAPI | None, stop: as
     ):
         if not stop.is_set():
             mounts = facts.mounts(config.proc)
-            done = await asyncio.to_thread(restore, mounts, config.run, config.state, config.proc)
+            done = await asyncio.to_thread(
+                leave_as_found, mounts, config.run, config.state, config.nri_socket, config.proc
+            )
             for one in done.left:
                 log.error("not put back %s", one)
             log.info("put back files=%d left=%d", done.files, len(done.left))

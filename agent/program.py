@@ -50,6 +50,8 @@ from agent.sync.kubernetes import KubernetesSource
 from agent.sync.missed import Missed
 from agent.sync.source import Kind, Source
 from agent.sync.store import Store
+from agent.telling import Telling
+from agent.told import Told
 from qos.cluster.node_report import NodeReport, PromiseState
 from qos.network.bands import Amount, Bands, Configuration
 from qos.plan.assumed import Machine
@@ -79,6 +81,8 @@ RESTART_SECONDS: Final = 1.0
 """Until a part goes on after a bug."""
 SYNCHRONIZE_SECONDS: Final = 30.0
 """Seconds after which a runtime that has not reported its containers counts as one without NRI."""
+TOLD_SECONDS: Final = 10.0
+"""Until the runtime hears that a setting of a container is wanted no more."""
 LATE: Final = 2.5
 """The number of intervals of the full check for which a policy's settings count as verified."""
 
@@ -131,6 +135,16 @@ class Agent:
             clock=clock,
             listed=self._listed,
         )
+        told = Told(config.run, kept=not config.observe)
+        self.enforcer.writing.notes.says_ours = told.is_ours
+        self.telling = Telling(
+            told,
+            self.originals,
+            self.reconciler.plan_of,
+            machine.text,
+            self.enforcer.writing.reclaims,
+            unified=self._unified,
+        )
         self.events = RuntimeEvents(
             self.known,
             self.containers,
@@ -138,7 +152,7 @@ class Agent:
             self.originals,
             self.drift.expect,
             self.planner.read_pod,
-            self.enforcer.writing.reclaims,
+            self.telling,
             unified=self._unified,
             observe=config.observe,
             network=self._network_started,
@@ -370,6 +384,7 @@ class Agent:
             yield loop("left network", LEFT_SECONDS, LeftNetwork(self.config.run).take_away)
         if self.plugin is not None:
             yield loop("nri", RESTART_SECONDS, self.plugin.run)
+            yield loop("told", TOLD_SECONDS, partial(self._take_back_told, self.plugin))
         if self.writer is not None:
             yield loop("report", REPORT_SECONDS, self._offer)
             yield loop("report writer", RESTART_SECONDS, self.writer.run)
@@ -434,6 +449,11 @@ class Agent:
         for state in self._promises:
             if not state.enforced:
                 log.info("not enforced here promise=%r why=%r", state.promise, state.message)
+
+    async def _take_back_told(self, plugin: NriPlugin) -> None:
+        """What a plan no longer wants is put back in the kernel by the pass, and here in the runtime."""
+        if plugin.connected and self._observer is None and self._planned_all():
+            await self.telling.take_back(self.containers.all().values(), plugin.update)
 
     async def _write_observed(self, observer: Observer) -> None:
         """For `j10ce node observed`."""

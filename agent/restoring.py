@@ -24,13 +24,16 @@ from agent.measuring import BUDGETS
 from agent.network.leaving import leave
 from agent.network.seen import LOCK as NETWORK_LOCK
 from agent.sync import hook_files, missed, store
+from agent.taking_back import take_back
+from agent.told import NAME as TOLD
 from kernel import lock
 from kernel.change import GATE, SET, WEIGHTS
 
 LOWER_SECONDS: Final = 120.0
 """For all limits that have to be lowered below what is in use."""
 _FOLDERS: Final = (hook_files.PODS, hook_files.DEFAULTS, hook_files.OPTED_OUT, found.FOLDER, missed.FOLDER)
-_OF_RUN: Final = (AGENT_LOCK, NRI_LOCK, NETWORK_LOCK, lock.NAME, f".{ORIGINALS}.new")
+_OF_TOLD: Final = (TOLD, f".{TOLD}.new", NRI_LOCK)
+_OF_RUN: Final = (AGENT_LOCK, NETWORK_LOCK, lock.NAME, f".{ORIGINALS}.new")
 _OF_STATE: Final = (store.NAME, f"{store.NAME}.bad", BUDGETS, observed.NAME)
 
 log = logging.getLogger(__name__)
@@ -44,8 +47,26 @@ class Restored:
     left: tuple[str, ...]
 
 
+def leave_as_found(
+    mounts: Mapping[str, str], run: Path, state: Path, nri_socket: Path | None, proc: str = "/proc"
+) -> Restored:
+    """Put back kernel files, then what the runtime was told: it cannot write a weight while cpu.idle is 1.
+
+    nri_socket: the runtime's; None: nobody can be told. Call it in a thread of its own; as restore() else.
+    """
+    done = restore(mounts, run, state, proc)
+    if not run.is_dir():
+        return done
+    untold = take_back(nri_socket, run)
+    if not untold:
+        for name in _OF_TOLD:
+            (run / name).unlink(missing_ok=True)
+        _remove_if_empty(run)
+    return Restored(done.files, (*done.left, *untold))
+
+
 def restore(mounts: Mapping[str, str], run: Path, state: Path, proc: str = "/proc") -> Restored:
-    """Put everything back that is known, then remove our files; no agent must run here.
+    """Put every kernel file back that is known, then remove our files; no agent must run here.
 
     What somebody else has written meanwhile is theirs, and stays. While something is left, RUN/originals
     stays so that it can be tried again; what could not be read of it (originals.bad) stays and is something

@@ -9,37 +9,35 @@ from typing import NamedTuple
 from agent.containers import Containers
 from agent.enforcement.originals import Originals
 from agent.enforcement.places import Place
-from agent.nri.adjustment import adjustment_of
 from agent.nri.records import Adjustment, LinuxResources, NriContainer, NriPod, State
 from agent.provisional import named, pod_of, with_container
 from agent.reconciler import Reconciler
 from agent.state import ContainerKey, Known, KnownPod, Running
-from kernel.allowed import IN_USE
-from qos.plan.layout import LEAST_SHARES, runtime_path, runtime_weight, slice_path
+from agent.telling import Telling
+from agent.told import NOBODY
+from qos.plan.layout import runtime_path, slice_path
 
 _ENDED = (State.STOPPED,)
 _NOT_YET = (State.UNKNOWN, State.CREATED)
-_PERIOD = 100_000
 
 log = logging.getLogger(__name__)
 
 
 class _Asked(NamedTuple):
-    """What was asked for a container that has no cgroup yet: file -> value."""
+    """What was asked for a container that has no cgroup yet."""
 
     sandbox: str
     path: str
-    values: Mapping[str, str]
+    resources: LinuxResources
 
 
 class RuntimeEvents:
     """agent.nri's Handler: containers get their settings before their first instruction, and keep them.
 
     expect: called with a cgroup that the runtime is about to write. read: what a pod's cgroup has now, by
-    file. reclaims: whether the kernel would reclaim within a write of (cgroup, file, value): the runtime,
-    which holds a lock meanwhile, is not asked for that. unified: the node has cgroup v2. observe: only
-    listen: nothing is answered, nothing waits for a plan. network: called with a pod whose sandbox has its
-    network, and waited for. `synchronized`: the runtime has told of all that it has.
+    file. telling: makes the answers. unified: the node has cgroup v2. observe: only listen: nothing is
+    answered, nothing waits for a plan. network: called with a pod whose sandbox has its network, and waited
+    for. `synchronized`: the runtime has told of all that it has.
     """
 
     def __init__(
@@ -50,7 +48,7 @@ class RuntimeEvents:
         originals: Originals,
         expect: Callable[[str], None],
         read: Callable[[str], Mapping[str, str]],
-        reclaims: Callable[[str, str, str], bool],
+        telling: Telling,
         *,
         unified: bool,
         observe: bool = False,
@@ -60,8 +58,8 @@ class RuntimeEvents:
         self._containers = containers
         self._reconciler = reconciler
         self._originals = originals
-        self._expect, self._read, self._reclaims = expect, read, reclaims
-        self._unified, self._observe, self._network = unified, observe, network
+        self._expect, self._read, self._telling = expect, read, telling
+        self._observe, self._network = observe, network
         self._raised = "cpu.weight" if unified else "cpu.shares"  # by kubelet, for pods
         self.synchronized = False
         self._sandboxes: dict[str, NriPod] = {}
@@ -78,13 +76,15 @@ class RuntimeEvents:
                 self._meet(pod, container)
         running = [one for one in containers if _runs(one) and one.pod_id in by_id]
         self._containers.retell(self._running(by_id[one.pod_id], one) for one in running)
+        for one in running:
+            self._telling.learn(runtime_path(one.cgroups_path), one.resources, written=False)
+        self._telling.ended_but({runtime_path(one.cgroups_path) for one in running})
         self.synchronized = True
         await self._reconciler.reconcile()
         self._reconciler.changed()  # once it is connected what is not told of does not run
         changes = {}
         for one in running:
-            wanted = self._adjustment(by_id[one.pod_id].uid, one.name, runtime_path(one.cgroups_path))
-            if wanted:
+            if wanted := self._adjustment(by_id[one.pod_id], one):
                 changes[one.id] = wanted
         return changes
 
@@ -119,14 +119,14 @@ class RuntimeEvents:
     async def create(self, pod: NriPod, container: NriContainer) -> Adjustment | None:
         """What goes into its spec, before there is a cgroup."""
         self._meet(pod, container)
-        values = asked(container.resources, unified=self._unified)
         if self._observe:
             return None
-        self._asked[container.id] = one = _Asked(pod.id, runtime_path(container.cgroups_path), values)
-        self._originals.seed(one.path, one.values)
+        path, resources = runtime_path(container.cgroups_path), container.resources
+        self._asked[container.id] = _Asked(pod.id, path, resources)
+        self._originals.seed(path, self._telling.asked(resources))
         self._seed_pod(_pods_path(pod))
         self._reconciler.plan_now(pod.uid)
-        return self._adjustment(pod.uid, container.name)
+        return self._adjustment(pod, container)
 
     async def starting(self, pod: NriPod, container: NriContainer) -> None:
         """Its cgroup is there and its process waits: everything is written now, by ourselves."""
@@ -137,7 +137,9 @@ class RuntimeEvents:
             self._reconciler.changed()
             return
         if (before := self._asked.pop(container.id, None)) is not None:
-            self._originals.seed(before.path, before.values)  # a pass meanwhile has found no such cgroup
+            self._telling.learn(before.path, container.resources, written=True)
+            wanted = self._telling.asked(before.resources)
+            self._originals.seed(before.path, wanted)  # a pass meanwhile has found no such cgroup
             self._reconciler.apply_planned(running)  # planning again would cost its start a millisecond
         else:
             self._reconciler.apply_now(running)
@@ -151,9 +153,9 @@ class RuntimeEvents:
             return None
         path = runtime_path(container.cgroups_path)
         self._expect(path)
-        self._originals.seed(path, asked(resources, unified=self._unified))
+        self._originals.seed(path, self._telling.asked(resources))
         self._reconciler.plan_now(pod.uid)
-        return self._adjustment(pod.uid, container.name, path)
+        return self._adjustment(pod, container, resources)
 
     async def updated(self, pod: NriPod, container: NriContainer) -> None:
         """The runtime has written the whole spec again: what a spec cannot say is drift by now."""
@@ -167,6 +169,7 @@ class RuntimeEvents:
     async def stopped(self, _: NriPod, container: NriContainer) -> None:
         """It runs no more."""
         self._asked.pop(container.id, None)
+        self._telling.ended(runtime_path(container.cgroups_path))
         ended = self._containers.ended(container.id)
         if ended is not None:
             self._reconciler.ended(ended)
@@ -250,16 +253,12 @@ class RuntimeEvents:
             if written is not None and f"{pod.namespace}/{pod.name}" == key:
                 self._known.pods[uid] = named(written, pod)
 
-    def _adjustment(self, uid: str, name: str, path: str = "") -> Adjustment | None:
-        """path: its cgroup, where it has one: there a limit may be below what is in use."""
-        planned = self._reconciler.plan_of(ContainerKey(uid, name))
-        if planned is None or self._observe:
+    def _adjustment(
+        self, pod: NriPod, container: NriContainer, wished: LinuxResources = NOBODY
+    ) -> Adjustment | None:
+        if self._observe:
             return None
-        entries = [one.entry for one in planned.settings]
-        if path:
-            entries = [one for one in entries if not (one[2] in IN_USE and self._reclaims(path, *one[2:]))]
-        adjustment, _ = adjustment_of(entries, self._unified)
-        return adjustment or None
+        return self._telling.adjustment(self._running(pod, container), container.resources, wished)
 
     def _running(self, pod: NriPod, container: NriContainer) -> Running:
         key = ContainerKey(pod.uid, container.name)
@@ -268,24 +267,6 @@ class RuntimeEvents:
 
 def _runs(container: NriContainer) -> bool:
     return container.state not in (*_ENDED, *_NOT_YET)
-
-
-def asked(resources: LinuxResources, *, unified: bool) -> dict[str, str]:
-    """What kubelet asks of the runtime, as the kernel's files will hold it: the originals of a container.
-
-    With cgroup v2 the runtime converts shares to a weight as opencontainers/runc#4785 has it; one that does
-    it the older way is found out when the file is read.
-    """
-    period = resources.cpu_period or _PERIOD
-    found: dict[str, str] = {}
-    if resources.cpu_shares:
-        shares = max(resources.cpu_shares, LEAST_SHARES)
-        found["cpu.weight" if unified else "cpu.shares"] = str(runtime_weight(shares) if unified else shares)
-    if resources.cpu_quota is not None and unified:
-        found["cpu.max"] = f"{resources.cpu_quota if resources.cpu_quota > 0 else 'max'} {period}"
-    elif resources.cpu_quota is not None:
-        found["cpu.cfs_quota_us"] = str(max(resources.cpu_quota, -1) or -1)
-    return found
 
 
 def _pods_path(pod: NriPod) -> str:

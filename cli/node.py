@@ -27,8 +27,7 @@ from agent.doctor import findings
 from agent.findings import Finding, Grade
 from agent.network.publishing import withdraw
 from agent.nri.instance import only_instance
-from agent.restoring import Restored
-from agent.restoring import restore as restore_node
+from agent.restoring import Restored, leave_as_found
 from hook.installation import status
 from hook.installation.places import Places
 from kernel import facts
@@ -85,6 +84,9 @@ def doctor(
 def restore(
     run: Annotated[Path, typer.Option(help="The agent's and the hook's folder.")] = RUN,
     state: Annotated[Path, typer.Option(help="The agent's folder.")] = STATE,
+    nri_socket: Annotated[
+        str, typer.Option(help="The container runtime's NRI socket; '' tells it nothing.")
+    ] = str(NRI_SOCKET),
     node_cgroups: Annotated[
         bool, typer.Option("--node-cgroups", help="In a pod: see all cgroups.", envvar="J10CE_NODE_CGROUPS")
     ] = False,
@@ -108,7 +110,7 @@ def restore(
     if node_cgroups:
         _enter()
     try:
-        done = asyncio.run(_restored(run, state)) if run.is_dir() else Restored(0, ())
+        done = asyncio.run(_restored(run, state, nri_socket)) if run.is_dir() else Restored(0, ())
         if config_file is not None:
             asyncio.run(_withdrawn(config_file, node_name))
     except (OSError, TimeoutError, APIError, Unreachable, DecodeError, CredentialsError) as error:
@@ -121,11 +123,12 @@ def restore(
     raise typer.Exit(int(bool(done.left)))
 
 
-async def _restored(run: Path, state: Path) -> Restored:
+async def _restored(run: Path, state: Path, nri_socket: str) -> Restored:
     async with AsyncExitStack() as stack:
         async with asyncio.timeout(_SECONDS):
             await stack.enter_async_context(only_instance(run / AGENT_LOCK))
-        return restore_node(facts.mounts(), run, state)
+        socket = Path(nri_socket) if nri_socket else None
+        return await asyncio.to_thread(leave_as_found, facts.mounts(), run, state, socket)
 
 
 async def _withdrawn(config_file: Path, node_name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.enforcement.foreign import NEW, Look, seen
@@ -24,6 +24,7 @@ Writers = Mapping[tuple[str, str], str]
 class Notes:
     """What is remembered of kernel files.
 
+    `says_ours`: whether a file holds what the runtime was told, so systemd may have written it for us.
     `untold`: who wrote what no event reported: writers.UNTOLD, or UNSEEN where events do not say who wrote.
     """
 
@@ -31,6 +32,7 @@ class Notes:
     index: FileIndex
     found: Found
     untold: str = UNTOLD
+    says_ours: Callable[[Place, str], bool] = lambda _, __: False
 
     def after(self, there: Place, look: Look) -> Record:
         """What is known of a place after a look; what is ours at the first, the hook may have written.
@@ -44,6 +46,8 @@ class Notes:
         earlier = self.originals.earlier(there)
         if record is not None and earlier is not None and same(look.file, look.have, earlier):
             record = record._replace(written=look.have)
+        if record is not None and record.written and self.says_ours(there, look.have):
+            return record._replace(written=look.after)
         return seen(record, look, first_looks=not self.originals.newer)
 
 

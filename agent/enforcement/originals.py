@@ -52,11 +52,11 @@ class Originals(Mapping[tuple[str, str], str]):
     (originals.bad), one with damaged lines is copied there. One of a newer version stays as it is: then
     nothing is kept on the disk, and what is in the kernel may be ours, so `newer` is true and no first look
     counts. Raises nothing: what cannot be written is kept in memory and tried again with the next change.
-    kept: False: the file is only read.
+    kept: False: the file is only read. name: the file's, of another journal of such places than kernel files.
     """
 
-    def __init__(self, run: Path, *, kept: bool = True) -> None:
-        self._file, self._bad = run / NAME, run / BAD
+    def __init__(self, run: Path, *, kept: bool = True, name: str = NAME) -> None:
+        self._file, self._bad = run / name, run / f"{name}.bad"
         self._kept = kept
         self._records: dict[Place, Record] = {}
         self._at: dict[str, set[Place]] = {}
@@ -190,7 +190,7 @@ class Originals(Mapping[tuple[str, str], str]):
 
     def _rewrite(self) -> None:
         """The whole, beside the old one and renamed."""
-        passing = self._file.with_name(f".{NAME}.new")
+        passing = self._file.with_name(f".{self._file.name}.new")
         lines = [_line(place, record) for place, record in self._records.items()]
         _write(os.open(passing, _MAKE, 0o600), "".join((f"{_MAGIC}\t{_VERSION}\n", *lines)), sync=True)
         passing.rename(self._file)

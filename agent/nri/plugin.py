@@ -68,6 +68,8 @@ class NriPlugin:
         self._refused = False
         self._going: set[asyncio.Task[Any]] = set()
         self.connected = False
+        self.ready = asyncio.Event()
+        """Set once a runtime has told what there is."""
         self.version = ""
 
     async def run(self) -> None:
@@ -146,6 +148,7 @@ class NriPlugin:
 
     def _synchronized(self, session: Session) -> None:
         self.connected = True
+        self.ready.set()
         self.version = session.runtime
         self._metrics.connected.set(1)
         log.info("nri connected runtime=%r socket=%s", session.runtime, self._socket)

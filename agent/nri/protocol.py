@@ -61,7 +61,6 @@ def resources(message: pb.LinuxResources) -> LinuxResources:
         memory_limit=memory.limit.value if memory.HasField("limit") else None,
         memory_reservation=memory.reservation.value if memory.HasField("reservation") else None,
         memory_swap=memory.swap.value if memory.HasField("swap") else None,
-        pids_limit=message.pids.limit if message.HasField("pids") else None,
         unified=dict(message.unified),
     )
 
@@ -83,10 +82,6 @@ def adjusted(wanted: Adjustment | None) -> pb.CreateContainerResponse:
     answer = pb.CreateContainerResponse()
     if wanted:
         _put(wanted, answer.adjust.linux.resources)
-        if wanted.pids_limit is not None:
-            answer.adjust.linux.resources.pids.limit = wanted.pids_limit
-        if wanted.oom_score_adj is not None:
-            answer.adjust.linux.oom_score_adj.value = wanted.oom_score_adj
     return answer
 
 

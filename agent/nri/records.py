@@ -22,7 +22,7 @@ class LinuxResources:
     """Resources of a container's OCI spec. None, "", {}: not said.
 
     cpu_quota, cpu_period: microseconds. memory_*: bytes. cpus, mems: lists as the kernel writes them.
-    pids_limit: 0 and below is without limit. unified: file of cgroup v2 -> value.
+    unified: file of cgroup v2 -> value.
     """
 
     cpu_shares: int | None = None
@@ -33,15 +33,12 @@ class LinuxResources:
     memory_limit: int | None = None
     memory_reservation: int | None = None
     memory_swap: int | None = None
-    pids_limit: int | None = None
     unified: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Adjustment(LinuxResources):
     """What a container shall get instead of what its spec says. None, "", {}: as it is."""
-
-    oom_score_adj: int | None = None
 
     def __bool__(self) -> bool:
         """True if it asks for anything."""
@@ -99,15 +96,12 @@ def harmless(wanted: Adjustment) -> Adjustment:
 
 
 def still_missing(has: LinuxResources, wanted: Adjustment) -> Adjustment:
-    """What of an update a container's spec does not say yet: asking for the rest would cost for nothing.
-
-    oom_score_adj and pids_limit are not part of an update: runtimes do not take them there.
-    """
+    """What of an update a container's spec does not say yet: asking for the rest would cost for nothing."""
     changes: dict[str, object] = {}
     for name in (one.name for one in fields(LinuxResources)):
         value = getattr(wanted, name)
         if name == "unified":
             value = {file: text for file, text in value.items() if has.unified.get(file) != text}
-        if name != "pids_limit" and value not in (None, "", {}) and value != getattr(has, name):
+        if value not in (None, "", {}) and value != getattr(has, name):
             changes[name] = value
     return Adjustment(**changes)  # type: ignore[arg-type]  # the same fields, by name

@@ -59,10 +59,11 @@ class File:
     whose trials must be there before. `fresh`: what a new cgroup has, where by default neither kubelet nor a
     runtime writes the file; "" where one of them does.
 
-    `nri`: the field of agent.nri.records.Adjustment in which NRI says its value; "": none, or a refusal there
-    could keep the container from being created (the runtime writes them in no order, so each must be valid
-    whatever the others are). `hints`: what is usually behind an errno of it, by the errno's name: measured,
-    or from the kernel's cgroup documents.
+    `nri`: the field of agent.nri.records.Adjustment in which NRI says its value; `unified` only where there
+    is no other, because its keys cannot be taken out of a spec again. "": none, or no update carries it, or a
+    refusal there could keep the container from being created (the runtime writes them in no order, so each
+    must be valid whatever the others are). `hints`: what is usually behind an errno of it, by the errno's
+    name: measured, or from the kernel's cgroup documents.
     """
 
     name: str

@@ -10,6 +10,8 @@ opencontainers/cgroups utils.go ConvertCPUSharesToCgroupV2Value before and after
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
 from enum import Enum
 from math import ceil, log2
 from typing import Final
@@ -120,6 +122,21 @@ def runtime_weight(of_shares: int) -> int:
     length = log2(of_shares)
     # float: the exponent is never close enough to an integer power for rounding to matter (tests compare all)
     return ceil(10 ** ((length * length + 125 * length) / 612 - 7 / 34))
+
+
+CONVERSIONS: Final[tuple[Callable[[int], int], ...]] = (runtime_weight, kubelet_weight)
+"""How runtimes make a weight of shares, the newer one first."""
+
+
+def conversion_of(of_shares: int, weight: int) -> Callable[[int], int] | None:
+    """The one by which a runtime has made this weight; None where that cannot be told."""
+    possible = [convert for convert in CONVERSIONS if convert(max(of_shares, LEAST_SHARES)) == weight]
+    return possible[0] if len(possible) == 1 else None
+
+
+def shares_for(weight: int, convert: Callable[[int], int]) -> int:
+    """The least shares of which a runtime makes a cpu.weight of 1 to 10000."""
+    return bisect_left(range(MOST_SHARES), weight, lo=LEAST_SHARES, key=convert)
 
 
 def _escaped(groups: tuple[str, ...]) -> list[str]:

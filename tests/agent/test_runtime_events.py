@@ -20,6 +20,8 @@ from agent.reconciler import Reconciler
 from agent.runtime_events import RuntimeEvents
 from agent.state import ContainerKey, Known, KnownPod
 from agent.sync.hook_files import HookFiles
+from agent.telling import Telling
+from agent.told import Told
 from lab.runtimes import cgroups
 from lab.runtimes.cgroups import Scratch
 from qos.cluster.objects import Requirement, Selector
@@ -60,6 +62,15 @@ class Rig:
         self.reconciler = Reconciler(
             self.known, self.containers, planner, self.enforcer, self.originals, files, lambda: True
         )
+        self.told = Told(run)
+        telling = Telling(
+            self.told,
+            self.originals,
+            self.reconciler.plan_of,
+            machine.text,
+            self.enforcer.writing.reclaims,
+            unified=False,
+        )
         self.events = RuntimeEvents(
             self.known,
             self.containers,
@@ -67,7 +78,7 @@ class Rig:
             self.originals,
             lambda path: None,
             planner.read_pod,
-            self.enforcer.writing.reclaims,
+            telling,
             unified=False,
         )
         self.pod = f"{scratch.name}/kubepods/burstable/pod{UID}"

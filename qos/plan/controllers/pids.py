@@ -13,7 +13,7 @@ MOST: Final = 4_194_304  # PID_MAX_LIMIT of 64-bit kernels
 # fmt: off
 FILES: Final = (
     File(LIMIT, BOTH, NAME, INTEGER_OR_MAX, 0, MOST, 80, "4.3",
-         unified_since="4.5", trial="1000", fresh="", nri="pids_limit"),
+         unified_since="4.5", trial="1000", fresh="", nri=""),
 )
 # fmt: on
 KEEPS: Final = (Keeps("pids_max", (LIMIT,), (LIMIT,), "only the kubelet's limit and kernel.pid_max hold"),)

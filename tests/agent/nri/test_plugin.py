@@ -121,11 +121,11 @@ async def test_a_request_that_is_none_is_refused(rig: Rig) -> None:
 
 
 async def test_creation_is_adjusted(rig: Rig) -> None:
-    rig.handler.does["create"] = lambda: Adjustment(cpu_shares=777, pids_limit=9, cpus="0")
+    rig.handler.does["create"] = lambda: Adjustment(cpu_shares=777, cpu_period=9, cpus="0")
     runtime = await rig.connected()
     status, payload = await runtime.call("CreateContainer", BOTH)
     linux = pb.CreateContainerResponse.FromString(payload).adjust.linux
-    assert (status, linux.resources.cpu.shares.value, linux.resources.pids.limit) == (0, 777, 9)
+    assert (status, linux.resources.cpu.shares.value, linux.resources.cpu.period.value) == (0, 777, 9)
     assert (linux.resources.cpu.cpus, linux.resources.HasField("memory")) == ("", False)
 
 
