@@ -222,7 +222,7 @@ class Nominations:
     """Pods nominated to a node: the hole their victims leave is theirs (trap T14).
 
     `by_priority`: what those of each priority wait for, in columns; without those that are charged there as
-    pods in flight: `charged` says which.
+    pods in flight: `charged` says which. `kept`: UIDs of those whose nomination was taken back.
     """
 
     def __init__(self, table: Table) -> None:
@@ -231,6 +231,7 @@ class Nominations:
         self.charged: Callable[[Pod, int], bool] = lambda _pod, _row: False
         self._covered: set[str] = set()
         self._foreseen: dict[str, float] = {}
+        self.kept: set[str] = set()
         self.by_priority: dict[int, Columns] = {}
         self._counts: Counter[int] = Counter()
 
@@ -262,6 +263,7 @@ class Nominations:
         if there is None:
             return False
         row, pod = there
+        self.kept.discard(uid)
         if uid in self._covered:
             self._covered.discard(uid)
         else:
@@ -287,6 +289,11 @@ class Nominations:
         """Keep a hole for a pod that will be nominated there, most likely."""
         self.put(pod, node)
         self._foreseen[pod.uid] = now
+
+    def keep(self, pod: Pod, now: float) -> None:
+        """Keep the hole of a pod whose nomination was taken back, as one that is foreseen."""
+        self.foresee(pod, self._table.names[self.by_uid[pod.uid][0]], now)
+        self.kept.add(pod.uid)
 
     def lapse(self, now: float) -> bool:
         """Let go the holes of nominations that did not come; True when there were any."""

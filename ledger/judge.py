@@ -57,14 +57,9 @@ def judge(state: State, request: Request, rows: Rows, *, decided: bool = False) 
         if request.owed and (keeping := passing & offers_owed(state, request, rows)).any():
             passing = keeping
         return Verdict(passing=passing)
-    if not decided and is_cold(state, request):
+    if not decided and state.is_cold_to(request.owner):
         return None
     return _among_holds(state, request, rows)
-
-
-def is_cold(state: State, request: Request) -> bool:
-    """Whether the pod must keep off holds: pods that were answered before the start are not known yet."""
-    return request.owner == NO_DEMAND and state.now < state.warmup_until
 
 
 def _own(state: State, request: Request, rows: Rows) -> Verdict | None:

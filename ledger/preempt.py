@@ -13,7 +13,7 @@ from ledger.judge import Verdict, board_for, commit, moved, own_flags, plans
 from ledger.moves import Search
 from ledger.offers import EVICTION_SECONDS, Offer
 from ledger.placement import settle
-from ledger.requests import Request, avail, request_of, sees
+from ledger.requests import Request, avail, fits_free, request_of, sees
 from ledger.state import State, exempt
 from ledger.table import Columns, Flags, Rows, Vector
 from qos.cluster.objects import Pod
@@ -37,8 +37,10 @@ def candidates(
     if node := state.claims.node_in_doubt(pod.uid):
         return [name for name in victims if name == node]  # filter sends the pod nowhere else
     settle(state)
-    flight = state.flights.drop(pod.uid)
     request = request_of(state, pod)
+    if _has_room_when_warm(state, request):
+        return []
+    flight = state.flights.drop(pod.uid)
     ways = _ways(state, request, victims)
     if flight is not None:
         state.flights.put(flight)
@@ -53,6 +55,15 @@ def candidates(
             request.counted, likely, now
         )  # the next preemptor may come before this shows
     return kept
+
+
+def _has_room_when_warm(state: State, request: Request) -> bool:
+    """Whether victims ended for the pod already, and only the warm-up keeps it from their room."""
+    uid = request.pod.uid
+    if uid not in state.nominations.kept or not state.is_cold_to(request.owner):
+        return False
+    fit = fits_free(state, request, np.asarray([state.nominations.by_uid[uid][0]], dtype=np.intp))
+    return fit is None or bool(fit[0])
 
 
 def _under_way(

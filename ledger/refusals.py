@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.decisions import Filtered
-from ledger.judge import is_cold
 from ledger.requests import Request, fits_free, sees
 from ledger.state import State
 from ledger.table import Rows
@@ -87,7 +86,7 @@ def refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> 
     enough = fits_free(state, request, rows)
     if enough is not None:
         held &= enough
-    warming = is_cold(state, request)
+    warming = state.is_cold_to(request.owner)
     policies = policies_at(state, request, rows[held]) if held.any() and not warming else []
     message = WARMING_UP if warming else in_the_way(policies, request.pod.namespace) if policies else ""
     elsewhere = np.flatnonzero(~held).tolist()

@@ -172,6 +172,12 @@ class State:
         """Differs when a refused pod might pass: something changed, or the warm-up is over."""
         return self.version, self.now >= self.warmup_until
 
+    def is_cold_to(self, owner: int) -> bool:
+        """Whether a pod that is owned so must keep off holds: what pods were answered before the start is not
+        known yet.
+        """
+        return owner == NO_DEMAND and self.now < self.warmup_until
+
     @property
     def limits(self) -> list[int]:
         """The most that all holds may amount to together, by column: a share of what ready nodes offer."""
@@ -310,9 +316,22 @@ class State:
                 self.changed()
                 self._narrow(pod)
                 self.offers.nominated(pod)
+        elif self._keeps_its_hole(pod):
+            self.nominations.keep(self.counted(pod), self.warmup_until)
         elif self.nominations.drop(pod.uid):
             self.offers.drop(pod.uid)
             self.changed()
+
+    def _keeps_its_hole(self, pod: Pod) -> bool:
+        """Whether kube-scheduler took the pod's nomination back because filter gives no node with holds out
+        yet. The pod is woken when it does, and its victims must not have ended in vain.
+        """
+        if pod.deleting or pod.uid not in self.nominations.by_uid:
+            return False
+        shown = self.nominations.by_uid[pod.uid][1].nominated_node_name
+        return pod.uid in self.nominations.kept or (
+            bool(shown) and self.is_cold_to(self.demands.owned_by(pod))
+        )
 
     def counts(self, pod: Pod, owner: int) -> Resources:
         """What a pod that is to be placed would count for: at its floor only as long as there is a slot."""

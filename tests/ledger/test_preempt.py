@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ledger.decisions import BindDecision, Mode
 from ledger.ledger import Ledger
+from ledger.offers import EVICTION_SECONDS
 from ledger.placement import settle
 from ledger.preempt import _ways
 from ledger.refusals import WAITS_FOR_VICTIMS
@@ -370,6 +371,45 @@ def test_a_preemptor_that_is_nominated_where_it_was_before_keeps_its_hole() -> N
     assert holds(made, "a") == {"n1": 1}
     made.remove_pod("here")
     assert (made.filter(again, ["n0"], 1.0).nodes, holds(made, "a")) == (["n0"], {"n1": 1})
+
+
+def _refused_in_the_warm_up() -> tuple[Ledger, Pod]:
+    """Its victim on n0 is gone, and kube-scheduler has taken its nomination back."""
+    there = (*nodes(2), pod("v", 6, node="n0"), pod("w", 8, node="n1"))
+    made = ledger(*there, demand("a", 3, 2, priority=100), mode=Mode.GUARD, binds=False, warmup_until=10.0)
+    who = pod("p", 4, priority=HIGH)
+    made.set_pod(who)
+    assert made.preempt(who, {"n0": ["v"]}, 1.0) == ["n0"]
+    nominated = replace(who, nominated_node_name="n0")
+    made.set_pod(nominated)
+    made.remove_pod("v")
+    assert not made.filter(nominated, ["n0"], 2.0).nodes
+    made.set_pod(who)
+    return made, who
+
+
+def test_t09_a_preemptor_that_is_refused_in_the_warm_up_keeps_its_hole_and_is_woken_after_it() -> None:
+    made, who = _refused_in_the_warm_up()
+    assert holds(made, "a") == {"n0": 2}
+    assert made.preempt(who, {"n1": ["w"]}, 3.0) == []
+    assert made.waiting(9.0) == []
+    assert [p.uid for p in made.waiting(10.0)] == ["p"]
+    made.set_pod(replace(who, labels={"woken": ""}))
+    assert holds(made, "a") == {"n0": 2}
+    assert made.filter(who, ["n0"], 10.5).nodes == ["n0"]
+
+
+def test_t09_the_hole_of_a_preemptor_that_does_not_come_after_the_warm_up_is_let_go() -> None:
+    made, who = _refused_in_the_warm_up()
+    made.waiting(10.1 + EVICTION_SECONDS)
+    assert holds(made, "a") == {"n0": 3}
+    assert made.preempt(who, {"n1": ["w"]}, 16.0) == ["n1"]
+
+
+def test_t09_a_preemptor_whose_hole_was_taken_in_the_warm_up_may_evict_others() -> None:
+    made, who = _refused_in_the_warm_up()
+    made.set_pod(pod("bypass", 6, node="n0"))
+    assert made.preempt(who, {"n1": ["w"]}, 3.0) == ["n1"]
 
 
 def test_t14_a_preemptor_counts_the_one_before_it_whose_nomination_does_not_show_yet() -> None:
