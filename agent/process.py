@@ -24,7 +24,7 @@ from agent.nri.instance import only_instance
 from agent.program import Agent
 from agent.reporting import Identity
 from agent.restoring import leave_as_found
-from agent.serving import METRICS, serving, serving_metrics
+from agent.serving import METRICS, Refresh, serving, serving_metrics
 from kernel import facts
 
 log = logging.getLogger(__name__)
@@ -42,11 +42,15 @@ async def keep(config: AgentConfig, api: ClusterAPI | None, identity: Identity, 
     def not_ready() -> str:
         return at_work[0].not_ready() if at_work else "another agent keeps this node: this one stands by"
 
+    async def refresh() -> None:
+        if at_work:
+            await at_work[0].refresh()
+
     make_folder(config.run)
     make_folder(config.state)
     async with (
-        serving(config.address, registry, lambda: "", not_ready) as (host, port),
-        _metrics_for_others(config, api, registry),
+        serving(config.address, registry, lambda: "", not_ready, refresh) as (host, port),
+        _metrics_for_others(config, api, registry, refresh),
     ):
         log.info("serving address=%s:%d node=%s", host, port, config.node or "standalone")
         async with _alone(config.run / AGENT_LOCK, stop):
@@ -57,7 +61,7 @@ async def keep(config: AgentConfig, api: ClusterAPI | None, identity: Identity, 
 
 @contextlib.asynccontextmanager
 async def _metrics_for_others(
-    config: AgentConfig, api: ClusterAPI | None, registry: CollectorRegistry
+    config: AgentConfig, api: ClusterAPI | None, registry: CollectorRegistry, refresh: Refresh
 ) -> AsyncIterator[None]:
     """/metrics by HTTPS, where that is wanted."""
     if config.metrics_address is None or api is None:
@@ -65,7 +69,7 @@ async def _metrics_for_others(
         return
     tls = server_context(config.node, config.metrics_address[0], config.run)
     asks = Reviews(api, METRICS).access
-    async with serving_metrics(config.metrics_address, registry, tls, asks) as (host, port):
+    async with serving_metrics(config.metrics_address, registry, tls, asks, refresh) as (host, port):
         log.info("serving metrics address=%s:%d by=https", host, port)
         yield
 

@@ -179,6 +179,7 @@ class Agent:
             clock=clock,
         )
         self._slo_config = self._follow_slo_config(api)
+        self._counted: NetworkCollector | None = None
         self.network = self._network() if config.network_floors and not config.observe else None
         self.network_report = NetworkReport(
             self.network, self.uplink, clock, OBSERVES if config.observe else OFF
@@ -242,7 +243,7 @@ class Agent:
             proc=proc, registry=self.registry, configured=self.configured,
             received=self._received if self.config.shape_ingress else None,
         )  # fmt: skip
-        NetworkCollector(lambda: network.last, self._names, self.registry)
+        self._counted = NetworkCollector(lambda: network.last, self._names, self.registry)
         return network
 
     def _follow_slo_config(self, api: ClusterAPI | None) -> SloControllerConfig | None:
@@ -528,6 +529,11 @@ class Agent:
             allocatable=allocatable_lack(self.planner.node_share()),
             network=self.network_report.state(),
         )
+
+    async def refresh(self) -> None:
+        """Before /metrics is shown: what is not read as it happens."""
+        if self._counted is not None:
+            await self._counted.refresh()
 
     def not_ready(self) -> str:
         """Why floors may not be kept now, "" when they are."""

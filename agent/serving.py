@@ -18,6 +18,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from adapters.kubernetes.reviews import Access
 from agent.admission import listening
 
+Refresh = Callable[[], Awaitable[None]]
+"""Reads what a page shows and takes a while to read; awaited before each page."""
 Problem = Callable[[], str]
 """Why not, or ""."""
 Handler = Callable[[web.Request], Awaitable[web.Response]]
@@ -36,25 +38,37 @@ _WHY: Final = {
 }
 
 
+async def _nothing() -> None:
+    """Everything is at hand."""
+
+
 @contextlib.asynccontextmanager
 async def serving(
-    address: tuple[str, int], registry: CollectorRegistry, healthy: Problem, ready: Problem
+    address: tuple[str, int],
+    registry: CollectorRegistry,
+    healthy: Problem,
+    ready: Problem,
+    refresh: Refresh = _nothing,
 ) -> AsyncIterator[tuple[str, int]]:
     """Serve until the context ends; yields the address that is listened on (port 0: any free one).
 
     OSError where the address cannot be had.
     """
-    pages = {METRICS: _nearby(registry), "/healthz": _state(healthy), "/readyz": _state(ready)}
+    pages = {METRICS: _nearby(registry, refresh), "/healthz": _state(healthy), "/readyz": _state(ready)}
     async with _site(address, pages, None) as served:
         yield served
 
 
 @contextlib.asynccontextmanager
 async def serving_metrics(
-    address: tuple[str, int], registry: CollectorRegistry, tls: ssl.SSLContext, asks: Asks
+    address: tuple[str, int],
+    registry: CollectorRegistry,
+    tls: ssl.SSLContext,
+    asks: Asks,
+    refresh: Refresh = _nothing,
 ) -> AsyncIterator[tuple[str, int]]:
     """Serve /metrics to those whose token may read it, as `serving` does the rest."""
-    async with _site(address, {METRICS: _authorized(registry, asks)}, tls) as served:
+    async with _site(address, {METRICS: _authorized(registry, asks, refresh)}, tls) as served:
         yield served
 
 
@@ -75,23 +89,26 @@ async def _site(
         await runner.cleanup()
 
 
-def _page(registry: CollectorRegistry) -> web.Response:
+async def _page(registry: CollectorRegistry, refresh: Refresh) -> web.Response:
+    await refresh()
     return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-def _nearby(registry: CollectorRegistry) -> Handler:
+def _nearby(registry: CollectorRegistry, refresh: Refresh) -> Handler:
     async def answer(request: web.Request) -> web.Response:
-        return _page(registry) if _is_loopback(request.remote) else web.Response(status=403, text=_ELSEWHERE)
+        if not _is_loopback(request.remote):
+            return web.Response(status=403, text=_ELSEWHERE)
+        return await _page(registry, refresh)
 
     return answer
 
 
-def _authorized(registry: CollectorRegistry, asks: Asks) -> Handler:
+def _authorized(registry: CollectorRegistry, asks: Asks, refresh: Refresh) -> Handler:
     async def answer(request: web.Request) -> web.Response:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         access = await asks(token.strip() if kind.lower() == "bearer" else "", request.remote or "")
         if access is Access.ALLOWED:
-            return _page(registry)
+            return await _page(registry, refresh)
         headers = {"WWW-Authenticate": "Bearer"} if access is Access.UNKNOWN else {}
         return web.Response(status=access, text=f"{_WHY[access]}\n", headers=headers)
 

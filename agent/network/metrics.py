@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -52,7 +53,7 @@ _SHOWN: Final = (
 
 
 class NetworkCollector(Collector):
-    """Read when Prometheus asks: 250 pods with a class and a bucket each are some 10 ms.
+    """Shows what refresh() has read: when Prometheus asks, and in a thread. 250 pods: some 5 ms of CPU.
 
     last: the Shaper's last round. names: namespace and name of pods, by uid. bpf_root: of the BPF file
     system.
@@ -66,12 +67,21 @@ class NetworkCollector(Collector):
         bpf_root: str = MOUNTED_AT,
     ) -> None:
         self._last, self._names, self._bpf_root = last, names, bpf_root
+        self._counts = NO_COUNTS
+        self._reading: asyncio.Future[Counts] | None = None
         registry.register(self)
+
+    async def refresh(self) -> None:
+        """Ask the kernel; who comes while that is under way gets the same answer."""
+        if self._last() is None:
+            return
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.ensure_future(asyncio.to_thread(_read, self._bpf_root))
+        self._counts = await asyncio.shield(self._reading)
 
     def collect(self) -> Iterator[Family]:
         """One family a metric, whether it has series or not."""
-        last = self._last()
-        counts = _read(self._bpf_root) if last is not None else NO_COUNTS
+        last, counts = self._last(), self._counts
         pods = dict(of_pods(last, counts, self._names())) if last is not None else {}
         classes = dict(of_classes(last, counts)) if last is not None else {}
         of_pod, of_class = ("namespace", "pod", "direction"), ("direction", "class")

@@ -43,6 +43,30 @@ async def test_metrics_health_and_readiness() -> None:
             assert answer.status == 200
 
 
+async def test_what_takes_a_while_to_read_is_read_before_each_page() -> None:
+    """And holds up nobody else meanwhile."""
+    registry, reading, done = CollectorRegistry(), asyncio.Event(), asyncio.Event()
+    shown = Gauge("j10ce_agent_test", "A test.", registry=registry)
+
+    async def refresh() -> None:
+        reading.set()
+        await done.wait()
+        shown.inc()
+
+    async with (
+        serving(("127.0.0.1", 0), registry, lambda: "", lambda: "", refresh) as (host, port),
+        aiohttp.ClientSession(f"http://{host}:{port}") as session,
+    ):
+        scraped = asyncio.create_task(session.get("/metrics"))
+        await reading.wait()
+        async with session.get("/healthz") as answer:
+            assert answer.status == 200
+        done.set()
+        assert "j10ce_agent_test 1.0" in await (await scraped).text()
+        async with session.get("/metrics") as answer:
+            assert "j10ce_agent_test 2.0" in await answer.text(), "as it is now"
+
+
 @pytest.mark.parametrize(
     ("peer", "is_one"),
     [

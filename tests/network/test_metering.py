@@ -109,14 +109,14 @@ def test_what_is_counted_is_what_arrives(rounds: Rounds) -> None:
     rounds.pods[pod] = replace(rounds.pods[pod], ingress=Bounds(0, 20 * M))
     registry = CollectorRegistry()
     names = {rounds.pods[one].uid: ("shop", name) for one, name in ((pod, "web"), (shared, "job"))}
-    NetworkCollector(rounds.last, lambda: names, registry)
+    collector = NetworkCollector(rounds.last, lambda: names, registry)
     rounds.reconcile()
 
     def value(name: str, **labels: str) -> float:
-        found: list[float | None] = []
-        rounds.inside(lambda: found.append(registry.get_sample_value(f"j10ce_agent_{name}", labels)))
-        assert found[0] is not None, (name, labels)
-        return found[0]
+        rounds.inside(lambda: asyncio.run(collector.refresh()))
+        found = registry.get_sample_value(f"j10ce_agent_{name}", labels)
+        assert found is not None, (name, labels)
+        return found
 
     def arrived() -> tuple[int, int]:
         found: list[tuple[int, int]] = []
