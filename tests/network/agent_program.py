@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agent.network import ingress
 from agent.network.bpf import pins
 from agent.network.ladder import Choice, Means, choose
 from agent.network.netlink import Netlink
@@ -34,13 +35,15 @@ async def main() -> None:
     choices = replace(choices, sending=Choice(means))
     if start["policed"]:
         choices = replace(choices, policing=Choice(means))
-    link = Link(start["nic"], "eth0", start["speed"], start["speed"]) if not start["policed"] else None
+    netlink, nic, speed = Netlink(), start["nic"], start["speed"]
+    ifb = ingress.ifb_of(netlink, nic) if start["receiving"] else 0
+    link = Link(nic, "eth0", speed, speed, ifb) if not start["policed"] else None
     traffic = tuple(
         PodTraffic(
             one["uid"],
             Band.L1,
-            Bounds(0, one["limit"]),
-            Bounds(),
+            Bounds() if start["receiving"] else Bounds(0, one["limit"]),
+            Bounds(one["limit"] // 4, one["limit"]) if start["receiving"] else Bounds(),
             tuple(bytes.fromhex(address) for address in one["addresses"]),
             interface=one["interface"],
         )
@@ -50,7 +53,7 @@ async def main() -> None:
     async def pods() -> tuple[PodTraffic, ...]:
         return traffic
 
-    shaping = Shaping(Netlink(), Originals(Path(start["run"])), choices, start["bpf_root"])
+    shaping = Shaping(netlink, Originals(Path(start["run"])), choices, start["bpf_root"])
     shaper = Shaper(
         shaping,
         pods,
