@@ -215,11 +215,22 @@ KINDS: Final = (
             Column("CPU", ".status.pressure.cpu", "How much processes wait for CPU."),
             Column("Memory", ".status.pressure.memory", "How much processes wait for memory."),
             Column("IO", ".status.pressure.io", "How much processes wait for disks."),
-            Column("Fights", ".status.drift.fights", "Files that somebody keeps changing back.", "integer"),
+            Column(
+                "Fights",
+                ".status.drift.fights",
+                "Files, or interfaces, that somebody keeps changing back.",
+                "integer",
+            ),
             Column("Heartbeat", ".status.lastHeartbeat", "Time since the agent last wrote.", "date"),
             _AGE,
             Column(
                 "Repaired", ".status.drift.repairedLastHour", "Settings put back, last hour.", "integer", True
+            ),
+            Column(
+                "Network",
+                _condition("NetworkKept", "reason"),
+                "Whether floors of the network can be kept: Shaped, or why not; empty: the agent keeps none.",
+                wide=True,
             ),
             Column("Kernel", ".status.kernelVersion", "The kernel.", wide=True),
             Column("Runtime", ".status.containerRuntime", "The container runtime.", wide=True),

@@ -53,9 +53,10 @@ class NodeReport:
     """A node. `cgroup`: v1, v2 or hybrid; `runtime`: such as containerd 2.1.4.
 
     `pressure`: cpu, memory, io -> one of LEVELS. `repaired`: settings that had drifted and were put back, in
-    the last hour; `fights`: files that somebody keeps changing back, left alone for now. `not_ready`: why
-    the agent cannot keep promises now, "" when it can. `observing`: it writes nothing. `allocatable`: what
-    all pods together, or what runs beside them, lack of their CPU; "" nothing, None: it is not known.
+    the last hour; `fights`: files and interfaces that somebody keeps changing back, left alone for now.
+    `not_ready`: why the agent cannot keep promises now, "" when it can. `observing`: it writes nothing.
+    `allocatable`: what all pods together, or what runs beside them, lack of their CPU; "" nothing, None: it
+    is not known.
     `network`: None where the agent keeps no floors of it.
     """
 
@@ -101,7 +102,7 @@ def conditions(report: NodeReport) -> Iterator[NodeCondition]:
     else:
         yield NodeCondition(keys.APPLIED, "True", "AllApplied", "every pod with a policy has its settings")
     if report.fights:
-        text = f"somebody keeps changing {report.fights} kernel files back: see the agent's log for who"
+        text = f"somebody keeps changing {report.fights} settings back: see the agent's log for which"
         yield NodeCondition(keys.UNDISTURBED, "False", "Fight", text)
     else:
         yield NodeCondition(keys.UNDISTURBED, "True", "NoFight", "nobody keeps changing settings back")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -14,14 +15,25 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from adapters.api import EVENTS, NODE_QOS, PODS, POLICIES
+from adapters.api import EVENTS, NODE_QOS, PODS, POLICIES, NotFound
 from adapters.kubernetes.client import KubernetesAPI
 from agent.report.writer import ReportWriter
 from lab import cluster as lab_cluster
 from lab import components, extender_process, nodes
 from lab.cluster import Cluster
 from lab.extender_process import ExtenderProcess
-from qos.cluster.node_report import NodeReport, PolicyState, PromiseState
+from qos.cluster.network_state import (
+    INTERFACE,
+    LABEL,
+    OPTION,
+    TO_LINK,
+    TO_PODS,
+    LinkState,
+    NetworkState,
+    Obstacle,
+    Technique,
+)
+from qos.cluster.node_report import NodeReport, PolicyState, PromiseState, conditions
 from tests.waiting import running
 
 pytestmark = pytest.mark.cluster
@@ -234,3 +246,98 @@ async def test_a_strict_policy_goes_by_what_the_nodes_report(rig: Rig) -> None:
     columns = ["NAME", "READY", "APPLIED", "CGROUP", "CPU", "MEMORY", "IO", "FIGHTS", "HEARTBEAT", "AGE"]
     assert header.split() == columns
     assert row.split()[1:8] == ["True", "False", "v2", "None", "Some", "None", "0"]
+
+
+ABLE = NetworkState(
+    LinkState("eth0", 9_400_000_000, OPTION, 9_000_000_000, INTERFACE),
+    (
+        Technique(TO_LINK, "htb, classified by a BPF program (TCX)"),
+        Technique(TO_PODS, "nothing", "tbf: no module"),
+    ),
+)
+FOREIGN = replace(
+    ABLE,
+    link=LinkState("bond0", egress=1_500_000_500, egress_source=LABEL),
+    obstacle=Obstacle("ForeignQdisc", "mq 1: at bond0 was put there by another"),
+    contradictions=("egress: minima are 110 % of the link",),
+)
+
+
+async def test_a_node_says_what_it_keeps_of_networks(cluster: Cluster) -> None:
+    """As kubectl shows it; what is not so any more is taken away."""
+    name = f"network-{uuid.uuid4().hex[:6]}"
+    made = json.dumps(nodes.node(name))
+    cluster.kubectl("create", "-f", "-", stdin=made)
+    kept = (PromiseState("floor (network)", True), PromiseState("limit (network)", True, "", "not of BPF"))
+    async with KubernetesAPI.from_kubeconfig(cluster.kubeconfig) as api, agent(api, name) as writer:
+
+        async def status(of: NetworkState | None, fights: int = 0) -> Object:
+            """Once it is written as it is now."""
+            report = replace(REPORT, network=of, promises=kept, fights=fights)
+            writer.offer(report)
+            wanted = {one.type: one.reason for one in conditions(report)}
+            async with asyncio.timeout(DEADLINE):
+                while True:
+                    with contextlib.suppress(NotFound):
+                        found: Object = json.loads(await api.get(NODE_QOS, "", name)).get("status", {})
+                        said = {one["type"]: one["reason"] for one in found.get("conditions", ())}
+                        if said == wanted:
+                            return found
+                    await asyncio.sleep(0.1)
+
+        shown = await status(ABLE)
+        assert shown["network"]["link"] == {
+            "interface": "eth0",
+            "egress": "9400M",
+            "egressSource": "Option",
+            "ingress": "9G",
+            "ingressSource": "Interface",
+        }
+        assert shown["network"]["techniques"] == [
+            {"traffic": "ToLink", "technique": "htb, classified by a BPF program (TCX)"},
+            {"traffic": "ToPods", "technique": "nothing", "message": "tbf: no module"},
+        ]
+        assert shown["promises"] == [
+            {"promise": "floor (network)", "enforced": True},
+            {"promise": "limit (network)", "enforced": True, "message": "not of BPF"},
+        ]
+        assert says(shown, "NetworkKept") == (
+            "True",
+            "Shaped",
+            "what pods send is shaped where it leaves the node",
+        )
+        assert says(shown, "NetworkConsistent")[:2] == ("True", "NoContradiction")
+        assert column(cluster, name, "NETWORK") == "Shaped"
+
+        shown = await status(FOREIGN, fights=1)
+        assert shown["network"]["link"] == {
+            "interface": "bond0",
+            "egress": "1500000500",
+            "egressSource": "Label",
+        }
+        assert says(shown, "NetworkKept") == (
+            "False",
+            "ForeignQdisc",
+            "mq 1: at bond0 was put there by another",
+        )
+        consistent = ("False", "Contradiction", "egress: minima are 110 % of the link")
+        assert says(shown, "NetworkConsistent") == consistent
+        assert (column(cluster, name, "NETWORK"), column(cluster, name, "FIGHTS")) == ("ForeignQdisc", "1")
+
+        shown = await status(None)
+        assert "network" not in shown
+        assert column(cluster, name, "NETWORK") == ""
+    cluster.kubectl("delete", "node", name, "--wait=false")
+
+
+def says(status: Object, kind: str) -> tuple[str, str, str]:
+    (one,) = [one for one in status["conditions"] if one["type"] == kind]
+    assert one["lastTransitionTime"]
+    return one["status"], one["reason"], one["message"]
+
+
+def column(cluster: Cluster, node: str, name: str) -> str:
+    """As kubectl get -o wide has it."""
+    header, row = cluster.kubectl("get", "nodeqos", node, "-o", "wide").splitlines()
+    at = header.index(name)
+    return row[at:].split("  ")[0].strip()
