@@ -30,7 +30,7 @@ def test_what_is_wrong_is_said_with_its_first_problem() -> None:
     assert bad["Ready"] == ("False", "AgentNotReady", "no container runtime answers")
     assert bad["Applied"] == ("False", "PlanNotApplied", "a/b: memory.min of pod x: EBUSY")
     assert bad["Undisturbed"][:2] == ("False", "Fight")
-    assert "3 kernel files" in bad["Undisturbed"][2]
+    assert "3 settings" in bad["Undisturbed"][2]
 
 
 def test_what_all_pods_lack_is_said_once_a_node_where_it_is_known() -> None:
