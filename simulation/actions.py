@@ -43,7 +43,7 @@ def node_ready(play: Play, name: str, ready: bool) -> None:
     status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
     _change_node(play, name, {} if ready else {"taints": [objects.NOT_READY]}, status)
     if not ready:  # its pods are counted out later, so that others are owed their slots
-        play.loop.call_later(play.world.not_ready + _COUNTED_OUT, play.watcher.disturbed)
+        play.loop.call_later(play.world.not_ready + _COUNTED_OUT, play.watcher.counted_out, name)
 
 
 def cordon(play: Play, name: str, cordoned: bool) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import ledger.bind
 import ledger.placement
 import ledger.preempt
+import ledger.waiting
 from extender.binder import Binder
 from extender.waking import Waker
 from ledger.claims import Claims
@@ -78,6 +79,10 @@ def _wakes_nobody(_right: Any) -> Any:
     return wake
 
 
+def _passes_over_samples(right: Any) -> Any:
+    return lambda state, refused, passing: refused.seen is None and right(state, refused, passing)
+
+
 def _only_in(right: Any) -> Any:
     return lambda self, demand, row, count: right(self, demand, row, max(0, count))
 
@@ -113,6 +118,7 @@ MUTATIONS = (
     Mutation("holds stay where their room was taken", ledger.placement, "leave_short_nodes", _never()),
     Mutation("preempt keeps hopeless candidates", ledger.preempt, "_ways", _keeps_all),
     Mutation("nobody is woken", Waker, "_wake", _wakes_nobody),
+    Mutation("who was shown a sample is not woken", ledger.waiting, "_wakes", _passes_over_samples),
     Mutation("a Binding without an answer is taken for lost", Binder, "_doubt", _gives_up),
 )
 

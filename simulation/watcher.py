@@ -17,7 +17,8 @@ from lab.checker import Checker, Finding, Kind, Terms
 from ledger.decisions import DemandReport
 from ledger.demands import NO_SLOT
 from ledger.ledger import Ledger
-from qos.cluster.objects import PlacementMode, Pod
+from qos.cluster.objects import Demand, PlacementMode, Pod
+from qos.cluster.selectors import matches
 from qos.keys import BANDWIDTHS, HOSTNAME_LABEL
 from simulation import invariants, parsed
 from simulation.books import SCHEDULER, WATCHED, Told, rebuilt
@@ -65,8 +66,8 @@ class Watcher(Told):
         self._claimed: set[str] = set()
         self._slots: dict[str, str] = {}
         self._unasked: set[str] = set()
-        self._asked_about: dict[str, set[str]] = {}
-        """The nodes that filter was shown since the last disturbance, by the pod's name."""
+        self._asked_about: dict[str, list[frozenset[str]]] = {}
+        """The nodes that filter was shown since the last disturbance, call by call, by the pod's name."""
         self._chosen: dict[str, str] = {}
         self._given_up: dict[str, str] = {}
         """Pods whose Binding may land after kube-scheduler gave it up: where."""
@@ -111,7 +112,7 @@ class Watcher(Told):
         """Filter was shown some nodes, and answered."""
         self.say(f"filter {pod.name} -> {' '.join(names) or 'nothing'}")
         self._unasked.discard(pod.uid)
-        self._asked_about.setdefault(pod.name, set()).update(shown)
+        self._asked_about.setdefault(pod.name, []).append(frozenset(shown))
 
     def unasked(self, pod: Pod) -> None:
         """The extender gave no answer and is ignorable: the pod goes on without it."""
@@ -386,6 +387,18 @@ class Watcher(Told):
         self._preemptions.clear()
         self._asked_about.clear()
 
+    def counted_out(self, node: str) -> None:
+        """From now on owners on a node that is not ready fill no slot: what their policies' others preempted
+        for before was less than they are owed now.
+        """
+        if self.extender is None:
+            return
+        pods, demands = self._shown.values(), self.extender.books.catalog.demands().values()
+        theirs = [d for d in demands if any(pod.node_name == node and _owns(d, pod) for pod in pods)]
+        owed = {pod.name for pod in pods if any(_owns(demand, pod) for demand in theirs)}
+        for name in owed & self._preemptions.keys():
+            del self._preemptions[name]
+
     def look(self) -> None:
         """What must be true of the ledger now."""
         extender = self.extender
@@ -438,11 +451,22 @@ class Watcher(Told):
             would_now = ledger.filter(pod, nodes, now).nodes
             # A Pinned hold may stand elsewhere than where a rebuilt ledger puts it.
             let_in = [node for node in self._passes(again, pod, nodes, now) if node in would_now]
-            asked_about = self._asked_about.get(name) if self._world.sample else None
-            if asked_about:  # which of them kube-scheduler shows is not the extender's to say
-                let_in = [node for node in let_in if node in asked_about]
+            let_in = [node for node in let_in if node not in self._kept_back(name)]
             if let_in:
                 self.wrong("nobody waits for ever", f"{name} would be let in to {' '.join(let_in)}")
+
+    def _kept_back(self, name: str) -> frozenset[str]:
+        """The nodes that a pod was not shown although it tried as often as shows every node: which of them
+        kube-scheduler shows is not the extender's to say, but that the pod tries is.
+        """
+        nodes, size = (
+            frozenset(e.body["metadata"]["name"] for e in self._store.entries(NODES)),
+            self._world.sample,
+        )
+        samples = [shown for shown in self._asked_about.get(name, ()) if len(shown) >= size]
+        if not size or len(samples) < -(-len(nodes) // size):
+            return frozenset()
+        return nodes.difference(*samples)
 
     def _usable_preemptions(self) -> list[Preemption]:
         """Without those on nodes that are not ready: kube-scheduler had not heard of that."""
@@ -461,6 +485,10 @@ class Watcher(Told):
         found = again.filter(pod, nodes, now).nodes
         again.settle(pod.uid)
         return found
+
+
+def _owns(demand: Demand, pod: Pod) -> bool:
+    return demand.namespace == pod.namespace and matches(demand.selector, pod.labels)
 
 
 def _ended(body: Body) -> bool:

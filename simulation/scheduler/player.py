@@ -342,6 +342,8 @@ class Scheduler:
         for node, there in kept.items():
             on = self.cache.on.get(node, {})
             uids = [one["UID"] for one in there["Pods"]]
+            if not uids or set(uids) - {one.pod.uid for one in victims.get(node, ())}:
+                self._watcher.broken(f"preempt answered {uids} on {node}, asked {asked.get(node)}")
             if not uids or any(uid not in on for uid in uids):
                 raise Refused("preempt names a pod that is not there")
             result[node] = [on[uid] for uid in uids]
