@@ -78,7 +78,8 @@ class RuntimeEvents:
         self._containers.retell(self._running(by_id[one.pod_id], one) for one in running)
         for one in running:
             self._telling.learn(runtime_path(one.cgroups_path), one.resources, written=False)
-        self._telling.ended_but({runtime_path(one.cgroups_path) for one in running})
+        there = [one for one in containers if one.state not in _ENDED]  # also what waits for its start
+        self._telling.ended_but({runtime_path(one.cgroups_path) for one in there})
         self.synchronized = True
         await self._reconciler.reconcile()
         self._reconciler.changed()  # once it is connected what is not told of does not run

@@ -6,6 +6,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -207,3 +208,13 @@ async def test_the_runtime_says_whose_a_uid_is(rig: Rig) -> None:
     rig.known.pods[UID] = KnownPod(forged)
     await rig.events.synchronize([rig.sandbox()], [rig.container("1" * 64)])
     assert (rig.known.pods[UID].pod.namespace, rig.known.pods[UID].provisional) == ("shop", True)
+
+
+async def test_what_a_container_that_waits_for_its_start_was_told_is_known(rig: Rig) -> None:
+    """The connection to the runtime broke in between."""
+    made = rig.container("1" * 64, state=State.CREATED)
+    assert await rig.events.create(rig.sandbox(), made) is not None
+    await rig.events.synchronize([rig.sandbox()], [made])
+    assert rig.told.paths() == {made.cgroups_path}
+    await rig.events.synchronize([rig.sandbox()], [replace(made, state=State.STOPPED)])
+    assert rig.told.paths() == frozenset()
