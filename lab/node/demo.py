@@ -1,7 +1,8 @@
 """The demonstration: one floor on a real node, from the policy to the kernel, through what breaks it.
 
-A policy; a pod that the extender places; kubelet, containerd and the agent start it; a drift by hand; a
-neighbour that stresses CPU and memory; a resize in place; the control plane killed; the agent killed.
+A policy; a pod that the extender places; kubelet, containerd and the agent start it; a drift by hand; a pod
+that floods the link; a neighbour that stresses CPU and memory; a resize in place; the control plane killed;
+the agent killed; what it made of the network taken away.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from lab import components, extender_process
 from lab.binaries import Binaries
 from lab.cluster import Cluster, LabError
 from lab.node import demo_objects as objects
+from lab.node import settings
+from lab.node.demo_network import Network
 from lab.node.demo_place import Kill, Place, Placing
 from lab.node.demo_pod import PodThere
 from lab.node.demo_table import Row
 from lab.node.demo_wait import SECONDS, comes_true, until
+from lab.node.far_end import FarEnd
 from lab.nodes import nodes as kwok_nodes
 from lab.scheduler_config import with_extender
 
@@ -30,8 +34,11 @@ Say = Callable[[str], None]
 
 _REPAIR_MILLISECONDS = 100.0
 _CROWDED_MILLISECONDS = 5000.0
+_LINK_MILLISECONDS = 1000.0
 _BUSY_A_CPU = 3
 """Processes of each pod a CPU: with few, it is by chance how the kernel spreads them over the CPUs."""
+_HOLDS = {"capPercent": 90}
+"""One node's link is all the network that the cluster has, and one slot takes most of it."""
 _DRIFTS = 3
 """Fewer than what the agent takes for a fight over one file."""
 _PINNED = "pinned evenly"
@@ -47,6 +54,7 @@ class Stage:
 
     cluster: Cluster
     node: Place
+    far: FarEnd
     kill_agent: Kill
     say: Say
     crowded: bool
@@ -62,16 +70,24 @@ class Stage:
         """How long a repair may take."""
         return _CROWDED_MILLISECONDS if self.crowded else _REPAIR_MILLISECONDS
 
+    @property
+    def network(self) -> Network:
+        """The same, for what is judged of the network."""
+        repair = _CROWDED_MILLISECONDS if self.crowded else _LINK_MILLISECONDS
+        return Network(self.node, self.far, repair)
+
 
 def run(binaries: Binaries, placing: Placing, say: Say, *, crowded: bool = False) -> list[Row]:
     """All of it; a row for each promise. LabError, RuntimesError: something did not even start."""
     with _stage(binaries, placing, say, crowded=crowded) as stage:
         rows = [_held(stage)]
         pod, born = _born(stage)
-        rows += [born, _repaired(stage, pod)]
+        rows += [*born, _repaired(stage, pod)]
+        rows += _flooded(stage)
         rows += _stressed(stage, pod)
         rows += [_resized(stage, pod), _told(stage)]
-        rows += [_without_control_plane(stage, pod), _without_agent(stage, pod)]
+        rows += [*_without_control_plane(stage, pod), *_without_agent(stage, pod)]
+        rows += _taken_away(stage)
         return rows
 
 
@@ -82,33 +98,37 @@ def _stage(binaries: Binaries, placing: Placing, say: Say, *, crowded: bool) -> 
     say("a control plane with the extender, and two nodes of KWOK")
     cluster = lab_cluster.up(name, binaries=binaries, scheduler_config=with_extender("guard"))
     try:
-        extender_process.start(cluster).wait_ready()
+        extender_process.start(cluster, config=_HOLDS).wait_ready()
         _apply(cluster, kwok_nodes("kwok", 2))
         say("a real node: kubelet, containerd, runc")
         with placing(cluster) as node:
-            say("the agent on it")
-            with node.agent() as kill:
-                yield Stage(cluster, node, kill, say, crowded)
+            say(f"a wire of {node.link // 10**6} Mbit/s to it, and the agent on it")
+            names = (objects.NAME, objects.FLOOD)
+            with FarEnd(node.address, node.link, settings.PODS_NETWORK, names) as far, node.agent() as kill:
+                yield Stage(cluster, node, far, kill, say, crowded)
     finally:
         lab_cluster.down(name)
 
 
 def _held(stage: Stage) -> Row:
     """The slot is held where the policy may have it, before there is a pod."""
-    stage.say(f"a policy: {stage.node.floor}m CPU, one slot")
-    _apply(stage.cluster, objects.rules(stage.node.floor))
-    until(lambda: _policy(stage).get("slots", {}).get("held") == 1, "the slot is held")
+    node = stage.node
+    ways = " and ".join(f"{bits // 10**6} Mbit/s {way}" for way, bits in node.network.items())
+    stage.say(f"a policy: {node.floor}m CPU, {ways}, one slot")
+    _apply(stage.cluster, objects.rules(node.floor, node.network))
+    unplaced = lambda: str(_policy(stage).get("unplaced", ""))  # noqa: E731 - said when it does not come
+    until(lambda: _policy(stage).get("slots", {}).get("held") == 1, "the slot is held", unplaced)
     where = [hold["nodeName"] for hold in _policy(stage)["holds"]]
     kept = where == [stage.node.name]
     return Row("capacity before the pod exists", "1 slot", "", f"held on {', '.join(where)}", kept)
 
 
-def _born(stage: Stage) -> tuple[PodThere, Row]:
+def _born(stage: Stage) -> tuple[PodThere, list[Row]]:
     """The pod goes to its slot, and its first command finds the planned value in its own kernel file."""
     stage.say("a pod that names no node")
     weight = stage.node.weight_file
     own = f"/sys/fs/cgroup/{'cpu/' if weight == 'cpu.shares' else ''}{weight}"
-    _apply(stage.cluster, [objects.owner(stage.node.floor, own, stage.busy)])
+    _apply(stage.cluster, [objects.owner(stage.node.floor, own, stage.busy, stage.far.reached)])
     _wait_running(stage, objects.NAME)
     node = _get(stage, "pod", objects.NAME)["spec"]["nodeName"]
     if node != stage.node.name:
@@ -119,7 +139,8 @@ def _born(stage: Stage) -> tuple[PodThere, Row]:
     recorded, planned = _recorded(stage), pod.planned(objects.CONTAINER)[(0, weight)]
     kernel = f"{recorded} at its first instruction"
     delivered = f"placed on {node} by the extender"
-    return pod, Row("right from birth", f"{weight} {planned}", kernel, delivered, recorded == planned)
+    row = Row("right from birth", f"{weight} {planned}", kernel, delivered, recorded == planned)
+    return pod, [row, stage.network.born()]
 
 
 def _repaired(stage: Stage, pod: PodThere) -> Row:
@@ -140,6 +161,16 @@ def _slowest_repair(stage: Stage, pod: PodThere, level: int, value: str) -> floa
 
 def _repaired_after(took: float) -> str:
     return f"repaired after {took:.0f} ms, the slowest of {_DRIFTS}"
+
+
+def _flooded(stage: Stage) -> list[Row]:
+    """The network's floor, while another pod wants all of the link, and somebody deletes what keeps it."""
+    stage.say(f"a pod that floods the link both ways with {objects.FLOWS} connections each")
+    _apply(stage.cluster, [objects.flood(stage.node.name, stage.node.flood, stage.far.reached)])
+    _wait_running(stage, objects.FLOOD)
+    rows = [stage.network.flooded("beside that flood")]
+    stage.say("somebody deletes the pod's class, then the link's qdisc")
+    return [*rows, stage.network.deleted()]
 
 
 def _stressed(stage: Stage, pod: PodThere) -> list[Row]:
@@ -190,17 +221,18 @@ def _resized(stage: Stage, pod: PodThere) -> Row:
 def _told(stage: Stage) -> Row:
     """The policy's own status says that its settings are applied and were read back."""
     stage.say("what the policy's status says")
-    wanted = ("Applied", "Verified")
 
-    def conditions() -> dict[str, str]:
-        return {one["type"]: one["status"] for one in _policy(stage)["conditions"] if one["type"] in wanted}
+    def conditions() -> list[dict[str, str]]:
+        return [one for one in _policy(stage)["conditions"] if one["type"] in ("Applied", "Verified")]
 
-    kept = comes_true(lambda: conditions() == dict.fromkeys(wanted, "True"))
-    says = ", ".join(f"{kind} {status}" for kind, status in sorted(conditions().items()))
+    kept = comes_true(lambda: [one["status"] for one in conditions()] == ["True", "True"])
+    says = ", ".join(
+        f"{one['type']} {one['status']}" + ("" if kept else f" ({one['message']})") for one in conditions()
+    )
     return Row("the policy says what is so", "", "", says, kept)
 
 
-def _without_control_plane(stage: Stage, pod: PodThere) -> Row:
+def _without_control_plane(stage: Stage, pod: PodThere) -> list[Row]:
     """Without an API server to ask, the agent goes on with what it knows."""
     stage.say("the control plane is killed; somebody halves the share of the whole pod")
     for component in components.components(stage.cluster.folder):
@@ -208,14 +240,22 @@ def _without_control_plane(stage: Stage, pod: PodThere) -> Row:
     took = _slowest_repair(stage, pod, 1, pod.value(1, stage.node.weight_file))
     got, enough = _received(stage, pod)
     kept = enough and took <= stage.repair_milliseconds
-    return _row(stage, "without a control plane", pod, f"{_repaired_after(took)}; {got}", kept)
+    row = _row(stage, "without a control plane", pod, f"{_repaired_after(took)}; {got}", kept)
+    return [row, stage.network.flooded("without a control plane")]
 
 
-def _without_agent(stage: Stage, pod: PodThere) -> Row:
+def _without_agent(stage: Stage, pod: PodThere) -> list[Row]:
     """What is in the kernel stays."""
     stage.say("the agent is killed")
     stage.kill_agent()
-    return _row(stage, "without the agent, too", pod, *_received(stage, pod))
+    row = _row(stage, "without the agent, too", pod, *_received(stage, pod))
+    return [row, stage.network.flooded("without the agent, too")]
+
+
+def _taken_away(stage: Stage) -> list[Row]:
+    """The network is as it was before us, and so is what a pod has of it."""
+    stage.say("what the agent made of the network is taken away")
+    return stage.network.taken_away()
 
 
 def _received(stage: Stage, pod: PodThere) -> tuple[str, bool]:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lab.node.far_end import Reached
 from lab.nodes import REAL
 from lab.runtimes.images import BUSYBOX
 from qos import keys
 
 NAME = "checkout"
 NEIGHBOUR = "neighbour"
+FLOOD = "flood"
 CONTAINER = "main"
 _MORE = 100
 """Millicores that a resize adds to the request."""
 HELD_MEMORY = 32_000_000
 """Bytes that the floor's pod holds in a shell's variable: never written again, so the first to go."""
+FLOWS = 8
+"""Connections of the pod that floods, each way; the floor's pod has one."""
 
 
-def rules(floor: int) -> list[dict[str, Any]]:
-    """A profile of class LS, and a policy: one slot, which only a real node may hold; floor in millicores."""
+def rules(floor: int, network: Mapping[str, int]) -> list[dict[str, Any]]:
+    """A profile of class LS, and a policy: one slot, which only a real node may hold.
+
+    floor: millicores. network: egress and ingress in bits a second.
+    """
     profile = {
         "apiVersion": keys.API_VERSION,
         "kind": "QoSProfile",
@@ -32,7 +40,10 @@ def rules(floor: int) -> list[dict[str, Any]]:
         "spec": {
             "selector": {"matchLabels": {"app": NAME}},
             "profileName": "latency-critical",
-            "floor": {"resources": {"cpu": f"{floor}m"}},
+            "floor": {
+                "resources": {"cpu": f"{floor}m"},
+                "network": {way: str(bits) for way, bits in network.items()},
+            },
             "slots": {"count": 1},
             "placement": {"inheritFromWorkload": False, "nodeSelector": {REAL: "true"}},
         },
@@ -45,12 +56,13 @@ def resized(floor: int) -> str:
     return f"{floor + _MORE}m"
 
 
-def owner(floor: int, cpu_file: str, processes: int) -> dict[str, Any]:
-    """The floor's pod: says what its own kernel file holds, then wants all CPUs. It names no node.
+def owner(floor: int, cpu_file: str, processes: int, far: Reached) -> dict[str, Any]:
+    """The floor's pod: says what its own kernel file holds, then wants all CPUs and all of the link.
 
-    It requests its floor: no more of it would count, and kubelet alone goes by it.
+    It names no node. It requests its floor of CPU: no more of it would count, and kubelet alone goes by it.
     """
-    script = f"cat {cpu_file}; kept=$(yes | head -c {HELD_MEMORY}); {_busy(processes)}; wait"
+    traffic = _traffic(far.address, far.ports[NAME], flows=1)
+    script = f"cat {cpu_file}; {traffic}kept=$(yes | head -c {HELD_MEMORY}); {_busy(processes)}; wait"
     return _pod(NAME, script, {"cpu": f"{floor}m", "memory": "64Mi"}, labels={"app": NAME})
 
 
@@ -60,6 +72,21 @@ def neighbour(node: str, cpu: str, processes: int) -> dict[str, Any]:
     made = _pod(NEIGHBOUR, f"{_busy(processes)}; {churn}", {"cpu": cpu, "memory": "64Mi"}, labels={})
     made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     return made
+
+
+def flood(node: str, cpu: str, far: Reached) -> dict[str, Any]:
+    """A pod on the same node that wants all of the link."""
+    script = _traffic(far.address, far.ports[FLOOD], flows=FLOWS) + "wait"
+    made = _pod(FLOOD, script, {"cpu": cpu, "memory": "16Mi"}, labels={})
+    made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    return made
+
+
+def _traffic(address: str, ports: Sequence[int], flows: int) -> str:
+    """So many connections that send zeros, and as many that read, for ever: large blocks cost little CPU."""
+    send, receive = ports
+    words = (f"{send} -e dd if=/dev/zero bs=256k", f"{receive} -e dd of=/dev/null bs=256k")
+    return "".join(f"(while :; do nc {address} {one} 2>/dev/null; sleep 1; done) & " for one in words * flows)
 
 
 def _busy(processes: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -25,6 +26,11 @@ from lab.runtimes.cgroups import is_v2
 from qos.plan.layout import Driver, kubelet_paths
 
 Kill = Callable[[], None]
+
+_MEGABIT = 1_000_000
+_LINK_IN_THE_VM = 20 * _MEGABIT
+_SCRIPTS = Path(sysconfig.get_path("scripts"))
+_UNINSTALL = ("network", "uninstall")
 
 
 class Place(Protocol):
@@ -50,8 +56,30 @@ class Place(Protocol):
     def neighbour(self) -> str:
         """CPU that a neighbour may request, and the floor be kept: nothing is taken from a request."""
 
+    @property
+    def address(self) -> str:
+        """The node's, as this machine reaches it."""
+
+    @property
+    def link(self) -> int:
+        """Bits a second that its link carries each way."""
+
+    @property
+    def network(self) -> Mapping[str, int]:
+        """Bits a second that are a floor's: by egress and, where that can be kept, ingress."""
+
+    @property
+    def flood(self) -> str:
+        """CPU that the pod may request which floods the link."""
+
     def agent(self) -> AbstractContextManager[Kill]:
         """The agent runs, and is ready, for the time of the block; what is yielded kills it for good."""
+
+    def at_link(self, method: str, *arguments: object) -> Any:
+        """What a function of lab.node.demo_link answers there."""
+
+    def uninstall(self) -> None:
+        """`j10ce network uninstall` there. RuntimesError."""
 
     def pod(self, cluster: Cluster, name: str) -> PodThere:
         """A pod that runs there."""
@@ -91,12 +119,33 @@ class Namespaced:
         """See Place: kubepods has 1333 of two CPUs beside the node's daemons."""
         return "300m"
 
+    @property
+    def address(self) -> str:
+        """See Place."""
+        return self.node.address
+
+    @property
+    def link(self) -> int:
+        """See Place."""
+        return 100 * _MEGABIT
+
+    @property
+    def network(self) -> Mapping[str, int]:
+        """See Place: 84.6M and 81M can be promised."""
+        return {"egress": 60 * _MEGABIT, "ingress": 50 * _MEGABIT}
+
+    @property
+    def flood(self) -> str:
+        """See Place."""
+        return "100m"
+
     @contextlib.contextmanager
     def agent(self) -> Iterator[Kill]:
         """See Place."""
-        node, program = self.node, Path(sysconfig.get_path("scripts")) / "j10ce-agent"
-        argv: list[str | Path] = [program, "--kubeconfig", node.kubeconfig, "--node", node.name]
-        argv += ["--address", f"0.0.0.0:{files.AGENT_PORT}", "--check-seconds", "3"]
+        node = self.node
+        argv: list[str | Path] = [_SCRIPTS / "j10ce-agent", "--kubeconfig", node.kubeconfig]
+        argv += ["--node", node.name, "--address", f"0.0.0.0:{files.AGENT_PORT}", "--check-seconds", "3"]
+        argv += ["--network-floors", *_shaping(self.link)]
         log = node.folder / "logs" / "agent.log"
         with log.open("w") as output, node.popen(argv, stdout=output, stderr=output) as agent:
 
@@ -116,6 +165,14 @@ class Namespaced:
         uid, container_id, path = _find(cluster, name, Driver.CGROUPFS)
         plans = self.node.outside("/run/j10ce/pods")
         return PodHere(self.node.cgroup, plans, path, uid, container_id)
+
+    def at_link(self, method: str, *arguments: object) -> Any:
+        """See Place."""
+        return _at_link(self.node, sys.executable, method, arguments)
+
+    def uninstall(self) -> None:
+        """See Place."""
+        self.node.run([_SCRIPTS / "j10ce", *_UNINSTALL]).succeeded()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +203,28 @@ class InTheVm:
 
     @property
     def neighbour(self) -> str:
-        """See Place: both requests have room in the 566."""
+        """See Place: all requests have room in the 566."""
         return "50m"
+
+    @property
+    def address(self) -> str:
+        """See Place."""
+        return self.node.address
+
+    @property
+    def link(self) -> int:
+        """See Place: as much as an emulated processor can fill."""
+        return _LINK_IN_THE_VM
+
+    @property
+    def network(self) -> Mapping[str, int]:
+        """See Place: 16.9M and 16.2M can be promised."""
+        return {"egress": 12 * _MEGABIT, "ingress": 10 * _MEGABIT}
+
+    @property
+    def flood(self) -> str:
+        """See Place."""
+        return "10m"
 
     @contextlib.contextmanager
     def agent(self) -> Iterator[Kill]:
@@ -167,6 +244,14 @@ class InTheVm:
         """See Place."""
         uid, container_id, path = _find(cluster, name, Driver.SYSTEMD)
         return _PodInTheVm(self.node, (path, uid, container_id))
+
+    def at_link(self, method: str, *arguments: object) -> Any:
+        """See Place."""
+        return _at_link(self.node, "python3", method, arguments)
+
+    def uninstall(self) -> None:
+        """See Place."""
+        self.node.run([files.SCRIPTS / "j10ce", *_UNINSTALL]).succeeded()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +301,20 @@ def in_the_vm(report: Report) -> Placing:
 
     @contextlib.contextmanager
     def place(cluster: Cluster) -> Iterator[Place]:
-        with systemd_node(cluster, report) as node:
+        with systemd_node(cluster, report, network_floors=_shaping(_LINK_IN_THE_VM)) as node:
             yield InTheVm(node)
 
     return place
+
+
+def _shaping(link: int) -> Sequence[str]:
+    """The agent's options for a link of that speed, bits a second."""
+    return ("--shape-ingress", "--link-egress", str(link), "--link-ingress", str(link))
+
+
+def _at_link(node: RealNode | SystemdNode, python: str, method: str, arguments: Sequence[object]) -> Any:
+    argv = [python, "-P", "-B", "-m", "lab.node.demo_link", method, *map(json.dumps, arguments)]
+    return json.loads(node.run(argv).succeeded().stdout)
 
 
 def _find(cluster: Cluster, name: str, driver: Driver) -> tuple[str, str, str]:

@@ -18,6 +18,7 @@ PACKAGES = {
     "nsenter": "util-linux",
     "unshare": "util-linux",
     "ip": "iproute2",
+    "tc": "iproute2",
 }
 """Program -> the Debian package that brings it."""
 

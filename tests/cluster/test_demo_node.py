@@ -28,6 +28,6 @@ def test_every_promise_is_kept(binaries: Binaries, systemd: bool) -> None:
     place = demo_place.in_the_vm(silent) if systemd else demo_place.namespaced(rig.provide())
     rows = demo.run(binaries, place, said.append, crowded=True)
     assert [row for row in rows if row.kept is False] == []
-    assert len([row for row in rows if row.kept]) == 8
-    assert len(rows) == 10
-    assert said[-1] == "the agent is killed"
+    assert len([row for row in rows if row.kept]) == 14
+    assert len(rows) == 17
+    assert said[-1] == "what the agent made of the network is taken away"

@@ -56,3 +56,8 @@ def test_the_agents_unit_gets_its_options(made: dict[str, str]) -> None:
     options = made["/etc/j10ce/agent.env"].removeprefix("J10CE_AGENT_OPTIONS=").split()
     assert options == list(files.agent_options(Wanted("systemd-1", "198.18.0.2", "198.18.0.1", 6443)))
     assert made["/opt/j10ce/bin/j10ce-agent"].startswith("#!/usr/bin/python3")
+
+
+def test_and_those_of_its_network() -> None:
+    made = files.files(Wanted("s", "198.18.0.2", "198.18.0.1", 6443, network_floors=("--link-egress", "20M")))
+    assert made["/etc/j10ce/agent.env"].endswith(" --link-egress 20M\n")

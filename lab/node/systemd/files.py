@@ -74,7 +74,8 @@ sys.exit(main())
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What can be chosen. address: the node's; machine: that of the machine outside, where `port` is relayed
-    to the API server. The rest is as in lab.node.settings.
+    to the API server. network_floors: the agent's options beside that one, which a drop-in of its unit gives.
+    The rest is as in lab.node.settings.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Wanted:
     port: int
     kubelet: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    network_floors: tuple[str, ...] | None = None
 
     @property
     def server(self) -> str:
@@ -124,14 +126,14 @@ def files(wanted: Wanted) -> dict[str, str]:
 
 def agent_options(wanted: Wanted) -> tuple[str, ...]:
     """What the agent's unit is given (manifests/systemd)."""
-    address = f"{wanted.address}:{AGENT_PORT}"
     return (
         "--kubeconfig",
         str(KUBECONFIG),
         "--node",
         wanted.name,
         "--address",
-        address,
+        f"0.0.0.0:{AGENT_PORT}",
         "--check-seconds",
         "3",
+        *(wanted.network_floors or ()),
     )

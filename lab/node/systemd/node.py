@@ -38,6 +38,7 @@ _SOURCES = ("adapters", "agent", "cli", "extender", "hook", "kernel", "lab", "le
 _PKI = ("ca.crt", "admin.crt", "admin.key")
 _DISTRIBUTION = "j10ce-qos"
 _UNIT = payload.REPOSITORY / "manifests" / "systemd" / "j10ce-agent.service"
+_NETWORK_FLOORS = _UNIT.with_name("network-floors.conf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,12 @@ def systemd_node(
     *,
     kubelet: Mapping[str, Any] | None = None,
     labels: Mapping[str, str] | None = None,
+    network_floors: Sequence[str] | None = None,
 ) -> Iterator[SystemdNode]:
-    """A systemd node, Ready, for the time of the block. LabError, VmError with what the guest said."""
+    """A systemd node, Ready, for the time of the block. LabError, VmError with what the guest said.
+
+    network_floors: the agent's options beside that one, which a drop-in of its unit gives; None: no drop-in.
+    """
     if os.geteuid() != 0:
         raise LabError("a systemd node needs a network device of its own: run as root")
     found = image.provide(os.environ, report)
@@ -98,7 +103,8 @@ def systemd_node(
     ):
         folder, link = Path(scratch), network.free_link()
         port = cluster.ports["kube-apiserver"]
-        wanted = Wanted(name, link.node, link.machine, port, kubelet or {}, labels or {})
+        told = None if network_floors is None else tuple(network_floors)
+        wanted = Wanted(name, link.node, link.machine, port, kubelet or {}, labels or {}, told)
         _write_payload(folder, cluster, wanted, link)
         patience = Patience(6 * _SECONDS, 6 * _SECONDS)
         with Machine(
@@ -136,6 +142,8 @@ def _write_payload(folder: Path, cluster: Cluster, wanted: Wanted, link: Link) -
         f"{root}/etc/systemd/system/{_UNIT.name}": _UNIT,
         **{f"{root}{files.PKI}/{one}": pki / one for one in _PKI},
     }
+    if wanted.network_floors is not None:
+        extra[f"{root}/etc/systemd/system/{_UNIT.name}.d/{_NETWORK_FLOORS.name}"] = _NETWORK_FLOORS
     values = {"ADDRESS": link.node, "GATEWAY": link.machine}
     command = "".join(f"{key}={value}\n" for key, value in values.items())
     command += (Path(__file__).parent / "guest-command").read_text()
