@@ -1,4 +1,6 @@
-"""On a systemd node an agent that only watches writes nothing, and one that worked leaves nothing behind."""
+"""On a systemd node an agent that only watches writes nothing, and one that worked leaves nothing behind:
+not in the kernel, not in the runtime, not with systemd.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,7 @@ from tests.cluster.floored import policy, thing
 from tests.cluster.on_systemd import (
     CHOSEN,
     MANAGERS,
+    SECONDS,
     There,
     agent_ends,
     agent_starts,
@@ -30,6 +33,7 @@ from tests.cluster.on_systemd import (
     until_there,
     value,
 )
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.cluster,
@@ -46,6 +50,11 @@ EVERYTHING = {
 """All that an administrator can choose."""
 J10CE = "/opt/j10ce/bin/j10ce"
 OWN = "/sys/fs/cgroup/system.slice/j10ce-agent.service"
+ALL_PODS = "/sys/fs/cgroup/kubepods.slice"
+RELOADS = 3
+"""systemd writes a scope's settings again at the second daemon-reload after its container's start."""
+OF_KUBELET = {"cpu.weight": "12", "cpu.max": "60000 100000", "memory.high": "max", "memory.min": "0"}
+"""What runc 1.1 gives a container for a request of 300m and a limit of 600m."""
 OF_A_WATCHER = ("/run/j10ce", "/var/lib/j10ce")
 """Where one that only watches keeps what it knows, and its locks."""
 
@@ -196,3 +205,65 @@ def test_a_killed_agents_node_is_as_it_was_found(
     assert changes(before, killed) != {}
     node.run([J10CE, "node", "restore"]).succeeded()
     assert changes(before, everything(node)) == {}
+
+
+def reloads(node: SystemdNode) -> None:
+    """As packages do at an upgrade."""
+    for _ in range(RELOADS):
+        node.run(["systemctl", "daemon-reload"]).succeeded()
+
+
+def settings(node: SystemdNode, path: str) -> dict[str, str]:
+    return {file: value(node, path, file) for file in OF_KUBELET}
+
+
+def of_pods(node: SystemdNode) -> dict[str, str]:
+    return {what: has for what, has in everything(node).items() if what.startswith(ALL_PODS)}
+
+
+def differing(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> dict[str, tuple[str | None, str | None]]:
+    """But for what systemd loses of a scope at a reload, and the runtime writes again at its next update:
+    kubelet's memory.oom.group.
+    """
+    return {
+        what: values
+        for what, values in changes(before, after).items()
+        if not (what.endswith(".scope/memory.oom.group") and set(values) == {"0", "1"})
+    }
+
+
+def test_neither_reloads_nor_a_resize_bring_ours_back(
+    node: SystemdNode, kubectl: Kubectl, pods: dict[str, There]
+) -> None:
+    """Of containers that were there before the agent, and of one that was born under it."""
+    reloads(node)
+    before = of_pods(node)
+    agent_starts(node, **EVERYTHING)
+    until_there(node, lambda: value(node, pods["floored"].container, "memory.high") != "max", "it works")
+    asked = {"requests": {"cpu": "300m", "memory": "32Mi"}, "limits": {"cpu": "600m", "memory": "64Mi"}}
+    born = sleeping("born", node.name, **asked)
+    born["metadata"]["labels"] = {"app": "floored"}
+    there = start(kubectl, born)["born"]
+    floored = (there.container, pods["floored"].container)
+    ours = {path: settings(node, path) for path in floored}
+    assert all(
+        one[file] != OF_KUBELET[file] for one in ours.values() for file in ("cpu.weight", "memory.high")
+    )
+    reloads(node)
+    kept = lambda: {path: settings(node, path) for path in floored} == ours  # noqa: E731
+    until_there(node, kept, "what systemd writes is no wish of others")
+    agent_ends(node)
+    node.run([J10CE, "node", "restore"]).succeeded()
+    assert [settings(node, path) for path in floored] == [OF_KUBELET] * 2
+    reloads(node)
+    assert [settings(node, path) for path in floored] == [OF_KUBELET] * 2
+    resized = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "400m"}}}]}}
+    kubectl.run("patch", "pod/born", "-n", "default", "--subresource=resize", "--patch", json.dumps(resized))
+    until_there(node, lambda: value(node, there.container) == "16", "kubelet's 400m are there")
+    reloads(node)
+    assert value(node, there.container) == "16"
+    removed(kubectl, born)
+    left = lambda: differing(before, of_pods(node))  # noqa: E731
+    until(lambda: not left(), "everything is as before", SECONDS, lambda: str(left()))
