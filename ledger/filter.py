@@ -103,6 +103,8 @@ def _refuse(
         else:
             state.changed()
     state.counters["refusals"] += 1
+    if state.is_cold_to(request.owner):
+        state.nominations.refuse(request.pod.uid)
     waiting.remember(state, request.pod, names)
     return refuse(state, request, names, rows)
 

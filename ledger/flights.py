@@ -222,7 +222,8 @@ class Nominations:
     """Pods nominated to a node: the hole their victims leave is theirs (trap T14).
 
     `by_priority`: what those of each priority wait for, in columns; without those that are charged there as
-    pods in flight: `charged` says which. `kept`: UIDs of those whose nomination was taken back.
+    pods in flight: `charged` says which. `refused`: UIDs of those that filter refused
+    in the warm-up: their victims must not have ended in vain, and they are woken after it.
     """
 
     def __init__(self, table: Table) -> None:
@@ -231,7 +232,7 @@ class Nominations:
         self.charged: Callable[[Pod, int], bool] = lambda _pod, _row: False
         self._covered: set[str] = set()
         self._foreseen: dict[str, float] = {}
-        self.kept: set[str] = set()
+        self.refused: set[str] = set()
         self.by_priority: dict[int, Columns] = {}
         self._counts: Counter[int] = Counter()
 
@@ -263,7 +264,7 @@ class Nominations:
         if there is None:
             return False
         row, pod = there
-        self.kept.discard(uid)
+        self.refused.discard(uid)
         if uid in self._covered:
             self._covered.discard(uid)
         else:
@@ -290,10 +291,15 @@ class Nominations:
         self.put(pod, node)
         self._foreseen[pod.uid] = now
 
+    def refuse(self, uid: str) -> None:
+        """Filter refuses the pod in the warm-up: kube-scheduler will take its nomination back."""
+        if uid in self.by_uid:
+            self.refused.add(uid)
+
     def keep(self, pod: Pod, now: float) -> None:
-        """Keep the hole of a pod whose nomination was taken back, as one that is foreseen."""
+        """The nomination of such a pod was taken back: keep its hole, as one that is foreseen since then."""
         self.foresee(pod, self._table.names[self.by_uid[pod.uid][0]], now)
-        self.kept.add(pod.uid)
+        self.refused.add(pod.uid)
 
     def lapse(self, now: float) -> bool:
         """Let go the holes of nominations that did not come; True when there were any."""

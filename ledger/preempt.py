@@ -60,7 +60,7 @@ def candidates(
 def _has_room_when_warm(state: State, request: Request) -> bool:
     """Whether victims ended for the pod already, and only the warm-up keeps it from their room."""
     uid = request.pod.uid
-    if uid not in state.nominations.kept or not state.is_cold_to(request.owner):
+    if uid not in state.nominations.refused or not state.is_cold_to(request.owner):
         return False
     fit = fits_free(state, request, np.asarray([state.nominations.by_uid[uid][0]], dtype=np.intp))
     return fit is None or bool(fit[0])

@@ -316,22 +316,11 @@ class State:
                 self.changed()
                 self._narrow(pod)
                 self.offers.nominated(pod)
-        elif self._keeps_its_hole(pod):
+        elif pod.uid in self.nominations.refused and not pod.deleting:
             self.nominations.keep(self.counted(pod), self.warmup_until)
         elif self.nominations.drop(pod.uid):
             self.offers.drop(pod.uid)
             self.changed()
-
-    def _keeps_its_hole(self, pod: Pod) -> bool:
-        """Whether kube-scheduler took the pod's nomination back because filter gives no node with holds out
-        yet. The pod is woken when it does, and its victims must not have ended in vain.
-        """
-        if pod.deleting or pod.uid not in self.nominations.by_uid:
-            return False
-        shown = self.nominations.by_uid[pod.uid][1].nominated_node_name
-        return pod.uid in self.nominations.kept or (
-            bool(shown) and self.is_cold_to(self.demands.owned_by(pod))
-        )
 
     def counts(self, pod: Pod, owner: int) -> Resources:
         """What a pod that is to be placed would count for: at its floor only as long as there is a slot."""

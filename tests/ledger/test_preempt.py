@@ -374,7 +374,7 @@ def test_a_preemptor_that_is_nominated_where_it_was_before_keeps_its_hole() -> N
 
 
 def _refused_in_the_warm_up() -> tuple[Ledger, Pod]:
-    """Its victim on n0 is gone, and kube-scheduler has taken its nomination back."""
+    """Its victim on n0 is gone; kube-scheduler takes its nomination back, and the watch shows that next."""
     there = (*nodes(2), pod("v", 6, node="n0"), pod("w", 8, node="n1"))
     made = ledger(*there, demand("a", 3, 2, priority=100), mode=Mode.GUARD, binds=False, warmup_until=10.0)
     who = pod("p", 4, priority=HIGH)
@@ -384,12 +384,12 @@ def _refused_in_the_warm_up() -> tuple[Ledger, Pod]:
     made.set_pod(nominated)
     made.remove_pod("v")
     assert not made.filter(nominated, ["n0"], 2.0).nodes
-    made.set_pod(who)
     return made, who
 
 
 def test_t09_a_preemptor_that_is_refused_in_the_warm_up_keeps_its_hole_and_is_woken_after_it() -> None:
     made, who = _refused_in_the_warm_up()
+    made.set_pod(who)
     assert holds(made, "a") == {"n0": 2}
     assert made.preempt(who, {"n1": ["w"]}, 3.0) == []
     assert made.waiting(9.0) == []
@@ -399,8 +399,18 @@ def test_t09_a_preemptor_that_is_refused_in_the_warm_up_keeps_its_hole_and_is_wo
     assert made.filter(who, ["n0"], 10.5).nodes == ["n0"]
 
 
+def test_t09_a_nomination_that_is_taken_back_after_the_warm_up_may_be_for_a_refusal_in_it() -> None:
+    made, who = _refused_in_the_warm_up()
+    assert made.waiting(10.5)
+    made.set_pod(who)
+    assert holds(made, "a") == {"n0": 2}
+    made.waiting(10.1 + EVICTION_SECONDS)
+    assert holds(made, "a") == {"n0": 3}
+
+
 def test_t09_the_hole_of_a_preemptor_that_does_not_come_after_the_warm_up_is_let_go() -> None:
     made, who = _refused_in_the_warm_up()
+    made.set_pod(who)
     made.waiting(10.1 + EVICTION_SECONDS)
     assert holds(made, "a") == {"n0": 3}
     assert made.preempt(who, {"n1": ["w"]}, 16.0) == ["n1"]
@@ -408,6 +418,7 @@ def test_t09_the_hole_of_a_preemptor_that_does_not_come_after_the_warm_up_is_let
 
 def test_t09_a_preemptor_whose_hole_was_taken_in_the_warm_up_may_evict_others() -> None:
     made, who = _refused_in_the_warm_up()
+    made.set_pod(who)
     made.set_pod(pod("bypass", 6, node="n0"))
     assert made.preempt(who, {"n1": ["w"]}, 3.0) == ["n1"]
 
