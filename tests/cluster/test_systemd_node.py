@@ -19,6 +19,7 @@ import pytest
 from cli import installation
 from cli.install import apply
 from cli.kubectl import Kubectl, as_list, find
+from cli.restoring import restore_nodes
 from lab.binaries import silent
 from lab.cluster import Cluster
 from lab.node.systemd import files
@@ -124,9 +125,10 @@ def test_the_unit_keeps_a_floor(node: SystemdNode, cluster: Cluster, kubectl: Ku
     assert int(born(kubectl)) == int(now(kubectl)), "ending undoes nothing"
 
 
-def test_the_daemonsets_pod_keeps_a_floor(
+def test_the_daemonsets_pod_keeps_a_floor_and_another_leaves_the_node_as_found(
     node: SystemdNode, cluster: Cluster, kubectl: Kubectl, rules: None
 ) -> None:
+    """The other one is made by what `j10ce uninstall` does first."""
     wanted = installation.objects(kubectl, "default-scheduler", installation.Choices(agent=True))
     (daemonset,) = [item for item in wanted if item["kind"] == "DaemonSet"]
     apply(
@@ -146,9 +148,13 @@ def test_the_daemonsets_pod_keeps_a_floor(
             partial(kubectl.run, "get", "nodeqos", "-o", "yaml"),
         )
         keeps_the_floor(node, kubectl)
+        assert restore_nodes(kubectl, int(SECONDS)) == []
+        assert int(now(kubectl)) == OF_KUBELET
+        for _ in range(3):  # systemd writes what it was told, as at an upgrade of packages
+            node.run(["systemctl", "daemon-reload"]).succeeded()
+        assert int(now(kubectl)) == OF_KUBELET
     finally:
         kubectl.run("delete", "daemonset", ACCOUNT, *SCOPE, "--cascade=foreground", "--timeout=200s")
-    assert int(born(kubectl)) == int(now(kubectl)), "ending undoes nothing"
 
 
 def keeps_the_floor(node: SystemdNode, kubectl: Kubectl) -> None:
