@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final
@@ -96,9 +97,11 @@ class Telling:
 
         One that is refused is left to a restore, or to the container's end.
         """
+        told = self._told.paths()
         for one in running:
-            if one.cgroup not in self._told.paths() or one.container_id in self._refused:
+            if one.cgroup not in told or one.container_id in self._refused:
                 continue
+            await asyncio.sleep(0)  # a thousand of them are 10 ms
             plan = self._plan_of(one.key)
             if plan is None:
                 continue
