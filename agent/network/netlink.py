@@ -6,6 +6,7 @@ a package in the image. Source: linux/netlink.h, linux/rtnetlink.h.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -118,11 +119,31 @@ class Netlink:
 
     def dump(self, type_: int, body: bytes) -> list[bytes]:
         """The bodies of all answers. Raises NetlinkError."""
+        try:
+            return self._whole(type_, body)
+        except NetlinkError as refused:
+            if refused.errno != errno.EBUSY:
+                raise
+        self._drain()  # one before was given up half read, and goes on
+        return self._whole(type_, body)
+
+    def _whole(self, type_: int, body: bytes) -> list[bytes]:
         for _ in range(_TRIES):
             interrupted, bodies = self._dump(type_, body)
             if not interrupted:
                 break
         return bodies  # changed while it was read each time: the next check reads it anew
+
+    def _drain(self) -> None:
+        """Read all that is there: the kernel makes the next part of a dump when one is read."""
+        self._socket.settimeout(0)
+        try:
+            while True:
+                self._socket.recv(_RECEIVE)
+        except BlockingIOError:
+            return
+        finally:
+            self._socket.settimeout(_SECONDS)
 
     def _apply(
         self, requests: Sequence[Request], bodies: dict[int, bytes] | None = None

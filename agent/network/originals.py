@@ -34,7 +34,7 @@ class _Key(NamedTuple):
 
 class Originals:
     """Reads RUN/network-originals when made. Raises nothing: a file that cannot be used is reported in the
-    log, and what cannot be written is kept in memory and tried again with the next change.
+    log, and what cannot be written is kept in memory and tried again in the next round.
 
     An interface is known by its index and its name together: another one may get either of them later.
     """
@@ -42,6 +42,7 @@ class Originals:
     def __init__(self, run: Path) -> None:
         self._file = run / NAME
         self._kinds: dict[_Key, str] = {}
+        self._unwritten = False
         self._load()
 
     def held(self, devices: Mapping[int, Device]) -> frozenset[int]:
@@ -86,13 +87,15 @@ class Originals:
         self._set({**more, **self._kinds})
 
     def _set(self, kinds: dict[_Key, str]) -> None:
-        if kinds == self._kinds:
+        if kinds == self._kinds and not self._unwritten:
             return
         self._kinds = kinds
         lines = [_HEADER, *("\t".join(map(str, (*key, kind))) for key, kind in kinds.items())]
         try:
             atomic_file.write(self._file, "".join(f"{line}\n" for line in lines).encode())
+            self._unwritten = False
         except OSError as error:
+            self._unwritten = True
             log.warning(
                 "network originals not kept file=%s why=%r: tried again later", self._file, error.strerror
             )

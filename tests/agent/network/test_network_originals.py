@@ -80,3 +80,12 @@ def test_a_folder_that_takes_nothing_is_said_and_what_is_noted_is_known(
     originals.note_roots([(device(2), "mq")])
     assert originals.held(DEVICES) == {2}
     assert "not kept" in caplog.text
+
+
+def test_what_could_not_be_written_is_written_in_the_next_round(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    originals = Originals(run)
+    originals.note_clsacts([device(2)])  # there is no such folder
+    run.mkdir()
+    originals.keep(DEVICES)
+    assert Originals(run).clsacts(DEVICES) == {2}
