@@ -85,6 +85,7 @@ class Shaper:
         self._due = Changes(CHECK_SECONDS)
         self._due.note()
         self._one_round = asyncio.Lock()
+        self._coming: asyncio.Future[Round] | None = None
         self.contested = Contested()
         self._touched: frozenset[int] = frozenset()
         self._ended = float("-inf")
@@ -116,20 +117,27 @@ class Shaper:
         await self._sleep(max(GATHER_SECONDS, min(rest, LONGEST_REST) - rested))
         self._due.clear()
         if self._known_all():  # who knows it says that something changed
-            await self._make_round()
+            await self._next_round()
 
     async def at_once(self) -> Round | None:
         """A round for what is there now, once the one under way has ended; None: none may be made yet.
 
-        Raises what a round raises, and it is due again then.
+        All that ask before it begins share it. Raises what a round raises, and it is due again then.
         """
         if not self._known_all():
             self._due.note()
             return None
-        return await self._make_round()
+        return await self._next_round()
+
+    def _next_round(self) -> asyncio.Future[Round]:
+        """The one that has not begun: it sees all that is there now."""
+        if self._coming is None:
+            self._coming = asyncio.ensure_future(self._make_round())
+        return self._coming
 
     async def _make_round(self) -> Round:
         async with self._one_round:
+            self._coming = None  # what changes from now on this one may not see
             try:
                 made = await self.settle()
             except Exception as error:

@@ -236,7 +236,10 @@ async def test_who_starts_now_waits_for_no_rest() -> None:
 
     one = Shaper(node, slow, lambda: ETH, lambda: DEFAULT, sleep=never)
     resting = asyncio.create_task(one.run())
-    first, second = asyncio.create_task(one.at_once()), asyncio.create_task(one.at_once())
+    first = asyncio.create_task(one.at_once())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    second = asyncio.create_task(one.at_once())
     await asyncio.sleep(0)
     pods.append(pod("2", Bounds(MBIT)))
     asked.release()
@@ -244,6 +247,30 @@ async def test_who_starts_now_waits_for_no_rest() -> None:
     made = await asyncio.wait_for(asyncio.gather(first, second), 10)
     assert [set(one.pods) if one else None for one in made] == [{"1"}, {"1", "2"}]
     resting.cancel()
+
+
+async def test_all_who_start_while_a_round_is_made_share_the_next() -> None:
+    """A round that takes longer than a start may wait would else leave more and more rounds behind."""
+    node, pods, asked = Node(), [pod("1", Bounds(MBIT))], asyncio.Semaphore(0)
+
+    async def slow() -> tuple[PodTraffic, ...]:
+        there = tuple(pods)
+        await asked.acquire()
+        return there
+
+    one = Shaper(node, slow, lambda: ETH, lambda: DEFAULT, sleep=at_once)
+    starting = [asyncio.create_task(one.at_once())]
+    for at in range(2, 22):
+        for _ in range(3):
+            await asyncio.sleep(0)
+        pods.append(pod(str(at), Bounds(MBIT)))
+        starting.append(asyncio.create_task(one.at_once()))
+    await asyncio.sleep(0)
+    for _ in starting:
+        asked.release()
+    made = await asyncio.wait_for(asyncio.gather(*starting), 10)
+    assert len(node.rounds) == 2
+    assert [len(of.pods) if of else 0 for of in made] == [1, *[21] * 20]
 
 
 async def test_before_all_pods_are_known_no_round_is_made_for_one() -> None:
