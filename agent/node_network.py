@@ -97,11 +97,15 @@ class NodeNetwork:
 
     async def started(self, pod: KnownPod) -> None:
         """It has its network, and no container of it runs yet: shape it now, or give up after a while."""
-        self._started[pod.pod.uid] = pod
+        self._started = {**self._still_starting(), pod.pod.uid: pod}
         if is_awaited(self._expected(self._parts.decided(pod))):
             await self._starts.wait(pod.pod.uid, lambda: self._at_once(pod.pod.uid))
         else:
             self.changed()
+
+    def _still_starting(self) -> dict[str, KnownPod]:
+        planned, sandboxes = self._parts.planned(), self._parts.sandboxes()
+        return {uid: one for uid, one in self._started.items() if uid in sandboxes and uid not in planned}
 
     async def _at_once(self, uid: str) -> str:
         if self._shaper is None or (made := await self._shaper.at_once()) is None:
@@ -194,9 +198,7 @@ class NodeNetwork:
         """Those of which something is expected, with what they are known by."""
         parts = self._parts
         planned, sandboxes = parts.planned(), dict(parts.sandboxes())
-        self._started = {
-            uid: one for uid, one in self._started.items() if uid in sandboxes and uid not in planned
-        }
+        self._started = self._still_starting()
         pods = {**self._started, **parts.known.pods}
         running = list(parts.containers.all().values())
         cgroups = {uid: parts.cgroup_of(uid) for uid in pods}
