@@ -86,6 +86,7 @@ class Classifier:
             opened,
             by_address=wanted.by_address,
             by_cgroup=wanted.by_cgroup,
+            by_interface=wanted.by_interface,
             limits={(one.class_id, one.direction): one.rate for one in policers},
             marks=any(place.program == _MARK for place in places),
         )

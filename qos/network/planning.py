@@ -92,6 +92,9 @@ class _Planning:
             by_cgroup={
                 cgroup: class_id(self._minor(pod)) for pod in self._classified() for cgroup in pod.cgroup_ids
             },
+            by_interface={
+                pod.interface: class_id(self._minor(pod)) for pod in self._classified() if pod.interface
+            },
             shortfalls=tuple(self._shortfalls(nameless)),
             unkept_limits=tuple(self._unkept_limits(nameless)),
             standing={uid: self._standing(uid, minor) for uid, minor in sorted(self._minors.items())},

@@ -189,6 +189,8 @@ class Wanted:
     by_address: 16 bytes (an IPv4 address as ::ffff:a.b.c.d) to the id of the class that the pod's packets go
     to, in every tree: by their source at a NIC, by their destination at the IFB of what it receives.
     by_cgroup: cgroup id to the same, of pods with the host's network: only at a NIC's egress is it known.
+    by_interface: the host's end of a pod's veth to the same; what comes in there is the pod's, whatever
+    source address it has.
     policers: of what pods send in the place of trees that cannot be made, of what they receive in the place
     of buckets. standing: by uid, of the pods that have a class of their own; the next plan is given it.
     """
@@ -198,6 +200,7 @@ class Wanted:
     policers: tuple[Policer, ...] = ()
     by_address: Mapping[bytes, int] = field(default_factory=dict)
     by_cgroup: Mapping[int, int] = field(default_factory=dict)
+    by_interface: Mapping[int, int] = field(default_factory=dict)
     shortfalls: tuple[Shortfall, ...] = ()
     unkept_limits: tuple[UnkeptLimit, ...] = ()
     standing: Mapping[str, Standing] = field(default_factory=dict)

@@ -76,7 +76,7 @@ def test_what_a_pod_sends_is_policed_by_a_filter_of_clsact(shaper: Shaper) -> No
     shaping = shaper.start()
     done = shaper.settle(shaping, traffic("one", pod, egress=Bounds(limit=10 * M)))
     assert {one.rate for one in done.policed} == {10 * M}
-    how = (pod.namespace, shaper.node.world, WORLD_4, 8, "cubic", 2 * POLICED)
+    how = (pod.namespace, shaper.node.world, WORLD_4, 8, "cubic", POLICED)
     judged(10 * M, *how, queued=False)
 
 

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from agent.network import probes
+from agent.network.bpf.filling import policed_here
 from agent.network.contested import GivenUp
 from agent.network.ladder import Choice, Means, choose
 from agent.network.shaping import Shaped
 from agent.network.unkept import unkept
-from qos.network.wanted import Bounds, Direction
+from qos.network.wanted import Bounds, Direction, class_id
 from tests.network.node import WORLD_4, WORLD_6, Node
 from tests.network.test_rates import M, judged
-from tests.network.test_shaping import Shaper, ping, sent, shaping_node, traffic
+from tests.network.test_shaping import Shaper, forge, ping, sent, shaping_node, traffic
 
 POLICED = 0.1
 BOTH = [Means.POLICER_TCX, Means.POLICER_CLSACT]
@@ -78,6 +79,21 @@ def test_what_a_pod_sends_is_policed_where_nothing_queues(
     assert here.settle(shaping, limited).changes == 0
     assert here.settle(shaping).policed == frozenset()
     assert not (Path(here.bpf_root) / "j10ce").exists()
+
+
+@pytest.mark.parametrize("means", BOTH)
+def test_a_pod_with_anothers_address_spends_its_own_tokens(
+    shaper: Callable[..., Shaper], node: Node, means: Means
+) -> None:
+    here = shaper(sending=means, policing=means)
+    one, two = node.pod(), node.pod()
+    limited = [traffic(uid, pod, egress=Bounds(limit=20 * M)) for uid, pod in (("one", one), ("two", two))]
+    assert len(here.settle(here.start(), *limited).policed) == 2
+    forge(node, one, two.address, 20)
+    counted = policed_here(here.bpf_root)
+    own, others = ((class_id(here.before.standing[uid].minor), Direction.EGRESS) for uid in ("one", "two"))
+    assert counted[own].passed_packets + counted[own].dropped_packets >= 20
+    assert others not in counted or counted[others].passed_packets < 5
 
 
 @pytest.mark.parametrize("means", BOTH)

@@ -145,6 +145,32 @@ def test_packets_of_each_pod_go_to_its_own_class(shaper: Shaper) -> None:
     assert shaper.settle(shaping, *pods) == Shaped(0, {})
 
 
+def forge(node: Node, sender: Pod, source: str, count: int) -> None:
+    """Datagrams to the world that say they come from another address, as whoever has CAP_NET_RAW can send."""
+
+    def send() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+            addresses = socket.inet_aton(source) + socket.inet_aton(WORLD_4)
+            packet = struct.pack("!BBHHHBBH", 0x45, 0, 0, 0, 0, 64, 17, 0) + addresses + bytes(8)
+            for _ in range(count):
+                raw.sendto(packet, (WORLD_4, 0))
+
+    node.run("sysctl", "-qw", "net.ipv4.conf.all.rp_filter=0")
+    inside(Path("/run/netns") / sender.namespace, send)
+
+
+def test_a_pod_with_anothers_address_is_not_taken_for_it(shaper: Shaper) -> None:
+    """Where the node does not look at sources (rp_filter 0, the kernel's default) its packets go on."""
+    shaping = shaper.start()
+    one, two = shaper.node.pod(), shaper.node.pod()
+    floor = Bounds(floor=100 * MEGABIT)
+    shaper.settle(shaping, traffic("one", one, egress=floor), traffic("two", two, egress=floor))
+    before = sent(shaper, "one"), sent(shaper, "two")
+    forge(shaper.node, one, two.address, 20)
+    assert sent(shaper, "one") - before[0] >= 20
+    assert sent(shaper, "two") - before[1] < 5
+
+
 def test_the_next_agent_finds_all_as_it_wants_it(shaper: Shaper) -> None:
     first = shaper.start()
     names = ["c", "a", "b"]

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from agent.network import probes
-from agent.network.bpf.difference import BURST_SECONDS
 from agent.network.ladder import Choice, Means, choose
 from qos.bandwidth import Bounds
 from tests.network.flows import flowing
 from tests.network.node import Node
 from tests.network.test_fallbacks import BOTH, POLICED
-from tests.network.test_rates import SECONDS, M, judged
+from tests.network.test_rates import M, judged
 from tests.network.test_shaping import Shaper, shaping_node, traffic
 
 SENT, RECEIVED = 20 * M, 30 * M
@@ -59,5 +58,5 @@ def test_where_pods_are_policed_at_their_veths_it_counts(
     with here(node, tmp_path, bpffs, sending=means, policing=means) as shaper:
         done = shaper.settle(shaper.start(), traffic("one", sender, egress=Bounds(limit=SENT)))
     assert len(done.policed) == 1
-    bound = POLICED + BURST_SECONDS / SECONDS  # what it saved up while nothing was sent comes on top
-    judged(SENT, sender.namespace, receiver.namespace, receiver.address, 8, "cubic", bound, queued=False)
+    how = (sender.namespace, receiver.namespace, receiver.address, 8, "cubic", POLICED)
+    judged(SENT, *how, queued=False)

@@ -54,6 +54,11 @@ def address_entries(by_address: Mapping[bytes, int]) -> dict[bytes, bytes]:
     return {key: _CLASS.pack(class_id) for key, class_id in by_address.items()}
 
 
+def interface_entries(by_interface: Mapping[int, int]) -> dict[bytes, bytes]:
+    """Of the map by_interface: index -> class id."""
+    return {_CLASS.pack(index): _CLASS.pack(class_id) for index, class_id in by_interface.items()}
+
+
 def cgroup_entries(by_cgroup: Mapping[int, int]) -> dict[bytes, bytes]:
     """Of the map by_cgroup: cgroup id -> class id."""
     return {cgroup_key(cgroup): _CLASS.pack(class_id) for cgroup, class_id in by_cgroup.items()}

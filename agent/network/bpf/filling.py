@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from agent.network.bpf import maps
@@ -14,6 +15,7 @@ from agent.network.bpf.difference import (
     cgroup_entries,
     cgroup_key,
     direction_of,
+    interface_entries,
     limit_entries,
     settings_entry,
 )  # fmt: skip
@@ -54,6 +56,7 @@ def fill(
     *,
     by_address: Mapping[bytes, int],
     by_cgroup: Mapping[int, int],
+    by_interface: Mapping[int, int] = MappingProxyType({}),
     counted: Iterable[int] = (),
     limits: Mapping[tuple[int, Direction], BytesPerSecond] | None = None,
     marks: bool = False,
@@ -69,6 +72,7 @@ def fill(
     wanted = {
         "by_address": address_entries(by_address),
         "by_cgroup": cgroup_entries(by_cgroup),
+        "by_interface": interface_entries(by_interface),
         "settings": settings_entry(cgroups=bool(by_cgroup or known), marks=marks),
         "limits": limit_entries(limits or {}),
     }

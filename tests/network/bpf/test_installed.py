@@ -19,6 +19,7 @@ from agent.network.bpf.difference import (
     address_entries,
     cgroup_entries,
     cgroup_key,
+    interface_entries,
     limit_entries,
     settings_entry,
 )
@@ -195,6 +196,7 @@ def test_an_upgrade_of_the_schema_takes_the_link_over(shaped: Joined, bpffs: str
 
 def test_an_upgrade_of_the_schema_carries_over_what_others_cannot_tell(bpffs: str) -> None:
     """Whose class is whose, tokens that an idle pod has saved, and counts."""
+    every = ["classify", "police", "count"]
     pod, by_egress = class_id(BY_IPV4), (class_id(BY_IPV4), Direction.EGRESS)
     saved, counted = struct.pack("=IIQQQQQQ", 0, 0, 5, 4, 3, 2, 1, 0), bytes(range(8))
     entries = {
@@ -202,8 +204,9 @@ def test_an_upgrade_of_the_schema_carries_over_what_others_cannot_tell(bpffs: st
         "by_cgroup": cgroup_entries({7: pod}),
         "limits": limit_entries({by_egress: 1000}),
         "settings": settings_entry(cgroups=True, marks=True),
+        "by_interface": interface_entries({2: pod}),
     }
-    with Pins(bpffs, schema=0) as pins, Installed(pins, ["classify", "police", "count"]) as old:
+    with Pins(bpffs, schema=0) as pins, Installed(pins, every) as old:
         for name, some in entries.items():
             old.fill(name, some)
         (key,) = entries["limits"]
@@ -211,7 +214,7 @@ def test_an_upgrade_of_the_schema_carries_over_what_others_cannot_tell(bpffs: st
         at = cgroup_key(7)
         old.maps["traffic"].put(at, counted * (old.maps["traffic"].value_bytes // len(counted)))
         before = {name: of.items() for name, of in old.maps.items()}
-    with Pins(bpffs) as pins, Installed(pins, ["classify", "police", "count"]) as new:
+    with Pins(bpffs) as pins, Installed(pins, every) as new:
         after = {name: of.items() for name, of in new.maps.items()}
     assert {name for name in before if after[name] == before[name]} == CARRIED
     assert after["settings"] != before["settings"], "what else there is says the next agent anew"

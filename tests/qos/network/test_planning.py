@@ -181,6 +181,12 @@ def test_a_limit_of_what_a_pod_receives_is_a_bucket_at_its_veth_and_needs_no_tre
     assert not wanted.trees
 
 
+def test_what_comes_by_a_pods_veth_is_the_pods() -> None:
+    host = PodTraffic("3", Band.L2, Bounds(), Bounds(), cgroup_ids=(77,))
+    wanted = plan([ETH], [pod("1", Bounds(MBIT)), pod("2", band=Band.L2), host])
+    assert wanted.by_interface == {1001: class_id(FIRST), 1002: class_id(SHARED[Band.L2])}
+
+
 def test_pods_on_the_hosts_network_are_known_by_their_cgroup_and_only_when_they_send() -> None:
     one = PodTraffic("1", Band.L2, Bounds(MBIT, 2 * MBIT), Bounds(MBIT, 2 * MBIT), cgroup_ids=(77, 78))
     wanted = plan([BOTH_WAYS], [one])
@@ -406,7 +412,7 @@ def test_every_class_that_a_packet_is_sent_to_is_in_every_tree(
     nics: list[Link], here: list[PodTraffic], configuration: Configuration
 ) -> None:
     wanted = plan(nics, here, configuration)
-    for ids in (wanted.by_address, wanted.by_cgroup):
+    for ids in (wanted.by_address, wanted.by_cgroup, wanted.by_interface):
         for identity in ids.values():
             for tree in wanted.trees:
                 if tree.interface != configuration.local:

@@ -7,8 +7,11 @@
 SEC("tc")
 int mark(struct __sk_buff *skb)
 {
+	__u32 class = class_by_interface(skb);
+	if (!class)
+		class = class_by_address(skb, SOURCE);
 	/* A pod without a class gets 0: what comes out of its namespace may hold anything. */
-	skb->tc_index = class_by_address(skb, SOURCE) & 0xffff;
+	skb->tc_index = class & 0xffff;
 	return TC_ACT_UNSPEC;
 }
 

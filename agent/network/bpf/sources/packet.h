@@ -11,6 +11,7 @@
 #define MAJOR 0x10CEu /* the handle of our qdiscs: qos.network.wanted.MAJOR */
 #define MOST_ADDRESSES 4096
 #define MOST_CGROUPS 1024
+#define MOST_INTERFACES 4096
 #define MOST_LEVELS 16
 
 #define PROTOCOL_IPV4 0x0800
@@ -36,6 +37,13 @@ struct {
 	__type(key, struct address);
 	__type(value, __u32); /* class id, major:minor */
 } by_address SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MOST_INTERFACES);
+	__type(key, __u32); /* index of the host's end of a pod's veth */
+	__type(value, __u32);
+} by_interface SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -96,6 +104,18 @@ static __always_inline __u32 class_by_address(struct __sk_buff *skb, enum side s
 	if (!read_address(skb, side, &key))
 		return 0;
 	class = bpf_map_lookup_elem(&by_address, &key);
+	return class ? *class : 0;
+}
+
+/* At the host's end of a pod's veth: what the pod writes as its source address does not count. 0: it is no pod's, or
+ * is no IP: nobody is to lose his neighbours by his own limit. */
+static __always_inline __u32 class_by_interface(struct __sk_buff *skb)
+{
+	__u32 offset = 0, index = skb->ifindex, *class;
+	__be16 protocol = network_protocol(skb, &offset);
+	if (protocol != bpf_htons(PROTOCOL_IPV4) && protocol != bpf_htons(PROTOCOL_IPV6))
+		return 0;
+	class = bpf_map_lookup_elem(&by_interface, &index);
 	return class ? *class : 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Where nothing can queue: drops what is above a class's limit. A token bucket, kept as the time at which all that
- * was let through is paid for. At a NIC or at the host's end of a pod's veth: who sends is known by the source
- * address, else the cgroup; who receives by the destination. */
+ * was let through is paid for. At the host's end of a pod's veth that tells whose it is; at a NIC who sends is known
+ * by the source address, else the cgroup; who receives by the destination. */
 #include "packet.h"
 #include "size.h"
 
@@ -63,7 +63,9 @@ static __always_inline int police(struct __sk_buff *skb, enum direction directio
 	__u32 packets;
 	int passes;
 
-	key.class = class_by_address(skb, direction == TX ? SOURCE : DESTINATION);
+	key.class = class_by_interface(skb);
+	if (!key.class)
+		key.class = class_by_address(skb, direction == TX ? SOURCE : DESTINATION);
 	if (!key.class && direction == TX)
 		key.class = class_by_cgroup(skb);
 	limit = key.class ? bpf_map_lookup_elem(&limits, &key) : 0;

@@ -41,6 +41,7 @@ def test_maps_have_the_measures_of_the_source() -> None:
     assert {name: shape.measures for name, shape in maps.items()} == {
         "by_address": (HASH, 16, 4, 4096, 0),
         "by_cgroup": (HASH, 8, 4, 1024, 0),
+        "by_interface": (HASH, 4, 4, 4096, 0),
         "settings": (ARRAY, 4, 8, 1, 0),
         "traffic": (PERCPU_HASH, 8, 32, 1024, NO_PREALLOC),
         "limits": (HASH, 8, 16, 2048, 0),
