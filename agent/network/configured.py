@@ -96,7 +96,7 @@ class Configured:
             return True
         try:
             self._texts[name] = _text(name, file)
-        except (OSError, ValueError, atomic_file.Untrusted) as error:
+        except (OSError, ValueError, RecursionError, atomic_file.Untrusted) as error:
             self._unread[name] = f"{name}: {error}; what it said before counts"
         return True
 

@@ -100,7 +100,7 @@ def readable(data: Mapping[str, str], before: Mapping[str, str]) -> tuple[dict[s
         try:
             if text:
                 json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             unread.append(f"{key}: {error}; what it said before counts")
             text = before.get(key, "")
         if text:

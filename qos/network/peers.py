@@ -151,7 +151,7 @@ def _strategy(
         for strategy in fields.objects("nodeStrategies"):
             if _selects(strategy.get("nodeSelector"), labels):
                 return _merged(merged, strategy)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # objects laid over each other, too, may be nested deeply
         ignored.append(f"{key}: {error}")
         return {}
     return merged

@@ -73,15 +73,16 @@ def test_node_json_is_preferred_as_by_terway(tmp_path: Path) -> None:
     assert configured.configuration.total_egress == 2000
 
 
+@pytest.mark.parametrize("broken", ["", "[" * 100_000], ids=["empty", "deep"])
 def test_a_file_counts_when_it_is_whole_and_its_last_good_state_is_kept(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: str
 ) -> None:
     file = tmp_path / "pod.json"
     whole = [{"podUID": UID, "prio": 1}]
     file.write_text(json.dumps(whole))
     configured = Configured(folder=tmp_path)
     configured.look({})
-    file.write_text("")
+    file.write_text(broken)
     assert not configured.look({}), "it may be half written"
     assert not configured.look({})
     assert configured.of_pod(UID)["pod.json"].band is Band.L1

@@ -82,7 +82,7 @@ async def test_what_was_known_stays_while_nobody_may_look() -> None:
     assert (world.kept, world.changes) == ({"system-config": TOTAL}, 0)
 
 
-@pytest.mark.parametrize("broken", ["{", "not json"])
+@pytest.mark.parametrize("broken", ["{", "not json", "[" * 100_000], ids=["cut", "text", "deep"])
 def test_what_cannot_be_read_stays_as_it_was(broken: str) -> None:
     before = {"system-config": TOTAL}
     said, (problem,) = readable({"system-config": broken, "resource-qos-config": BANDS}, before)

@@ -211,3 +211,12 @@ def test_whatever_is_written_there_is_an_answer(classes: object, system: object)
     with_slo_controller_config(DEFAULT, data, {"a": "b"})
     with_node_json(DEFAULT, text)
     with_global_bps_config(DEFAULT, text)
+
+
+@pytest.mark.parametrize("depth", [300, 900, 5000, 100_000])
+def test_what_is_nested_too_deeply_is_named(depth: int) -> None:
+    deep = '{"a": ' * depth + "1" + "}" * depth
+    both = f'{{"clusterStrategy": {deep}, "nodeStrategies": [{{"nodeSelector": {{}}, {deep[1:-1]}}}]}}'
+    read = with_slo_controller_config(DEFAULT, {"system-config": both}, {})
+    assert read.configuration == DEFAULT
+    assert bool(read.ignored) is (depth > 300)
