@@ -91,10 +91,24 @@ def inode(mountpoint: str, path: str) -> int:
 def threads(mountpoint: str, path: str, proc: str = "/proc") -> int:
     """How many threads are in the cgroup itself, not in one below it; without those of the kernel.
 
-    They are counted where their process is. Raises Refused.
+    Nor are programs counted that a thread of the kernel beside them runs, such as modprobe: they end at once.
+    Threads are counted where their process is. Raises Refused.
     """
     pids = _pids(mountpoint, path)
-    return sum([_threads_of(proc + "/" + pid) if pid != "0" else 1 for pid in pids])
+    found = [_Process(pid, _stat(proc + "/" + pid)) for pid in pids if pid != "0"]
+    kernels = {one.pid for one in found if one.of_kernel}
+    theirs = [one.threads for one in found if not one.of_kernel and one.parent not in kernels]
+    return sum(theirs) + pids.count("0")
+
+
+class _Process:
+    """What proc_pid_stat(5) says of a process: the fields after its name; [] where it has ended."""
+
+    def __init__(self, pid: str, fields: "list[str]") -> None:
+        self.pid = pid
+        self.parent = fields[1] if fields else ""
+        self.of_kernel = bool(fields) and int(fields[6]) & _KERNEL_THREAD != 0
+        self.threads = int(fields[17]) if fields else 0
 
 
 def _pids(mountpoint: str, path: str) -> "list[str]":
@@ -180,13 +194,12 @@ def _readable(name: str) -> bool:
     return name in ALLOWED or name in files.READABLE
 
 
-def _threads_of(process: str) -> int:
-    """Of a process, given its folder in /proc; 0 where it has ended (proc_pid_stat(5))."""
+def _stat(process: str) -> "list[str]":
+    """Of a process, given its folder in /proc."""
     try:
-        fields = _text(process + "/stat").rpartition(")")[2].split()
+        return _text(process + "/stat").rpartition(")")[2].split()
     except Refused:
-        return 0
-    return 0 if int(fields[6]) & _KERNEL_THREAD else int(fields[17])
+        return []
 
 
 def _text(path: str, folder: "int | None" = None) -> str:

@@ -136,6 +136,18 @@ def test_kernel_threads_are_not_counted(tmp_path: Path, flags: str, counted: int
     assert facts.threads(str(tmp_path), "/g", str(tmp_path)) == counted
 
 
+@pytest.mark.parametrize("parent", [2, 40])
+def test_programs_that_the_kernel_runs_are_not_counted(tmp_path: Path, parent: int) -> None:
+    """kthreadd and a kworker; modprobe is a child of either, in the root cgroup as they are."""
+    write(tmp_path / "g" / "cgroup.procs", "2\n40\n1234\n77\n")
+    for pid, above, flags in ((2, 0, 2129984), (40, 2, 69238880), (1234, parent, 4194304), (77, 1, 4194304)):
+        write(
+            tmp_path / str(pid) / "stat",
+            f"{pid} (a) S {above} 0 0 0 -1 {flags} 0 0 0 0 0 1 0 0 20 0 1 0 24 0 0\n",
+        )
+    assert facts.threads(str(tmp_path), "/g", str(tmp_path)) == 1
+
+
 def test_processes_and_the_id_of_a_cgroup(tree: Path) -> None:
     write(tree / "a" / "cgroup.procs", "7\n0\n12\n")  # 0: of a pid namespace that we do not see
     assert facts.processes(str(tree), "/a") == (7, 12)
