@@ -6,6 +6,7 @@ token may read it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import ssl
@@ -13,7 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, generate_latest
+from prometheus_client.registry import Collector
 
 from adapters.kubernetes.reviews import Access
 from agent.admission import listening
@@ -90,8 +92,22 @@ async def _site(
 
 
 async def _page(registry: CollectorRegistry, refresh: Refresh) -> web.Response:
+    """Collected on the loop, which changes what is counted. The text takes four times as long: with 250 pods
+    it would hold the loop for some 30 ms.
+    """
     await refresh()
-    return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    collected = CollectorRegistry(auto_describe=False)
+    collected.register(_Collected(tuple(registry.collect())))
+    body = await asyncio.to_thread(generate_latest, collected)
+    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+class _Collected(Collector):
+    def __init__(self, metrics: tuple[Metric, ...]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> tuple[Metric, ...]:
+        return self._metrics
 
 
 def _nearby(registry: CollectorRegistry, refresh: Refresh) -> Handler:

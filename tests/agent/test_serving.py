@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import threading
 from pathlib import Path
 
 import aiohttp
 import pytest
 from cryptography import x509
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Gauge, Metric
+from prometheus_client.registry import Collector
 
 from adapters.kubernetes.reviews import Access
 from adapters.own_certificate import server_context
@@ -65,6 +67,37 @@ async def test_what_takes_a_while_to_read_is_read_before_each_page() -> None:
         assert "j10ce_agent_test 1.0" in await (await scraped).text()
         async with session.get("/metrics") as answer:
             assert "j10ce_agent_test 2.0" in await answer.text(), "as it is now"
+
+
+async def test_metrics_are_collected_on_the_loop_and_written_in_a_thread() -> None:
+    collected_by: list[int] = []
+    written_by: list[int] = []
+
+    class Slow(Metric):
+        def __getattribute__(self, name: str) -> object:
+            if name == "samples":
+                written_by.append(threading.get_ident())
+            return super().__getattribute__(name)
+
+    class Collects(Collector):
+        def collect(self) -> list[Metric]:
+            collected_by.append(threading.get_ident())
+            metric = Slow("j10ce_agent_slow", "A test.", "gauge")
+            metric.add_sample("j10ce_agent_slow", {}, 7)
+            written_by.clear()
+            return [metric]
+
+    registry = CollectorRegistry()
+    registry.register(Collects())
+    async with (
+        serving(("127.0.0.1", 0), registry, lambda: "", lambda: "") as (host, port),
+        aiohttp.ClientSession(f"http://{host}:{port}") as session,
+        session.get("/metrics") as answer,
+    ):
+        assert "j10ce_agent_slow 7.0" in await answer.text()
+    assert set(collected_by) == {threading.get_ident()}
+    assert written_by
+    assert threading.get_ident() not in written_by
 
 
 @pytest.mark.parametrize(
