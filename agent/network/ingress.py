@@ -34,8 +34,8 @@ _FILTERS: Final = frozenset({"clsact", "ingress"})
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One request, what it does in words, and the interface whose clsact it makes, or which it redirects, 0:
-    none.
+    """One request, what it does in words, and the interface whose clsact it makes, or whose redirection it
+    makes work, 0: none.
     """
 
     request: Request
@@ -131,6 +131,9 @@ def changes(
     for interface, target in redirects.items():
         if interface not in found.devices or target not in found.devices:
             continue
+        if not found.devices[target].up:  # the kernel drops what is redirected there
+            up = messages.link_up(target)
+            needed.append(Change(up, f"set interface {target} up", redirects=interface))
         if interface not in clsacts:
             needed.append(
                 Change(messages.clsact(interface), f"add clsact at interface {interface}", interface)

@@ -62,6 +62,20 @@ def test_without_anybody_who_needs_it_nothing_is_redirected_and_all_goes_in_the_
     ping(shaper, pod, WORLD_4)
 
 
+def test_an_ifb_that_somebody_set_down_is_set_up_again(shaper: Shaper) -> None:
+    """The kernel drops what is redirected to it: the node would be deaf."""
+    node, shaping = shaper.node, shaper.start()
+    pod = node.pod()
+    floor = traffic("one", pod, ingress=Bounds(floor=10 * M))
+    shaper.settle(shaping, floor)
+    ping(shaper, pod, WORLD_4)
+    node.run("ip", "link", "set", f"j10ce-ifb{node.nic}", "down")
+    done = shaper.settle(shaping, floor)
+    assert (done.unclassified, done.hung_again) == ("", {shaper.link.ifb if shaper.link else 0})
+    ping(shaper, pod, WORLD_4)
+    assert shaper.settle(shaping, floor) == Shaped(0, {})
+
+
 def test_an_agent_that_is_told_so_makes_the_ifb_and_makes_it_again(
     node: Node, tmp_path: Path, bpffs: str
 ) -> None:
