@@ -33,7 +33,9 @@ from agent.network.metrics import NetworkCollector
 from agent.network.publishing import Publishing
 from agent.network.uplink import Uplink
 from agent.network_report import OBSERVES, OFF, NetworkReport
-from agent.node_network import LeftNetwork, NodeNetwork, Parts
+from agent.network_rounds.left import LeftNetwork
+from agent.network_rounds.pods import Parts
+from agent.node_network import NodeNetwork
 from agent.nri.plugin import NriPlugin
 from agent.observer import Observer
 from agent.observer_metrics import ObserverMetrics

@@ -28,6 +28,8 @@ SHARE: Final = 10
 LONGEST_REST: Final = 1.0
 RETRY_SECONDS: Final = 5.0
 
+Pods = Callable[[], Awaitable[tuple[PodTraffic, ...]]]
+
 log = logging.getLogger(__name__)
 
 
@@ -71,7 +73,7 @@ class Shaper:
     def __init__(
         self,
         kernel: Kernel,
-        pods: Callable[[], Awaitable[tuple[PodTraffic, ...]]],
+        pods: Pods,
         link: Callable[[], Link | None],
         configuration: Callable[[], Configuration],
         *,
@@ -86,6 +88,8 @@ class Shaper:
         self._due.note()
         self._one_round = asyncio.Lock()
         self._coming: asyncio.Future[Round] | None = None
+        self._looks: Pods | None = None
+        """How the pods of the coming round are looked up; None: as those of a whole one."""
         self.contested = Contested()
         self._touched: frozenset[int] = frozenset()
         self._ended = float("-inf")
@@ -119,27 +123,31 @@ class Shaper:
         if self._known_all():  # who knows it says that something changed
             await self._next_round()
 
-    async def at_once(self) -> Round | None:
+    async def at_once(self, pods: Pods | None = None) -> Round | None:
         """A round for what is there now, once the one under way has ended; None: none may be made yet.
 
-        All that ask before it begins share it. Raises what a round raises, and it is due again then.
+        All that ask before it begins share it. pods: another look at them than that of whole rounds; it counts
+        where nobody asks for a whole one. Raises what a round raises, and it is due again then.
         """
         if not self._known_all():
             self._due.note()
             return None
-        return await self._next_round()
+        return await self._next_round(pods)
 
-    def _next_round(self) -> asyncio.Future[Round]:
+    def _next_round(self, pods: Pods | None = None) -> asyncio.Future[Round]:
         """The one that has not begun: it sees all that is there now."""
         if self._coming is None:
-            self._coming = asyncio.ensure_future(self._make_round())
+            self._coming, self._looks = asyncio.ensure_future(self._make_round()), pods
+        elif pods is None:
+            self._looks = None
         return self._coming
 
     async def _make_round(self) -> Round:
         async with self._one_round:
+            pods = self._looks
             self._coming = None  # what changes from now on this one may not see
             try:
-                made = await self.settle()
+                made = await self.settle(pods)
             except Exception as error:
                 self.failure = str(error) or type(error).__name__
                 self._due.note()
@@ -150,10 +158,10 @@ class Shaper:
             finally:
                 self._ended = self._clock()
 
-    async def settle(self) -> Round:
-        """One round; the kernel's part in a thread."""
+    async def settle(self, looked_up: Pods | None = None) -> Round:
+        """One round; the kernel's part in a thread. looked_up: as at_once has it."""
         began = self._clock()
-        pods, link = await self._pods(), self._link()
+        pods, link = await (looked_up or self._pods)(), self._link()
         before = self.last.wanted if self.last else await self._recovered(pods, link)
         configuration = self._configuration()
         wanted = plan([link] if link else [], pods, configuration, before)

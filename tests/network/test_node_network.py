@@ -25,7 +25,9 @@ from agent.network.namespaces import inside
 from agent.network.probes import Finding
 from agent.network.starting import Starts
 from agent.network.unkept import Problem
-from agent.node_network import LeftNetwork, NodeNetwork, Parts
+from agent.network_rounds.left import LeftNetwork
+from agent.network_rounds.pods import Parts
+from agent.node_network import NodeNetwork
 from agent.nri.records import NriPod
 from agent.planner import PlannedPod
 from agent.provisional import pod_of
