@@ -26,16 +26,8 @@ from agent.enforcement.metrics import DriftMetrics, LoweringMetrics
 from agent.enforcement.originals import Originals
 from agent.enforcement.writing import Writing
 from agent.measuring import Measuring
-from agent.network.configured import LOOK_SECONDS, Configured
-from agent.network.koordinator import SloControllerConfig
-from agent.network.metering import Metering
-from agent.network.metrics import NetworkCollector
-from agent.network.publishing import Publishing
-from agent.network.uplink import Uplink
-from agent.network_report import OBSERVES, OFF, NetworkReport
-from agent.network_rounds.left import LeftNetwork
 from agent.network_rounds.pods import Parts
-from agent.node_network import NodeNetwork
+from agent.networking import Networking
 from agent.nri.plugin import NriPlugin
 from agent.observer import Observer
 from agent.observer_metrics import ObserverMetrics
@@ -55,7 +47,6 @@ from agent.sync.store import Store
 from agent.telling import Telling
 from agent.told import Told
 from qos.cluster.node_report import NodeReport, PromiseState
-from qos.network.bands import Amount, Bands, Configuration
 from qos.plan.assumed import Machine
 from qos.plan.node import V2
 from qos.pods.containers import BEST_EFFORT
@@ -73,10 +64,6 @@ PROBE_SECONDS: Final = 900.0
 """A controller may be turned on or off while we run."""
 NETWORK_LATE_SECONDS: Final = 60.0
 """Until it is reported that the network is not shaped yet: it is, soon after the first pass."""
-NETWORK_SECONDS: Final = 30.0
-"""Until the kernel is asked again where it let nobody shape its network."""
-LEFT_SECONDS: Final = 300.0
-"""Until what an agent that shaped the network could not be relieved of is tried again."""
 LISTING_SECONDS: Final = 2.0
 """Seconds between the first report of the source and a pass, unless it has reported everything before."""
 RESTART_SECONDS: Final = 1.0
@@ -165,26 +152,16 @@ class Agent:
         self.writer = (
             ReportWriter(api, config.node, registry=registry, clock=clock, wall=wall) if api else None
         )
-        self.uplink = Uplink(config.link)
-        host = Bands(host=Amount(percent=config.link_host_percent))
-        self.configured = Configured(Configuration(host, host), config.network_files)
-        self.publishing = Publishing(
-            self.uplink,
+        self.networking = Networking(
+            config,
             api,
-            config.node,
-            self.known.node_labels,
+            self._parts(),
+            machine.mounts,
+            self._planned_any,
             self.store.changed,
-            configuration=lambda: self.configured.configuration,
-            floors=config.network_floors,
-            observe=config.observe,
+            self.measuring.take_network,
             registry=registry,
             clock=clock,
-        )
-        self._slo_config = self._follow_slo_config(api)
-        self._counted: NetworkCollector | None = None
-        self.network = self._network() if config.network_floors and not config.observe else None
-        self.network_report = NetworkReport(
-            self.network, self.uplink, clock, OBSERVES if config.observe else OFF
         )
         self._readiness = Readiness(self.reconciler, self.drift, config.check_seconds, clock)
         self._promises: tuple[PromiseState, ...] = ()
@@ -229,8 +206,9 @@ class Agent:
         ObserverMetrics(observer, self.registry)
         return observer
 
-    def _network(self) -> NodeNetwork:
-        parts = Parts(
+    def _parts(self) -> Parts:
+        """What shaping the network has to know of pods."""
+        return Parts(
             self.known,
             self.containers,
             lambda: self.reconciler.planned,
@@ -238,29 +216,9 @@ class Agent:
             lambda: self.events.sandboxes,
             lambda uid: self.planner.cgroup_of(uid) or self.events.cgroup_of(uid),
         )
-        mounts, run, proc = self.machine.mounts, self.config.run, self.config.proc
-        link, known_all = (lambda: self.uplink.link), self._planned_any
-        network = NodeNetwork(
-            parts, link, known_all, run, mounts,
-            proc=proc, registry=self.registry, configured=self.configured,
-            received=self._received if self.config.shape_ingress else None,
-        )  # fmt: skip
-        self._counted = NetworkCollector(lambda: network.last, self._names, self.registry)
-        return network
-
-    def _follow_slo_config(self, api: ClusterAPI | None) -> SloControllerConfig | None:
-        key = self.config.koordinator_config
-        if api is None or not key or not self.config.network_floors:
-            return None
-        return SloControllerConfig(api, key, self.known.network_config, self.store.changed, clock=self._clock)
 
     async def _network_started(self, pod: KnownPod) -> None:
-        if self.network is not None:
-            await self.network.started(pod)
-
-    def _received(self, ifb: int) -> None:
-        self.uplink.ifb = ifb
-        self.publishing.look_again()
+        await self.networking.started(pod)
 
     def _planned_any(self) -> bool:
         """Whether there are plans of all pods that this agent, or the one before, has heard of."""
@@ -372,19 +330,8 @@ class Agent:
             yield loop("observed", OBSERVED_SECONDS, partial(self._write_observed, self._observer))
         yield loop("probe", PROBE_SECONDS, self._probe)
         yield loop("facts", FACTS_SECONDS, self._see_facts)
-        if self._slo_config is not None:
-            yield loop("slo-controller-config", RESTART_SECONDS, self._slo_config.run)
-        if self.config.network_floors and (self._slo_config is not None or self.config.network_files):
-            yield loop("network files", LOOK_SECONDS, self._see_network_files)
-        yield loop("link", RESTART_SECONDS, self.publishing.run)
-        if self.network is not None:
-            yield loop("network", NETWORK_SECONDS, self.network.run)
-            yield loop("network file", REPORT_SECONDS, self._write_network)
-            network = self.network
-            metering = Metering(lambda: network.last, self.measuring.take_network, clock=self._clock)
-            yield loop("network floors", RESTART_SECONDS, metering.run)
-        elif self._observer is None:
-            yield loop("left network", LEFT_SECONDS, LeftNetwork(self.config.run).take_away)
+        for task in self.networking.tasks():
+            yield loop(*task)
         if self.plugin is not None:
             yield loop("nri", RESTART_SECONDS, self.plugin.run)
             yield loop("told", TOLD_SECONDS, partial(self._take_back_told, self.plugin))
@@ -425,13 +372,6 @@ class Agent:
             self.missed.settled(one)
             self.reconciler.changed()
 
-    async def _see_network_files(self) -> None:
-        told = dict(self.known.network_config) if self._slo_config is not None else {}
-        if await asyncio.to_thread(self.configured.look, dict(self.known.node_labels), told):
-            self.publishing.look_again()
-            if self.network is not None:
-                self.network.changed()
-
     async def _see_facts(self) -> None:
         """CPUs, disks and controllers come and go; the hook's defaults are made of them, too."""
         if self.planner.is_outdated():
@@ -469,14 +409,6 @@ class Agent:
         )
         await asyncio.to_thread(observed.write, self.config.state, seen)
 
-    async def _write_network(self) -> None:
-        """For `j10ce network status`."""
-        await self.network_report.write(self.config.run, self._names())
-
-    def _names(self) -> dict[str, tuple[str, str]]:
-        """Namespace and name, by uid."""
-        return {uid: (one.pod.namespace, one.pod.name) for uid, one in self.known.pods.items()}
-
     def _pods_top(self) -> str:
         """A cgroup that has what pods' cgroups have."""
         return next(iter(self.machine.kubepods()), "")
@@ -484,8 +416,7 @@ class Agent:
     async def _measure(self) -> None:
         if self._watched != self.reconciler.changes:
             self._watched = self.reconciler.changes
-            if self.network is not None:
-                self.network.changed()
+            self.networking.changed()
             self.measuring.watch(self.reconciler.planned, self.containers)
         self.measuring.tick()
 
@@ -493,8 +424,8 @@ class Agent:
         """Nothing before the first pass, unless that does not come: what is written of this node holds on."""
         missing = self.containers.missing
         self._lost, self._missed = missing & self._missed, missing  # one that has just died is not lost
-        self.network_report.keep(self.known.pods)
-        whole = self.reconciler.passes and (self.network_report.known() or self._late())
+        self.networking.report.keep(self.known.pods)
+        whole = self.reconciler.passes and (self.networking.report.known() or self._late())
         due = whole or self._readiness.lasting()
         if self.writer is not None and self._promises and due:
             self.writer.offer(self.report())
@@ -514,28 +445,27 @@ class Agent:
             self.measuring.deficit_seconds,
             self._lost,
             self.containers.unseen,
-            self.network_report.of_pod,
+            self.networking.report.of_pod,
         )
         return NodeReport(
             agent_version=self._identity.version,
             kernel=self._identity.kernel,
             cgroup=self.machine.cgroup,
             runtime=(self.plugin.version if self.plugin else "") or "unknown",
-            promises=(*self._promises, *self.network_report.promises()),
+            promises=(*self._promises, *self.networking.report.promises()),
             pressure=self.measuring.pressure(),
             repaired=self._drift_metrics.repaired_last_hour(),
-            fights=len(self.drift.fights()) + (self.network.fights if self.network else 0),
+            fights=len(self.drift.fights()) + self.networking.fights,
             policies=states,
             not_ready=self._readiness.lasting(),
             observing=self.config.observe,
             allocatable=allocatable_lack(self.planner.node_share()),
-            network=self.network_report.state(),
+            network=self.networking.report.state(),
         )
 
     async def refresh(self) -> None:
         """Before /metrics is shown: what is not read as it happens."""
-        if self._counted is not None:
-            await self._counted.refresh()
+        await self.networking.refresh()
 
     def not_ready(self) -> str:
         """Why floors may not be kept now, "" when they are."""
