@@ -7,6 +7,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final
 
 from agent.network import messages
@@ -56,7 +57,8 @@ def found(netlink: Netlink, interfaces: Iterable[int]) -> Found:
 
 def devices(netlink: Netlink) -> dict[int, Device]:
     """Every interface of the namespace, by its index."""
-    return {device.index: device for device in map(_device, netlink.dump(messages.GET_LINK, messages.link()))}
+    found = map(_device, netlink.dump(messages.GET_LINK, messages.all_links()))
+    return {device.index: device for device in found}
 
 
 def qdiscs(netlink: Netlink) -> tuple[Qdisc, ...]:
@@ -93,6 +95,7 @@ def _there(netlink: Netlink, type_: int, body: bytes) -> list[bytes]:
         raise
 
 
+@lru_cache(maxsize=1024)  # an interface that has not changed is told in the same bytes
 def _device(body: bytes) -> Device:
     _, _, index, flags, _ = _LINK.unpack_from(body)
     fields = attributes(body, 16)

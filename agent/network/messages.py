@@ -44,6 +44,9 @@ _HTB_R2Q: Final = 10
 _UP: Final = 1
 
 _KIND, _OPTIONS = 1, 2
+_EXT_MASK: Final = 29
+"""An attribute of requests for links; and what it leaves out (RTEXT_FILTER_SKIP_STATS)."""
+_SKIP_STATISTICS: Final = 1 << 3
 _FLOWS: Final = 256
 _FLOW_MEMORY: Final = 4 << 20
 """Of an fq_codel at a pod's class: the kernel's own defaults would take 70 kB a pod, and let 32 MB wait."""
@@ -64,6 +67,11 @@ def traffic(interface: int = 0, handle: int = 0, parent: int = 0, info: int = 0)
 def link(index: int = 0, flags: int = 0, change: int = 0) -> bytes:
     """The same of messages about interfaces."""
     return _LINK.pack(socket.AF_UNSPEC, 0, index, flags, change)
+
+
+def all_links() -> bytes:
+    """Asks for all interfaces, without the statistics that are most of such an answer."""
+    return link() + attribute(_EXT_MASK, _U32.pack(_SKIP_STATISTICS))
 
 
 def qdisc(flags: int, interface: int, parent: int, handle: int, kind: str, options: bytes = b"") -> Request:
