@@ -126,8 +126,8 @@ class Shaper:
     async def at_once(self, pods: Pods | None = None) -> Round | None:
         """A round for what is there now, once the one under way has ended; None: none may be made yet.
 
-        All that ask before it begins share it. pods: another look at them than that of whole rounds; it counts
-        where nobody asks for a whole one. Raises what a round raises, and it is due again then.
+        All that ask before it begins share it. pods: another look at them than that of whole rounds; it
+        counts where nobody asks for a whole one. Raises what a round raises, and it is due again then.
         """
         if not self._known_all():
             self._due.note()

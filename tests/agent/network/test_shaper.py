@@ -293,3 +293,20 @@ async def test_a_round_that_fails_for_one_who_starts_is_due_again() -> None:
     node.broken = None
     await asyncio.wait_for(one.run_once(), 10)
     assert len(node.rounds) == 1
+
+
+async def test_a_whole_round_that_is_due_is_made_though_a_start_asked_first() -> None:
+    node, pods = Node(), [pod("1", Bounds(MBIT))]
+    one = shaper(node, pods)
+    await one.run_once()
+    looks: list[str] = []
+
+    async def narrow() -> tuple[PodTraffic, ...]:
+        looks.append("narrow")
+        return tuple(pods)
+
+    await asyncio.gather(one.at_once(narrow), one.at_once(narrow))
+    assert looks == ["narrow"], "starts share a round"
+    one.changed()
+    await asyncio.gather(one.at_once(narrow), one.at_once())
+    assert looks == ["narrow"], "a whole one does for both"
