@@ -88,8 +88,7 @@ def kept(flow: Flows, limit: int, begin: float, end: float) -> bool:
     rate = flow.rate(begin, end) / limit
     stall = max(after - before for before, after in pairwise(t for t in flow.times if begin <= t <= end))
     log.info("%.3f of the limit, longest stall %.0f ms", rate, stall * 1e3)
-    assert rate < 1 + BOUND
-    return rate > 1 - BOUND and stall < 0.25
+    return abs(rate - 1) < BOUND and stall < 0.25  # more, too, where what waited before is read late
 
 
 def all_kept(flows: Mapping[int, Flows]) -> bool:
