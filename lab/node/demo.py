@@ -34,7 +34,8 @@ Say = Callable[[str], None]
 
 _REPAIR_MILLISECONDS = 100.0
 _CROWDED_MILLISECONDS = 5000.0
-_LINK_MILLISECONDS = 1000.0
+_LINK_MILLISECONDS = 3000.0
+"""From one of its rounds to the next the agent lets nine times go by what the one before took."""
 _BUSY_A_CPU = 3
 """Processes of each pod a CPU: with few, it is by chance how the kernel spreads them over the CPUs."""
 _HOLDS = {"capPercent": 90}
