@@ -66,20 +66,31 @@ class Classifier:
         self._pins: Pins | None = None
         self._installed: Installed | None = None
         self._names: AbstractSet[str] = frozenset()
+        self._outrun: frozenset[int] = frozenset()
+        """As Told has it, of the last time."""
 
-    def settle(self, wanted: Wanted, ports: Ports, found: Found, policers: Sequence[Policer] = ()) -> Told:
+    def settle(
+        self,
+        wanted: Wanted,
+        ports: Ports,
+        found: Found,
+        policers: Sequence[Policer] = (),
+        *,
+        hasty: bool = False,
+    ) -> Told:
         """Packets of pods are told apart at these NICs, and nothing of ours is elsewhere.
 
         Where packets come in, too: behind a masquerade or in a tunnel no address tells whose they are.
-        policers: those that are in use.
+        policers: those that are in use. hasty: what hung there after the last time is believed to hang there.
         """
         places = [*_places(ports), *_policing(policers)]
         if not places:
             return Told(self._hanging.nothing(found) + self._nothing())
-        there = self._hanging.filters(places, found)
-        if any(place.program == _MARK and others_programs(place, there) for place in places):
+        asked = self._hanging.unknown(places) if hasty else places
+        there = self._hanging.filters(asked, found)
+        if any(place.program == _MARK and others_programs(place, there) for place in asked):
             # A CNI's programs are where ours would mark: Cilium keeps flags of its own in tc_index.
-            places = [place for place in places if place.program != _MARK]
+            places, asked = ([one for one in some if one.program != _MARK] for some in (places, asked))
         more = [name for name, used in ((_POLICE, policers), (_RECEIVE, ports.ifbs)) if used]
         opened = self._opened({_CLASSIFY, _MARK, *more})
         changes = filling.fill(  # the maps first, so that the programs meet no packet without them
@@ -92,10 +103,14 @@ class Classifier:
         )
         outrun = {
             place.interface
-            for place in self._hanging.as_filters(places, there)
+            for place in self._hanging.as_filters(asked, there)
             if place.program != _MARK and place.passing and has_others(place, there)
         }
-        hung = self._hanging.hang(opened, places, found, there)
+        looked_at = set(asked)
+        believed = [place for place in places if place not in looked_at]
+        outrun |= self._outrun & {place.interface for place in believed}
+        self._outrun = frozenset(outrun)
+        hung = self._hanging.hang(opened, asked, found, there, believed)
         return Told(changes + hung.changes, frozenset(outrun), hung.again)
 
     def left(self) -> tuple[dict[bytes, int], dict[int, int]]:

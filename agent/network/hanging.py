@@ -69,13 +69,17 @@ class Hanging:
         places: Sequence[Place],
         found: Found,
         there: Mapping[tuple[int, int], Sequence[Filter]],
+        believed: Sequence[Place] = (),
     ) -> Hung:
         """These programs are there, and none of ours elsewhere.
 
-        there: as filters() says it. Others' stay.
+        there: as filters() says it. believed: those of whom that is believed, as unknown() has it. Others'
+        stay.
         """
         as_filters = self.as_filters(places, there)
         at_tcx = [place for place in places if place not in as_filters]
+        hung = {(place, True) for place in as_filters} | {(place, False) for place in at_tcx}
+        hung |= {(place, (place, True) in self._hung) for place in believed}
         self._with_filter(found).update((place.interface, place.parent) for place in as_filters)
         put = {(place, True) for place in self._put_filters(opened, as_filters, found, there)}
         for place in at_tcx:
@@ -85,10 +89,20 @@ class Hanging:
             except OSError as error:
                 if not place.passing or error.errno not in _GONE:
                     raise
-        opened.sweep((place.program, _HOOKS[place.parent], place.interface) for place in at_tcx)
+        opened.sweep(
+            (place.program, _HOOKS[place.parent], place.interface)
+            for place, as_filter in hung
+            if not as_filter
+        )
         again = frozenset(place.interface for place, _ in put & self._hung)
-        self._hung = frozenset((place, place in as_filters) for place in places)
-        return Hung(len(put) + self.leave(found, as_filters), again)
+        self._hung = frozenset(hung)
+        gone = self.leave(found, [place for place, as_filter in hung if as_filter])
+        return Hung(len(put) + gone, again)
+
+    def unknown(self, places: Iterable[Place]) -> list[Place]:
+        """Those that were not hung in the last time, and all that are few."""
+        known = {place for place, _ in self._hung if place.passing}
+        return [place for place in places if place not in known]
 
     def nothing(self, found: Found) -> int:
         """No filter of ours is at any clsact; how many went."""

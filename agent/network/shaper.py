@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 class Kernel(Protocol):
     """agent.network.shaping.Shaping."""
 
-    def settle(self, wanted: Wanted, ports: Ports, given_up: GivenUp) -> Shaped:
+    def settle(self, wanted: Wanted, ports: Ports, given_up: GivenUp, *, hasty: bool) -> Shaped:
         """Make it so, but what is given up."""
         ...
 
@@ -172,7 +172,9 @@ class Shaper:
         )
         self._touched |= _interfaces(wanted, ports)  # others may write while we do
         given_up = self.contested.given_up(began)
-        shaped = await asyncio.to_thread(self._kernel.settle, wanted, ports, given_up)
+        shaped = await asyncio.to_thread(
+            self._kernel.settle, wanted, ports, given_up, hasty=looked_up is not None
+        )
         self.contested.keep(_interfaces(wanted, ports))
         made = shaped.made - given_up.qdiscs - given_up.filters
         self.contested.made(made, before, wanted, self._clock())

@@ -64,11 +64,14 @@ class Shaping:
         self._left_alone: frozenset[int] = frozenset()
         """What was made in the last round: u32 filters, NICs led through IFBs; and whose filters were not."""
 
-    def settle(self, wanted: Wanted, ports: Ports, given_up: GivenUp = NOTHING_GIVEN_UP) -> Shaped:
+    def settle(
+        self, wanted: Wanted, ports: Ports, given_up: GivenUp = NOTHING_GIVEN_UP, *, hasty: bool = False
+    ) -> Shaped:
         """One round: look, and do what is missing. Raises NetlinkError where nothing can be read.
 
         given_up: what is left to others: ours goes, and what they put there is theirs. Where filters are, a
-        tree goes, too: without them all that it sends would be the host's.
+        tree goes, too: without them all that it sends would be the host's. hasty: what hung somewhere after
+        the last round is not looked for.
         """
         trees = frozenset(tree.interface for tree in wanted.trees)
         found = dump.found(self._netlink, [tree.interface for tree in wanted.trees])
@@ -109,7 +112,7 @@ class Shaping:
         policers = tuple(one for one in policers if one.interface not in unpoliced)
         try:
             changes += self._by_filters(by_u32) if self._by_u32 and nics else 0
-            told = self._tell(wanted, here, found, policers)
+            told = self._tell(wanted, here, found, policers, hasty=hasty)
             redirected = ingress.settle(
                 self._netlink, self._originals, found.devices.values(), ifbs, set(ports.ifbs.values())
             )
@@ -134,12 +137,14 @@ class Shaping:
                 raise refused
         return len(requests)
 
-    def _tell(self, wanted: Wanted, ports: Ports, found: Found, policers: Sequence[Policer]) -> Told:
+    def _tell(
+        self, wanted: Wanted, ports: Ports, found: Found, policers: Sequence[Policer], *, hasty: bool
+    ) -> Told:
         if self._by_u32:
             ports = Ports(frozenset(), ports.pods)
             if not policers and not self._choices.policed:  # so no program was ever loaded
                 return Told(0)
-        return self._classifier.settle(wanted, ports, found, policers)
+        return self._classifier.settle(wanted, ports, found, policers, hasty=hasty)
 
     def left(self) -> Left:
         """What an agent before this one left here. Raises NetlinkError."""

@@ -58,14 +58,16 @@ class Shaper:
         self.opened.append(shaping)
         return shaping
 
-    def settle(self, shaping: Shaping, *pods: PodTraffic, given_up: GivenUp = NOTHING_GIVEN_UP) -> Shaped:
+    def settle(
+        self, shaping: Shaping, *pods: PodTraffic, given_up: GivenUp = NOTHING_GIVEN_UP, hasty: bool = False
+    ) -> Shaped:
         links = [self.link] if self.link else []
         configuration = Configuration(leaf=self.choices.leaf, policed=self.choices.policed)
         self.before = plan(links, pods, configuration, self.before)
         nics = frozenset(link.index for link in links)
         ifbs = {link.index: link.ifb for link in links if link.ifb}
         ports = Ports(nics, frozenset(pod.interface for pod in pods), ifbs)
-        return self._do(lambda: shaping.settle(self.before, ports, given_up))
+        return self._do(lambda: shaping.settle(self.before, ports, given_up, hasty=hasty))
 
     def recover(self, shaping: Shaping, *pods: PodTraffic) -> None:
         """As an agent that was started anew."""
@@ -331,3 +333,30 @@ def test_programs_that_do_not_load_leave_no_file_open(
     for _ in range(3):
         shaper.settle(shaping, pod)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_in_haste_for_one_pod_the_others_are_believed_to_be_as_they_were(shaper: Shaper, node: Node) -> None:
+    """A pod that starts has all that is its own; what another took from others comes with a whole round."""
+    shaping, old, new = shaper.start(), node.pod(), node.pod()
+    pods = [
+        traffic("old", old, egress=Bounds(limit=20 * MEGABIT)),
+        traffic("new", new, egress=Bounds(limit=10 * MEGABIT), ingress=Bounds(limit=10 * MEGABIT)),
+    ]
+    shaper.settle(shaping, pods[0])
+
+    def marked(host: str) -> bool:
+        return "j10ce_mark" in node.run("tc", "filter", "show", "dev", host, "ingress")
+
+    assert marked("pod1")
+    node.run("tc", "filter", "del", "dev", "pod1", "ingress")
+    done = shaper.settle(shaping, *pods, hasty=True)
+    assert (done.unshaped, done.unclassified, done.hung_again) == ({}, "", frozenset())
+    assert (marked("pod1"), marked("pod2")) == (False, True)
+    before = sent(shaper, "new")
+    ping(shaper, new, WORLD_4, WORLD_6)
+    assert sent(shaper, "new") >= before + 10
+    assert shaper.settle(shaping, *pods, hasty=True) == Shaped(0, {})
+    assert shaper.settle(shaping, *pods).hung_again == frozenset({old.host})
+    assert (marked("pod1"), marked("pod2")) == (True, True)
+    assert shaper.settle(shaping, pods[1], hasty=True).unclassified == ""
+    assert (marked("pod1"), marked("pod2")) == (False, True), "what goes, goes"

@@ -33,7 +33,7 @@ class Node:
     def left(self) -> Left:
         return self._left
 
-    def settle(self, wanted: Wanted, ports: Ports, given_up: GivenUp) -> Shaped:
+    def settle(self, wanted: Wanted, ports: Ports, given_up: GivenUp, *, hasty: bool) -> Shaped:
         self.given_up = given_up
         if self.broken is not None:
             raise self.broken
@@ -212,9 +212,9 @@ async def test_what_is_written_while_a_round_is_made_counts() -> None:
     seen: list[bool] = []
     settle = node.settle
 
-    def settling(wanted: Wanted, ports: Ports, given_up: GivenUp) -> Shaped:
+    def settling(wanted: Wanted, ports: Ports, given_up: GivenUp, *, hasty: bool) -> Shaped:
         seen.extend((one.is_ours({ETH.index}), one.is_ours({1001}), one.is_ours({3})))
-        return settle(wanted, ports, given_up)
+        return settle(wanted, ports, given_up, hasty=hasty)
 
     node.settle = settling  # type: ignore[method-assign]
     await one.run_once()
