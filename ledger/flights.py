@@ -111,8 +111,9 @@ class Flights:
         try:
             yield
         finally:
-            self.ignored = False
+            self.ignored, grown = False, set(table.grown)
             self._nominations.follow_all()
+            table.grown = grown  # a hole that is covered again leaves no more room than before
             table.charged += charged  # what was charged meanwhile stays
             table.changes += 1
 

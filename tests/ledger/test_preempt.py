@@ -373,6 +373,15 @@ def test_a_preemptor_that_is_nominated_where_it_was_before_keeps_its_hole() -> N
     assert (made.filter(again, ["n0"], 1.0).nodes, holds(made, "a")) == (["n0"], {"n1": 1})
 
 
+def test_a_nominated_pod_in_flight_beside_a_slot_without_a_place_leaves_nothing_to_be_done() -> None:
+    made = ledger(node("n0", 8), demand("a", 1, 2, priority=100))
+    who = pod("p", 6, priority=HIGH, nominated_node_name="n0")
+    made.set_pod(who)
+    assert made.filter(who, ["n0"], 0.0).nodes == ["n0"]
+    made.set_demand(demand("a", 5, 2, priority=100))
+    assert not all(made.tend() for _ in range(20))
+
+
 def _refused_in_the_warm_up() -> tuple[Ledger, Pod]:
     """Its victim on n0 is gone; kube-scheduler takes its nomination back, and the watch shows that next."""
     there = (*nodes(2), pod("v", 6, node="n0"), pod("w", 8, node="n1"))
