@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -135,6 +136,16 @@ def test_a_profiles_band_stands_above_the_annotation_and_that_above_file_and_cla
         (f"annotation {TERWAY}", "best-effort", "has no effect: QoSProfile gold says L1"),
         ("file pod.json", "L0", "has no effect: QoSProfile gold says L1"),
     ]
+
+
+def test_a_long_annotation_is_not_read_at_all() -> None:
+    """A tenant may write 256 kB on each pod, and others' pods wait for the round."""
+    fields = {f"unknown{number}": "1" for number in range(20_000)} | {"egressLimit": "10M"}
+    found = of(pod({keys.KOORDINATOR_NETWORK_ANNOTATION: json.dumps(fields)}))
+    [misread] = found.misread
+    assert "no more than 4096 are read" in misread.why
+    assert len(misread.value) <= 4096
+    assert found.egress == Bounds()
 
 
 def test_what_cannot_be_read_is_said_with_pod_key_and_value() -> None:
