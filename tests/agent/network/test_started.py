@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.containers import Containers
-from agent.node_network import NodeNetwork, Parts
+from agent.network_rounds.pods import Parts
+from agent.node_network import NodeNetwork
 from agent.nri.records import NriPod
 from agent.provisional import pod_of
 from agent.state import Known
@@ -29,4 +30,4 @@ async def test_pods_that_came_and_went_are_forgotten_where_the_kernel_lets_nobod
     for at in range(1000):
         sandboxes = {f"uid-{at}": NriPod(f"id-{at}", f"uid-{at}", "shop", f"web-{at}")}
         await network.started(pod_of(sandboxes[f"uid-{at}"]))
-    assert len(network._started) == 1
+    assert len(network._pods._started) == 1
