@@ -3,7 +3,8 @@
 HTB serves first who is below its own rate, then lends what is left by priority, and among equals in turn, by
 quantum. So a floor is a class's rate, and a band's minimum is what its rate has beyond its floors: all pods
 of the band share that in turn, the shared leaf with the quanta of all pods that it serves. So a pod that is
-given a class of its own takes no more from the others than it did before.
+given a class of its own takes no more from the others than it did before, as long as the leaf serves at most
+64 (docs/limits.md).
 Source: net/sched/sch_htb.c; that only leaves' priorities count is there too.
 """
 
