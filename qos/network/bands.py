@@ -79,17 +79,14 @@ class Configuration:
     """What a node's administrator says of its network.
 
     total: what the NIC can do, bytes a second, headroom taken off, where it is not the link's own speed; 0:
-    the link's. local: ifindex of the IFB that what pods send is redirected to, so that a pod's limit counts
-    what it sends to pods of the same node; 0: it does not. leaf: the qdisc of classes without children.
-    policed: directions whose limits can be policed: egress where no tree keeps them, ingress in the place of
-    buckets.
+    the link's. leaf: the qdisc of classes without children. policed: directions whose limits can be policed:
+    egress where no tree keeps them, ingress in the place of buckets.
     """
 
     egress: Bands = Bands()
     ingress: Bands = Bands()
     total_egress: BytesPerSecond = 0
     total_ingress: BytesPerSecond = 0
-    local: int = 0
     leaf: str = "fq_codel"
     policed: frozenset[Direction] = frozenset()
 

@@ -24,7 +24,7 @@ from qos.bandwidth import Band, BytesPerSecond
 from qos.network.bands import DEFAULT, UNLIMITED, Configuration, Division, divide
 from qos.network.grants import Grants, bounds_of, grant, in_order, on_host_network
 from qos.network.minors import SHARED, allocate
-from qos.network.tree import Member, banded, bucket, flat
+from qos.network.tree import Member, banded, bucket
 from qos.network.wanted import (
     Direction,
     HtbTree,
@@ -170,13 +170,6 @@ class _Planning:
             members = [self._member(pod, direction) for pod in self._pods if pod.uid in self._minors]
             for one in shaped:
                 yield banded(one.interface, one.division, members, shared, leaf, limits_alone=not one.known)
-        if self._configuration.local and self._shaped[Direction.EGRESS]:
-            limited = [
-                self._member(pod, Direction.EGRESS)
-                for pod in self._pods
-                if pod.uid in self._minors and pod.egress.limit is not None and pod.interface
-            ]
-            yield flat(self._configuration.local, limited, leaf)
 
     def _member(self, pod: PodTraffic, direction: Direction) -> Member:
         limit = bounds_of(pod, direction).limit

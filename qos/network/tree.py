@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from qos.bandwidth import Band, BytesPerSecond
-from qos.network.bands import TRICKLE, UNLIMITED, Division
+from qos.network.bands import TRICKLE, Division
 from qos.network.minors import BANDS, HOST, ROOT, SHARED
 from qos.network.wanted import HtbClass, HtbTree, Tbf
 
@@ -92,19 +92,6 @@ def banded(
         classes.append(_class(member.minor, BANDS[member.band], member.band, rate, ceiling, _QUANTUM, leaf))
     if limits_alone:
         classes = [replace(one, priority=0) for one in classes]
-    return HtbTree(interface, HOST, tuple(sorted(classes, key=lambda one: one.minor)))
-
-
-def flat(interface: int, members: Sequence[Member], leaf: str) -> HtbTree:
-    """The tree of what pods of one node send each other: limits alone, as there is no link to be divided."""
-    classes = [
-        _class(ROOT, 0, Band.L0, UNLIMITED, UNLIMITED, _QUANTUM, ""),
-        _class(HOST, ROOT, Band.L0, TRICKLE, UNLIMITED, _QUANTUM, leaf),
-    ]
-    for member in members:
-        ceiling = UNLIMITED if member.limit is None else min(member.limit, UNLIMITED)
-        rate = min(TRICKLE, ceiling)
-        classes.append(_class(member.minor, ROOT, member.band, rate, ceiling, _QUANTUM, leaf))
     return HtbTree(interface, HOST, tuple(sorted(classes, key=lambda one: one.minor)))
 
 

@@ -58,7 +58,6 @@ CONFIGURATIONS = st.builds(
     Configuration,
     egress=st.just(Bands()) | BANDS,
     ingress=st.just(Bands()) | BANDS,
-    local=st.sampled_from([0, 90]),
     leaf=st.sampled_from(["fq_codel", "bfifo"]),
     policed=st.frozensets(st.sampled_from(Direction)),
 )

@@ -195,15 +195,6 @@ def test_pods_on_the_hosts_network_are_known_by_their_cgroup_and_only_when_they_
     assert wanted.unkept_limits == (UnkeptLimit("1", Direction.INGRESS, Unkept.HOST_NETWORK),)
 
 
-def test_traffic_within_the_node_is_limited_at_an_ifb_where_that_is_asked_for() -> None:
-    limited, floored = pod("1", Bounds(limit=MBIT)), pod("2", Bounds(MBIT))
-    wanted = plan([ETH], [limited, floored], Configuration(local=90))
-    local = wanted.trees[-1]
-    assert local.interface == 90
-    assert [one.minor for one in local.classes] == [ROOT, HOST, wanted.standing["1"].minor]
-    assert of(local, FIRST).ceil == MBIT
-
-
 def test_a_tree_stays_after_the_last_pod_that_needed_it() -> None:
     before = plan([ETH], [pod("1", Bounds(MBIT))])
     assert [one.minor for one in only_tree(plan([ETH], [], before=before)).classes] == [
@@ -331,8 +322,6 @@ def test_no_minimum_is_given_to_a_floor(
     without = plan(nics, nobody, configuration, before=wanted)
     for tree, bare in zip(wanted.trees, without.trees, strict=True):
         sent = tree.interface in {nic.index for nic in nics}
-        if tree.interface == configuration.local:
-            continue
         for band in Band:
             floors = sum(
                 wanted.standing[one.uid].egress if sent else wanted.standing[one.uid].ingress
@@ -415,8 +404,7 @@ def test_every_class_that_a_packet_is_sent_to_is_in_every_tree(
     for ids in (wanted.by_address, wanted.by_cgroup, wanted.by_interface):
         for identity in ids.values():
             for tree in wanted.trees:
-                if tree.interface != configuration.local:
-                    assert of(tree, identity & 0xFFFF).leaf
+                assert of(tree, identity & 0xFFFF).leaf
 
 
 def test_250_pods_are_planned_within_20_milliseconds() -> None:
