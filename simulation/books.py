@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapters.api import (
@@ -23,7 +23,7 @@ from extender.metrics import Metrics
 from extender.node_reports import NodeReports
 from extender.owners import Owners
 from extender.view import View
-from ledger.decisions import BindDecision, Mode
+from ledger.decisions import BindDecision, Filtered, Mode
 from ledger.demands import NO_SLOT
 from ledger.ledger import Ledger
 from ledger.waiting import SAMPLE
@@ -73,6 +73,11 @@ RECORDER = Recorder()
 class Told:
     """Who hears of the ledger's decisions; here nobody."""
 
+    def asked(self, uid: str, hole: str, had: Mapping[str, int]) -> None:
+        """Filter is about to decide on a pod, for which a hole is kept on a node, "" none; how many slots of
+        each policy are filled or held.
+        """
+
     def claimed(self, uid: str, node: str, slot: str) -> None:
         """Bind has claimed a node for a pod, which fills a slot of this policy; "" none."""
 
@@ -84,6 +89,14 @@ class Telling(Ledger):
     """The ledger, saying when it commits: nothing else shows the moment."""
 
     told = Told()
+
+    def filter(self, pod: Pod, names: Sequence[str], now: float) -> Filtered:
+        """As Ledger.filter."""
+        demands, holds = self._state.demands, self._state.holds
+        had = {demands[n].key: holds.filled_total[n] + holds.held_total[n] for n in demands.order}
+        row, _ = self._state.nominations.by_uid.get(pod.uid, (-1, pod))
+        self.told.asked(pod.uid, self._state.table.names[row] if row >= 0 else "", had)
+        return super().filter(pod, names, now)
 
     def bind(self, pod: Pod, node: str, now: float, gone: Collection[str] = ()) -> BindDecision:
         """As Ledger.bind."""

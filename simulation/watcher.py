@@ -77,6 +77,8 @@ class Watcher(Told):
         self._risky: dict[str, float] = {}
         self._had: Mapping[str, int] = {}
         """Slots of each policy that were filled or held when all was last at rest."""
+        self._before_filter: dict[str, tuple[str, Mapping[str, int]]] = {}
+        """Likewise, and where a hole was kept for a pod, before filter last decided on it, by its UID."""
         self._preemptions: dict[str, Preemption] = {}
         store.listeners.append(self._see)
 
@@ -113,6 +115,10 @@ class Watcher(Told):
         self.say(f"filter {pod.name} -> {' '.join(names) or 'nothing'}")
         self._unasked.discard(pod.uid)
         self._asked_about.setdefault(pod.name, []).append(frozenset(shown))
+
+    def asked(self, uid: str, hole: str, had: Mapping[str, int]) -> None:
+        """Filter is about to decide on a pod."""
+        self._before_filter[uid] = hole, had
 
     def unasked(self, pod: Pod) -> None:
         """The extender gave no answer and is ignorable: the pod goes on without it."""
@@ -284,7 +290,8 @@ class Watcher(Told):
         if blind or self._uninformed() or self._owners_away():
             return True
         at_risk = self._was_at_risk(finding.policy) or self._pinned_in_the_way(finding.policy)
-        return at_risk or self._never_held(finding.policy) or self._kept_for_owners(finding, thing)
+        never = self._never_held(finding.policy) or self._in_its_hole(finding.policy, thing)
+        return at_risk or never or self._kept_for_owners(finding, thing)
 
     def _takes_nothing_more(self, pod: Pod) -> bool:
         """Whether it comes where a Binding given up before may land all the same: the extender holds nothing
@@ -352,6 +359,16 @@ class Watcher(Told):
         slot that the search for moves reports as Fragmented.
         """
         return self._had.get(key, 1 << 40) <= self._checker.verdict().kept.get(key, 0)
+
+    def _in_its_hole(self, key: str, thing: Watched) -> bool:
+        """Whether a pod goes into the hole that its victims left, and as many slots are kept as were held
+        before: the checker takes a hole for room.
+        """
+        if not isinstance(thing, Pod):
+            return False
+        hole, had = self._before_filter.get(thing.uid, ("", {}))
+        there = hole == thing.node_name != ""
+        return there and had.get(key, 1 << 40) <= self._checker.verdict().kept.get(key, 0)
 
     def _kept_for_owners(self, finding: Finding, thing: Watched) -> bool:
         """Whether the slot fits only into what owners on their way leave over of the holds that they go to:
