@@ -10,6 +10,7 @@ import numpy as np
 from ledger.claims import ClaimState
 from ledger.decisions import BindDecision, Mode
 from ledger.demands import NO_SLOT
+from ledger.flights import Flight
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
 from ledger.preempt import left_out, victims_left
@@ -46,8 +47,7 @@ def bind_pod(
     left = victims_left(state, pod, [node])
     verdict = _judged(state, request, row, left)
     if verdict is not None and (awaited := _awaited(state, request, row, left, gone)):
-        if flight is not None:
-            state.flights.put(flight)
+        _wait(state, pod, flight)
         return BindDecision(refusal=WAITS_FOR_VICTIMS, awaited=awaited)
     if flight is not None:
         state.changed()
@@ -81,6 +81,14 @@ def _awaited(
     if _judged(state, request, row, [uid for uid in left if uid in gone]) is not None:
         return ()
     return tuple(state.claims.by_uid[uid].pod for uid in unsure)
+
+
+def _wait(state: State, pod: Pod, flight: Flight | None) -> None:
+    """Its victims are still there. Their hole is its own, though kube-scheduler takes its nomination back."""
+    if state.nominations.refuse(pod.uid, state.now):
+        state.changed()
+    elif flight is not None:
+        state.flights.put(flight)
 
 
 def _already(state: State, pod: Pod, node: str) -> bool:

@@ -104,7 +104,7 @@ def _refuse(
             state.changed()
     state.counters["refusals"] += 1
     if state.is_cold_to(request.owner):
-        state.nominations.refuse(request.pod.uid)
+        state.nominations.refuse(request.pod.uid, state.warmup_until)
     waiting.remember(state, request.pod, names)
     return refuse(state, request, names, rows)
 

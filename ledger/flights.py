@@ -223,8 +223,9 @@ class Nominations:
     """Pods nominated to a node: the hole their victims leave is theirs (trap T14).
 
     `by_priority`: what those of each priority wait for, in columns; without those that are charged there as
-    pods in flight: `charged` says which. `refused`: UIDs of those that filter refused
-    in the warm-up: their victims must not have ended in vain, and they are woken after it.
+    pods in flight: `charged` says which. `refused`: those that filter refused in the warm-up, which are
+    woken after it, or bind while victims were there; by UID, when the one ends or the other was:
+    their victims must not have ended in vain.
     """
 
     def __init__(self, table: Table) -> None:
@@ -233,7 +234,7 @@ class Nominations:
         self.charged: Callable[[Pod, int], bool] = lambda _pod, _row: False
         self._covered: set[str] = set()
         self._foreseen: dict[str, float] = {}
-        self.refused: set[str] = set()
+        self.refused: dict[str, float] = {}
         self.by_priority: dict[int, Columns] = {}
         self._counts: Counter[int] = Counter()
 
@@ -265,7 +266,7 @@ class Nominations:
         if there is None:
             return False
         row, pod = there
-        self.refused.discard(uid)
+        self.refused.pop(uid, None)
         if uid in self._covered:
             self._covered.discard(uid)
         else:
@@ -292,18 +293,25 @@ class Nominations:
         self.put(pod, node)
         self._foreseen[pod.uid] = now
 
-    def refuse(self, uid: str) -> None:
-        """Filter refuses the pod in the warm-up: kube-scheduler will take its nomination back."""
+    def refuse(self, uid: str, since: float) -> bool:
+        """It is refused for a while: kube-scheduler will take its nomination back. False: it has none."""
         if uid in self.by_uid:
-            self.refused.add(uid)
+            self.refused[uid] = since
+        return uid in self.by_uid
 
-    def keep(self, pod: Pod, now: float) -> None:
+    def keep(self, pod: Pod) -> None:
         """The nomination of such a pod was taken back: keep its hole, as one that is foreseen since then."""
-        self.foresee(pod, self._table.names[self.by_uid[pod.uid][0]], now)
-        self.refused.add(pod.uid)
+        since = self.refused[pod.uid]
+        self.foresee(pod, self._table.names[self.by_uid[pod.uid][0]], since)
+        self.refused[pod.uid] = since
 
-    def lapse(self, now: float) -> bool:
-        """Let go the holes of nominations that did not come; True when there were any."""
+    def lapse(self, now: float, victims_end: Callable[[str], bool]) -> bool:
+        """Let go the holes of nominations that did not come; True when there were any. victims_end: whether a
+        pod's victims are being deleted, by its UID.
+        """
+        for uid in self._foreseen.keys() & self.refused.keys():
+            if victims_end(uid):
+                self._foreseen[uid] = max(now, self._foreseen[uid])
         late = [uid for uid, since in self._foreseen.items() if now - since > EVICTION_SECONDS]
         vain = [uid for uid in late if uid in self.by_uid and not self.by_uid[uid][1].nominated_node_name]
         for uid in late:

@@ -238,7 +238,7 @@ class State:
             self.changed()
         if self.daemons.lapse(self.now):
             self.changed(grown=True)
-        if self.nominations.lapse(self.now):
+        if self.nominations.lapse(self.now, self._victims_end):
             self.changed()
         for row in self.lost.lapse(self.now):
             if self.claims.recount(row):
@@ -317,10 +317,15 @@ class State:
                 self._narrow(pod)
                 self.offers.nominated(pod)
         elif pod.uid in self.nominations.refused and not pod.deleting:
-            self.nominations.keep(self.counted(pod), self.warmup_until)
+            self.nominations.keep(self.counted(pod))
         elif self.nominations.drop(pod.uid):
             self.offers.drop(pod.uid)
             self.changed()
+
+    def _victims_end(self, uid: str) -> bool:
+        offer, claims = self.offers.by_uid.get(uid), self.claims.by_uid
+        there = offer.victims.get(offer.node, ()) if offer is not None else ()
+        return any(victim in claims and claims[victim].pod.deleting for victim in there)
 
     def counts(self, pod: Pod, owner: int) -> Resources:
         """What a pod that is to be placed would count for: at its floor only as long as there is a slot."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pytest
+
 from ledger.decisions import BindDecision, Mode
 from ledger.ledger import Ledger
 from ledger.offers import EVICTION_SECONDS
@@ -380,6 +382,27 @@ def test_a_nominated_pod_in_flight_beside_a_slot_without_a_place_leaves_nothing_
     assert made.filter(who, ["n0"], 0.0).nodes == ["n0"]
     made.set_demand(demand("a", 5, 2, priority=100))
     assert not all(made.tend() for _ in range(20))
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_preemptor_that_bind_refuses_for_its_victim_keeps_its_hole_as_long_as_that_dies(dies: bool) -> None:
+    """Strict: kube-scheduler takes the nomination back then."""
+    victim = pod("v", 6, node="n0")
+    made = ledger(node("n0", 8), victim, demand("a", 1, 2, priority=100), mode=Mode.STRICT)
+    who = pod("p", 6, priority=HIGH)
+    made.set_pod(who)
+    assert made.preempt(who, {"n0": ["v"]}, 1.0) == ["n0"]
+    nominated = replace(who, nominated_node_name="n0")
+    made.set_pod(nominated)
+    made.set_pod(replace(victim, deleting=dies))
+    assert made.filter(nominated, ["n0"], 2.0).nodes == ["n0"]
+    assert made.bind(nominated, "n0", 2.1).refusal == WAITS_FOR_VICTIMS
+    made.set_pod(who)
+    late = 3.0 + EVICTION_SECONDS
+    made.waiting(late)
+    made.remove_pod("v")
+    assert bool(made.filter(pod("other", 2), ["n0"], late).nodes) is not dies
+    assert bool(made.filter(who, ["n0"], late).nodes) is dies
 
 
 def _refused_in_the_warm_up() -> tuple[Ledger, Pod]:
