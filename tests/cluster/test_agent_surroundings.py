@@ -154,6 +154,7 @@ def changed(here: Place, before: dict[str, str]) -> set[str]:
     return {path for path, value in here.settings().items() if value != before[path]}
 
 
+@pytest.mark.full
 def test_250_at_once(at_work: AtWork, record_property: Callable[[str, object], None]) -> None:
     here, agent, kept, _ = at_work
     began, cpu = agent.metric("j10ce_agent_passes_total"), agent.cpu_seconds()

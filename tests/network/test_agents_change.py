@@ -96,7 +96,7 @@ WAYS = [
     pytest.param((Means.HTB_CLSACT, False), id="clsact"),
     pytest.param((Means.POLICER_TCX, False), id="policer-tcx", marks=pytest.mark.full),
     pytest.param((Means.POLICER_CLSACT, False), id="policer-clsact"),
-    pytest.param((Means.HTB_TCX, True), id="ifb-tcx"),
+    pytest.param((Means.HTB_TCX, True), id="ifb-tcx", marks=pytest.mark.full),
     pytest.param((Means.HTB_CLSACT, True), id="ifb-clsact", marks=pytest.mark.full),
 ]
 
