@@ -23,6 +23,8 @@ from lab.runtimes.programs import require, run
 
 WAYS: Final = ("egress", "ingress")
 """As the pod sees it."""
+_HEARD: Final = 0.5
+"""Seconds in which pods hear that they are read from again; that takes a round trip."""
 _CHUNK = bytes(1 << 18)
 _FRAME, _PAYLOAD = 1514, 1448
 """Bytes of a full Ethernet frame, and of TCP's payload in it."""
@@ -110,11 +112,17 @@ class Traffic:
         }
 
     def go(self) -> None:
-        """Read and send from now on."""
+        """Read and send from now on.
+
+        Read first: a pod that was not read from asks ever more seldom whether it may send again, and what
+        tells it that it may could be lost in the flood.
+        """
         self._goes = True
-        for port in self._all():
-            for connection in port.connections:
-                self._selector.register(connection, port.events, port)
+        self._register("egress")
+        until = time.monotonic() + _HEARD
+        while (left := until - time.monotonic()) > 0 and not self.serve(left):
+            pass
+        self._register("ingress")
 
     def stop(self) -> None:
         """Neither any more."""
@@ -122,6 +130,12 @@ class Traffic:
         for port in self._all():
             for connection in port.connections:
                 self._selector.unregister(connection)
+
+    def _register(self, way: str) -> None:
+        for port in self._all():
+            for connection in port.connections if port.way == way else ():
+                if connection not in self._selector.get_map():
+                    self._selector.register(connection, port.events, port)
 
     def _serve(self, port: Port, ready: Any) -> None:
         if ready is port.listener:
