@@ -103,7 +103,7 @@ bench-agent: programs runtimes ## Measure what the agent costs a node of 250 pod
 bench-network: venv network-tools ## Measure what network floors cost a packet and a round, how exact they are (as root, a minute)
 	@$(BIN)/python -P -m benchmarks.network
 
-generated: venv ## Write the files made from code (CRDs, the scenarios' JSON schema)
+generated: venv ## Write the files made from code (CRDs and their page, the scenarios' JSON schema)
 	@$(BIN)/j10ce dev generate
 
 bpf: venv network-tools ## Compile the agent's eBPF programs, whose objects are in the repository (as root, or with clang installed)

@@ -28,7 +28,7 @@ def generate(
     ] = False,
     root: Annotated[Path, typer.Option(help="The repository.", file_okay=False, exists=True)] = Path(),
 ) -> None:
-    """Write the files made from code: resource definitions, the scenarios' JSON schema, kernel files, NRI."""
+    """Write the files made from code: resource definitions and their page, schemas, kernel files, NRI."""
     stale = out_of_date(generated(), root)
     for name, wanted in stale.items():
         path = root / name
@@ -83,6 +83,7 @@ def out_of_date(files: Mapping[str, str], root: Path) -> dict[str, str]:
 def _sources() -> dict[str, Callable[[], Mapping[str, str]]]:
     from cli.protobuf import messages
     from lab.scenario.source import schema  # imported on use: pydantic models take a while
+    from qos.api.reference import page
     from qos.api.schema import files
     from qos.plan.kernel_table import allowed, table
 
@@ -90,7 +91,7 @@ def _sources() -> dict[str, Callable[[], Mapping[str, str]]]:
         "manifests/crds": files,
         "kwok-scenarios": lambda: {"scenario.schema.json": schema()},
         "kernel": lambda: {"allowed.py": allowed()},
-        "docs": lambda: {"kernel-table.md": table()},
+        "docs": lambda: {"api.md": page(), "kernel-table.md": table()},
         "agent/nri": messages,
     }
 
