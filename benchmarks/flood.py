@@ -21,12 +21,13 @@ import uvloop
 
 from adapters.api import NODES, PODS, POLICIES, PRIORITY_CLASSES
 from adapters.memory import MemoryAPI
+from adapters.serving.addresses import listen
+from adapters.serving.server import serve_until, server
 from benchmarks import clusters
 from benchmarks.clusters import Size
 from benchmarks.serving import Connection, process, read, respond
 from extender.config import ExtenderConfig
 from extender.program import Program
-from extender.server import listen, serve_until, server
 
 NAMES: Final = 100
 BINDERS: Final = 8

@@ -16,13 +16,15 @@ from typing import Any
 import orjson
 import uvloop
 
+from adapters.serving.addresses import listen
+from adapters.serving.readiness import Readiness
+from adapters.serving.server import Serving, serve_until, server
 from benchmarks import clusters
 from benchmarks.clusters import Size
 from benchmarks.serving import Connection, process, read, respond
 from extender.binder import Binder
 from extender.metrics import Metrics
-from extender.readiness import Readiness
-from extender.server import Serving, VerbsApp, listen, serve_until, server, verbs_server
+from extender.server import VerbsApp, verbs_server
 from extender.verbs import Reply
 
 PODS = 16

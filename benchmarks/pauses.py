@@ -23,6 +23,7 @@ import orjson
 
 from adapters.api import DEPLOYMENTS, NODES, PODS, POLICIES
 from adapters.memory import timestamp
+from adapters.serving.addresses import listen
 from benchmarks import clusters
 from benchmarks.clusters import Size
 from benchmarks.fixed_work import usual_seconds
@@ -229,7 +230,7 @@ async def _measure(api: Fleet, times: LoopTime, quiet: float) -> tuple[dict[str,
 @contextlib.asynccontextmanager
 async def _running(api: Fleet, times: LoopTime) -> AsyncIterator[Play]:
     """The program, ready, on free ports."""
-    sockets = server.listen("127.0.0.1:0"), server.listen("127.0.0.1:0")
+    sockets = listen("127.0.0.1:0"), listen("127.0.0.1:0")
     verbs_address, address = ("{}:{}".format(*one.getsockname()) for one in sockets)
     config = ExtenderConfig(
         verbs_address=verbs_address,

@@ -14,8 +14,8 @@ from typing import Final
 
 from adapters.api import PODS, APIError, ClusterAPI, Conflict, Ended, NotFound, NotTaken, Unreachable
 from adapters.kubernetes import decode
+from adapters.pace import Turns
 from extender.metrics import Metrics
-from extender.pace import Turns
 from extender.wire import BindingArgs
 from ledger.decisions import BindDecision
 from ledger.demands import NO_SLOT

@@ -12,8 +12,9 @@ import typer
 import uvloop
 
 from adapters import logs
+from adapters.configuration import ConfigError
 from adapters.kubernetes.client import KubernetesAPI
-from extender.config import ConfigError, ExtenderConfig, load
+from extender.config import ExtenderConfig, load
 from extender.program import Program
 from ledger.decisions import Mode
 

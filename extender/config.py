@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
-from pydantic.alias_generators import to_camel
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from pydantic import Field, model_validator
 
+from adapters import configuration
+from adapters.configuration import HostPort, ObjectPath, Section
+from adapters.serving.addresses import is_loopback, split_address
 from ledger.decisions import Mode
 from ledger.lost_nodes import NOT_READY_SECONDS
 from qos.keys import HIGHEST_USER_PRIORITY, HOSTNAME_LABEL
 
-HostPort = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^\s:/]+):[0-9]{1,5}$")]
-ObjectPath = Annotated[
-    str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
-]
 
-
-class ConfigError(ValueError):
-    """The configuration cannot be used; the message names the file, the field and the value."""
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
-
-
-class TLSFiles(_Section):
+class TLSFiles(Section):
     """Files for mutual TLS on the verbs' port, PEM; all three or none."""
 
     cert_file: Path = Field(description="The extender's certificate, with its chain.")
@@ -40,7 +26,7 @@ class TLSFiles(_Section):
     )
 
 
-class ExtenderConfig(_Section):
+class ExtenderConfig(Section):
     """Everything that can be configured; JSON names are camelCase, unknown fields are refused."""
 
     mode: Mode = Field(
@@ -198,47 +184,6 @@ class ExtenderConfig(_Section):
         return self.lease.partition("/")[2]
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """HOST:PORT or [HOST]:PORT, brackets taken off."""
-    host, _, port = address.rpartition(":")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def is_loopback(host: str) -> bool:
-    """True for localhost and loopback addresses only; other names may resolve to anything."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def load(path: Path | None, overrides: dict[str, Any]) -> ExtenderConfig:
     """The file's configuration with the overrides on top; ConfigError says what is wrong and where."""
-    document = _read(path) if path else {}
-    source = str(path) if path else "command line"
-    try:
-        return ExtenderConfig.model_validate(document | overrides)
-    except ValidationError as error:
-        raise ConfigError(f"{source}: {'; '.join(_explain(detail) for detail in error.errors())}") from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        document = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
-    except YAMLError as error:
-        raise ConfigError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        raise ConfigError(f"{path}: must be a mapping of fields, not {type(document).__name__}")
-    return document
-
-
-def _explain(detail: Any) -> str:
-    where = ".".join(str(part) for part in detail["loc"])
-    message = detail["msg"].removeprefix("Value error, ")
-    return f"{where}: {message} (got {detail['input']!r})" if where else message
+    return configuration.load(ExtenderConfig, path, overrides)

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, cast
 
 import httptools
 
+from adapters.serving.server import DRAIN_SECONDS
 from extender.verbs import Reply
 
 KEEP_ALIVE_SECONDS: Final = 150.0
@@ -26,7 +27,6 @@ MAX_BODY_BYTES: Final = 256 * 1024 * 1024
 """5,000 full nodes are about 50 MB; what is larger is no scheduler's."""
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Of a request's line and headers, beyond their first bytes; kube-scheduler's are below 1 KiB."""
-DRAIN_SECONDS: Final = 20.0
 
 Handler = Callable[[str, str, bytes], Reply | Awaitable[Reply]]
 """(method, path, body) -> the answer, at once where it needs no waiting. Never raises."""

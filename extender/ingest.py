@@ -25,8 +25,8 @@ from adapters.api import (
     Resource,
 )
 from adapters.kubernetes import decode, node_qos
+from adapters.kubernetes.events import EventWriter, Regarding
 from extender.catalog import Catalog
-from extender.events import EventWriter, Regarding
 from extender.guarding import Guarding
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports

@@ -11,14 +11,17 @@ from typing import Any, Final
 
 from adapters import garbage
 from adapters.api import NODE_QOS, ClusterAPI
+from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
 from adapters.loops import Changes, forever
+from adapters.serving.readiness import Readiness
+from adapters.serving.server import serve_until
+from adapters.serving.server import server as server_of
 from extender import rest, server
 from extender.binder import Binder
 from extender.catalog import Catalog
 from extender.config import ExtenderConfig
-from extender.events import EventWriter
 from extender.expiry import Expiry
 from extender.guarding import Guarding
 from extender.ingest import Ingest
@@ -26,11 +29,10 @@ from extender.installation import installed_at
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports
 from extender.owners import Owners
-from extender.readiness import Readiness
+from extender.policy_status import PolicyStatus
 from extender.scale_down import ScaleDownGuard
 from extender.slot_marks import SlotMarks
 from extender.snapshots import Snapshots
-from extender.status_writer import StatusWriter
 from extender.view import View
 from extender.waking import Waker
 from ledger.ledger import Ledger
@@ -104,8 +106,8 @@ class Program:
             window=config.guard_window_seconds,
         )
         self.reports = NodeReports(self.ledger, clock=clock, changed=self._changes.note)
-        self.events = EventWriter(api, self.metrics, identity=config.identity, clock=clock, wall=wall)
-        self.writer = StatusWriter(
+        self.events = EventWriter(api, self.metrics.event, identity=config.identity, clock=clock, wall=wall)
+        self.writer = PolicyStatus(
             api,
             self.ledger,
             self.catalog,
@@ -210,11 +212,11 @@ class Program:
             self.config.address,
             self.config.identity,
         )
-        await server.serve_until(
+        await serve_until(
             stop,
             [
                 (server.verbs_server(verbs, self.config.tls), verbs_socket),
-                (server.server(others), socket_of_others),
+                (server_of(others), socket_of_others),
             ],
             draining=self.readiness.drain,
         )

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import FastAPI, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from adapters.serving.probes import add_probes
+from adapters.serving.readiness import Readiness
 from extender.metrics import Metrics
-from extender.readiness import Readiness
 from extender.snapshots import Snapshots
 from ledger.decisions import DemandReport, Mode
 from qos import quantity
@@ -22,12 +23,6 @@ from qos import quantity
 
 class _Answer(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
-
-
-class Health(_Answer):
-    """Whether a probe passes, and if not why."""
-
-    status: str = Field(description="ok, or why not.", examples=["ok"])
 
 
 class NodeHolds(_Answer):
@@ -79,7 +74,7 @@ def app(mode: Mode, snapshots: Snapshots, readiness: Readiness, metrics: Metrics
         redoc_url=None,
         openapi_url="/openapi.json",
     )
-    _add_probes(service, readiness)
+    add_probes(service, readiness)
 
     @service.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def exposition() -> Response:
@@ -102,23 +97,6 @@ def app(mode: Mode, snapshots: Snapshots, readiness: Readiness, metrics: Metrics
         return Response(text, media_type="application/json")
 
     return service
-
-
-def _add_probes(service: FastAPI, readiness: Readiness) -> None:
-    unready: dict[int | str, dict[str, Any]] = {503: {"model": Health, "description": "Not ready."}}
-
-    @service.get("/healthz")
-    async def healthz() -> Health:
-        """The process lives: its loop answers."""
-        return Health(status="ok")
-
-    @service.get("/readyz", responses=unready)
-    async def readyz(response: Response) -> Health:
-        """Every list has synced, no watch is stale, and it is not shutting down."""
-        problem = readiness.report()
-        if problem:
-            response.status_code = 503
-        return Health(status=problem or "ok")
 
 
 def _render(mode: Mode, ready: bool, reports: Mapping[str, DemandReport], namespace: str) -> str:

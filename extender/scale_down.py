@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from adapters.api import NODES, APIError, ClusterAPI, NotFound, Unreachable
-from extender.pace import Pace
+from adapters.pace import Pace
 from extender.view import View
 from ledger.ledger import Ledger
 from qos import keys

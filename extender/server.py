@@ -1,23 +1,20 @@
-"""The process's two HTTP servers: the verbs on connections of our own, everything else by FastAPI."""
+"""The verbs' HTTP server, on connections of our own; everything else is FastAPI's (extender.rest)."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import socket
-import ssl
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable
 from time import perf_counter
-from typing import Any, Final, Protocol
+from typing import Final
 
-import uvicorn
-
+from adapters.serving.addresses import listen
+from adapters.serving.readiness import Readiness
+from adapters.serving.tls import mutual
 from extender import verbs
 from extender.binder import Binder
-from extender.config import ExtenderConfig, TLSFiles, split_address
-from extender.connection import DRAIN_SECONDS, VerbsServer
+from extender.config import ExtenderConfig, TLSFiles
+from extender.connection import VerbsServer
 from extender.metrics import Metrics
-from extender.readiness import Readiness
 from extender.verbs import Reply
 from ledger.ledger import Ledger
 
@@ -89,87 +86,10 @@ class VerbsApp:
         return reply
 
 
-class Server(uvicorn.Server):
-    """uvicorn's server, without its signal handlers: the program has two servers and stops them itself."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone."""
-        yield
-
-    def stop(self) -> None:
-        """Accept no more, and end once what is under way is answered."""
-        self.should_exit = True
-
-
-class Serving(Protocol):
-    """A server that serve_until can run."""
-
-    def stop(self) -> None:
-        """Accept no more."""
-        ...
-
-    async def serve(self, sockets: list[socket.socket]) -> None:
-        """Until stop(), and what was under way then is answered."""
-        ...
-
-
-def server(app: Any) -> Server:
-    """A server of an ASGI application: of everything but the verbs."""
-    return Server(
-        uvicorn.Config(
-            app,
-            loop="none",
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_graceful_shutdown=int(DRAIN_SECONDS),
-        )
-    )
-
-
 def verbs_server(app: VerbsApp, tls: TLSFiles | None = None) -> VerbsServer:
     """The verbs' server, with mutual TLS where `tls` is given."""
-    return VerbsServer(app.answer, None if tls is None else _mutual(tls))
-
-
-def _mutual(tls: TLSFiles) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tls.cert_file, tls.key_file)
-    context.load_verify_locations(tls.client_ca_file)
-    context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
-def listen(address: str) -> socket.socket:
-    """A listening socket; OSError names the address."""
-    host, port = split_address(address)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        opened = socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise OSError(error.errno, f"cannot listen on {address}: {error.strerror}") from error
-    opened.setblocking(False)
-    return opened
-
-
-async def serve_until(
-    stop: asyncio.Event, servers: Sequence[tuple[Serving, socket.socket]], *, draining: Callable[[], None]
-) -> None:
-    """Serve all until `stop` is set, then finish the requests under way; `draining` is called in between."""
-    running = [asyncio.create_task(one.serve([opened])) for one, opened in servers]
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait([*running, stopping], return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    draining()
-    for one, _ in servers:
-        one.stop()
-    await asyncio.gather(*running)
+    context = None if tls is None else mutual(tls.cert_file, tls.key_file, tls.client_ca_file)
+    return VerbsServer(app.answer, context)
 
 
 def open_sockets(config: ExtenderConfig) -> Sockets:

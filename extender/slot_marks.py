@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from adapters.api import PODS, APIError, ClusterAPI, NotFound, Unreachable
+from adapters.pace import Pace
 from extender.metrics import Metrics
-from extender.pace import Pace
 from ledger.demands import NO_SLOT
 from ledger.ledger import Ledger
 from ledger.seats import Untrue

@@ -1,15 +1,13 @@
-"""A policy's status from what is known: pure, so that every condition is a table test.
-
-Reasons and messages are stable: they change only when what they say changes.
-"""
+"""A policy's status from what is known: pure, so that every condition is a table test."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from adapters.kubernetes.conditions import Announced, Condition, Notice, stamped
+from adapters.kubernetes.conditions import notices as changes
 from extender import delivery
 from extender.delivery import Delivery
 from extender.guarding import Guard
@@ -45,15 +43,6 @@ class Facts:
     delivery: Delivery = field(default_factory=Delivery)
 
 
-class Condition(NamedTuple):
-    """A condition without its time."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-
-
 def compute(facts: Facts, now: float) -> dict[str, Any]:
     """The whole status; lastTransitionTime is kept where a condition's status did not change."""
     report = facts.report
@@ -65,11 +54,7 @@ def compute(facts: Facts, now: float) -> dict[str, Any]:
         "unplaced": [_unplaced(one) for one in (report.unplaced if report else ())][:MOST_UNPLACED],
         "holds": _largest(report.holds if report else (), facts.policy.mode),
     }
-    earlier = {one.get("type"): one for one in facts.policy.status.get("conditions") or ()}
-    stamp = timestamp(now)
-    status["conditions"] = [
-        _stamped(one, earlier.get(one.type), facts.policy.generation, stamp) for one in conditions(facts)
-    ]
+    status["conditions"] = stamped(conditions(facts), facts.policy.status, facts.policy.generation, now)
     return status
 
 
@@ -221,25 +206,6 @@ def _largest(holds: tuple[tuple[str, int], ...], mode: PlacementMode) -> list[di
     return [{"nodeName": node, "slots": slots} for node, slots in ordered[:most]]
 
 
-def _stamped(
-    one: Condition, earlier: Mapping[str, Any] | None, generation: int, stamp: str
-) -> dict[str, Any]:
-    same = earlier is not None and earlier.get("status") == one.status
-    return {
-        "type": one.type,
-        "status": one.status,
-        "observedGeneration": generation,
-        "lastTransitionTime": earlier["lastTransitionTime"] if same and earlier is not None else stamp,
-        "reason": one.reason,
-        "message": one.message,
-    }
-
-
-def timestamp(now: float) -> str:
-    """RFC 3339 in UTC, to the second."""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def selector_text(selector: Selector) -> str:
     """A selector as kubectl writes it: app=checkout,tier in (a,b)."""
     return ",".join(_requirement_text(one) for one in selector.requirements)
@@ -255,46 +221,18 @@ def _requirement_text(one: Requirement) -> str:
     return f"{one.key} {one.operator.lower()} ({','.join(one.values)})"
 
 
-class Notice(NamedTuple):
-    """What a user must know: an event on the policy."""
-
-    type: str
-    reason: str
-    note: str
-
-
 _ANNOUNCED: Final = {
-    # condition: (its bad status, the event's reason when it is good again, if that is worth an event)
-    keys.READY: ("False", ""),
-    keys.HELD: ("False", "SlotsHeld"),
-    keys.GUARDED: ("False", "Guarded"),
-    keys.SLOTS_USABLE: ("False", ""),
-    keys.OVERLAPPING: ("True", ""),
-    keys.APPLIED: ("False", ""),
-    keys.VERIFIED: ("False", ""),
+    keys.READY: Announced("False"),
+    keys.HELD: Announced("False", "SlotsHeld"),
+    keys.GUARDED: Announced("False", "Guarded"),
+    keys.SLOTS_USABLE: Announced("False"),
+    keys.OVERLAPPING: Announced("True"),
+    keys.APPLIED: Announced("False"),
+    keys.VERIFIED: Announced("False"),
 }
 _ASKED_FOR: Final = frozenset({"Suspended", "ObserveMode"})
-"""Reasons of what someone configured: no news."""
 
 
 def notices(earlier: Mapping[str, Any], status: Mapping[str, Any]) -> list[Notice]:
-    """The events for a change of status; none for what stayed, nor for a first status that is good."""
-    before = {one.get("type"): one for one in earlier.get("conditions") or ()}
-    found: dict[str, Notice] = {}
-    for one in status["conditions"]:
-        notice = _notice(before.get(one["type"], {}), one)
-        if notice is not None and notice.reason not in _ASKED_FOR:
-            found.setdefault(f"{notice.type} {notice.reason}", notice)
-    return list(found.values())
-
-
-def _notice(was: Mapping[str, Any], now: Mapping[str, Any]) -> Notice | None:
-    if now["type"] not in _ANNOUNCED:
-        return None
-    bad, recovered = _ANNOUNCED[now["type"]]
-    changed = (was.get("status"), was.get("reason")) != (now["status"], now["reason"])
-    if now["status"] == bad:
-        return Notice("Warning", now["reason"], now["message"]) if changed else None
-    if was.get("status") == bad and recovered and was.get("reason") not in _ASKED_FOR:
-        return Notice("Normal", recovered, now["message"])
-    return None
+    """The events for a change of a policy's status."""
+    return changes(earlier, status, _ANNOUNCED, _ASKED_FOR)

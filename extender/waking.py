@@ -15,8 +15,8 @@ from typing import Final
 
 from adapters.api import PODS, APIError, ClusterAPI, NotFound, Unreachable
 from adapters.loops import last_of
+from adapters.pace import Pace
 from extender.metrics import Metrics
-from extender.pace import Pace
 from ledger.ledger import Ledger
 from qos import keys
 from qos.cluster.objects import Pod

@@ -14,9 +14,9 @@ from adapters.api import (
     PRIORITY_CLASSES,
     ClusterAPI,
 )
+from adapters.kubernetes.events import EventWriter
 from extender.catalog import Catalog
 from extender.config import ExtenderConfig
-from extender.events import EventWriter
 from extender.guarding import Guarding
 from extender.ingest import Ingest
 from extender.metrics import Metrics
@@ -189,7 +189,7 @@ def opened(world: World, api: ClusterAPI, clock: Clock, wall: Clock, changed: Ca
         View(),
         guarding,
         NodeReports(ledger, clock=clock, changed=changed),
-        EventWriter(api, RECORDER, identity=config.identity, clock=clock, wall=wall),
+        EventWriter(api, RECORDER.event, identity=config.identity, clock=clock, wall=wall),
         owners,
     )
 

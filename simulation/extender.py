@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable
 
 from adapters.kubernetes.reflector import Reflector
 from adapters.loops import Changes, forever
+from adapters.serving.readiness import Readiness
 from extender import program
 from extender.binder import Binder
 from extender.expiry import Expiry
 from extender.ingest import Ingest
-from extender.readiness import Readiness
+from extender.policy_status import PolicyStatus
 from extender.server import VerbsApp
-from extender.status_writer import StatusWriter
 from extender.waking import Waker
 from simulation.api import Client
 from simulation.books import RECORDER, SCHEDULER, WATCHED, Told, config_of, opened
@@ -88,7 +88,7 @@ class Extender:
         books = self.books = opened(self._world, self._api, clock, self.wall, changes.note)
         self.ledger = books.ledger
         self.ledger.told = self.told
-        self.writer = StatusWriter(
+        self.writer = PolicyStatus(
             self._api,
             books.ledger,
             books.catalog,

@@ -20,7 +20,7 @@ PACKAGES: list[str] = CONFIGURATION["root_packages"]
 VIOLATIONS = {
     "layers": ("qos/keys.py", "import adapters.api"),
     "rooms": ("qos/cluster/selectors.py", "import qos.plan.node"),
-    "plan": ("extender/pace.py", "import qos.plan.node"),
+    "plan": ("extender/view.py", "import qos.plan.node"),
     "agent": ("agent/state.py", "import numpy"),
     "programs": ("extender/__init__.py", "import lab.cluster"),
     "checker": ("lab/checker.py", "import ledger.decisions"),

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from adapters.memory import MemoryAPI
+from adapters.serving.addresses import listen
 from extender.config import ExtenderConfig
 from extender.metrics import Metrics
 from extender.program import Program
-from extender.server import listen
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos import keys

@@ -10,10 +10,10 @@ import pytest
 
 from adapters.api import EVENTS, PODS, POLICIES
 from adapters.kubernetes import decode
+from adapters.kubernetes.events import EventWriter, Regarding
 from adapters.kubernetes.node_qos import NodeNews
 from adapters.memory import MemoryAPI
 from extender.config import ExtenderConfig
-from extender.events import EventWriter, Regarding
 from extender.node_reports import STALE_SECONDS
 from extender.program import Program
 from extender.waking import Waker
@@ -35,7 +35,7 @@ def steady() -> Clock:
 @JUMPS
 async def test_events_keep_their_pace_and_say_the_time_of_day(api, metrics, steady, jump):
     wall = Clock()
-    events = EventWriter(api, metrics, identity="me", clock=steady, wall=wall)
+    events = EventWriter(api, metrics.event, identity="me", clock=steady, wall=wall)
     for number in range(30):
         events.say(ABOUT, "Normal", "Why", f"words {number}")
     await events.run_once()

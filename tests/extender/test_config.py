@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from adapters.configuration import ConfigError
+from adapters.serving.addresses import is_loopback
 from extender.commands import app
-from extender.config import ConfigError, ExtenderConfig, is_loopback, load
+from extender.config import ExtenderConfig, load
 from ledger.decisions import Mode
 
 

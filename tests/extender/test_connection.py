@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.serving.addresses import listen
 from extender import connection
 from extender.connection import KEEP_ALIVE_SECONDS, VerbsServer
-from extender.server import listen
 from extender.verbs import Reply
 from tests.waiting import eventually
 

@@ -10,8 +10,8 @@ import schemathesis
 from hypothesis import settings
 from prometheus_client.parser import text_string_to_metric_families
 
+from adapters.serving.readiness import Readiness
 from extender.metrics import MOST_POLICIES, Metrics
-from extender.readiness import Readiness
 from extender.rest import app
 from extender.snapshots import Snapshot
 from ledger.decisions import DemandReport, Mode, Unplaced

@@ -21,9 +21,10 @@ import trustme
 
 from adapters.api import NODES, PODS, POLICIES
 from adapters.memory import MemoryAPI
+from adapters.serving.addresses import listen
+from adapters.serving.readiness import Readiness
 from extender.metrics import Metrics
-from extender.readiness import Readiness
-from extender.server import VerbsApp, listen
+from extender.server import VerbsApp
 from extender.verbs import Reply
 from lab import ports
 from ledger.decisions import Filtered

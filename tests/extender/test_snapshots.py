@@ -7,8 +7,8 @@ import asyncio
 import httpx
 import pytest
 
+from adapters.serving.readiness import Readiness
 from extender.metrics import Metrics
-from extender.readiness import Readiness
 from extender.rest import app
 from extender.snapshots import FRESH_SECONDS, SHARE, Snapshots
 from ledger.decisions import DemandReport, Mode

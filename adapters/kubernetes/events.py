@@ -10,12 +10,10 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from adapters.api import EVENTS, APIError, ClusterAPI, Unreachable
-from extender.metrics import Metrics
-from extender.pace import Pace
+from adapters.pace import Pace
 
 log = logging.getLogger(__name__)
 
-CONTROLLER: Final = "j10ce.io/extender"
 REPEAT_SECONDS: Final = 600.0
 """Seconds within which the same words about the same object are not written again."""
 MOST_QUEUED: Final = 500
@@ -43,19 +41,24 @@ class Said(NamedTuple):
 
 
 class EventWriter:
-    """A bounded queue that is written at 5 a second, 25 at once; `wall` is what an Event says of its time."""
+    """A bounded queue that is written at 5 a second, 25 at once; `wall` is what an Event says of its time.
+
+    count(outcome) hears of each: written, dropped or failed. `controller`: the program that speaks.
+    """
 
     def __init__(
         self,
         api: ClusterAPI,
-        metrics: Metrics,
+        count: Callable[[str], None],
         *,
+        controller: str = "j10ce.io/extender",
         identity: str,
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
         self._api = api
-        self._metrics = metrics
+        self._count = count
+        self._controller = controller
         self._identity = identity
         self._clock, self._wall = clock, wall
         self._pace = Pace(5, 25, clock)
@@ -70,7 +73,7 @@ class EventWriter:
         if now - self._recent.get(key, float("-inf")) < REPEAT_SECONDS:
             return
         if len(self._queue) >= MOST_QUEUED:
-            self._metrics.event("dropped")
+            self._count("dropped")
             return
         self._forget_old(now)
         self._recent[key] = now
@@ -81,7 +84,7 @@ class EventWriter:
             self._recent = {key: at for key, at in self._recent.items() if now - at < REPEAT_SECONDS}
 
     def leave_to_another(self) -> None:
-        """Another extender leads and says the same: forget what waits, and say it again when leading."""
+        """Another replica leads and says the same: forget what waits, and say it again when leading."""
         self._queue.clear()
         self._recent.clear()
 
@@ -96,12 +99,12 @@ class EventWriter:
             await self._api.create(EVENTS, namespace, self.body(said))
         except (APIError, Unreachable) as error:
             # An event is a courtesy: the condition says the same, and lasts.
-            self._metrics.event("failed")
+            self._count("failed")
             log.warning(
                 "event not written reason=%s object=%s error=%s", said.reason, said.regarding.name, error
             )
             return
-        self._metrics.event("written")
+        self._count("written")
 
     def body(self, said: Said) -> dict[str, Any]:
         """The Event object."""
@@ -115,7 +118,7 @@ class EventWriter:
                 "namespace": about.namespace or "default",
             },
             "eventTime": stamp.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "reportingController": CONTROLLER,
+            "reportingController": self._controller,
             "reportingInstance": self._identity[:128],
             "action": "Reserve",
             "reason": said.reason,

@@ -10,13 +10,13 @@ import pytest
 
 from adapters.api import EVENTS, POLICIES, APIError, Unreachable
 from adapters.kubernetes import decode
+from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.node_qos import NodeNews
 from extender.catalog import Catalog
-from extender.events import EventWriter
 from extender.guarding import Guarding
 from extender.node_reports import NodeReports
 from extender.owners import Owners
-from extender.status_writer import StatusWriter
+from extender.policy_status import PolicyStatus
 from extender.view import View
 from ledger.decisions import Mode
 from qos import keys
@@ -35,8 +35,8 @@ class Desk:
         self.catalog = Catalog(self.account, lambda: None, Owners(), clock=clock, grace=0.0)
         self.guarding = Guarding(Mode.GUARD, binds=True, schedulers=["default-scheduler"], window=300)
         self.guarding.installed = 0.0
-        self.events = EventWriter(api, metrics, identity="me", clock=clock, wall=clock)
-        self.writer = StatusWriter(
+        self.events = EventWriter(api, metrics.event, identity="me", clock=clock, wall=clock)
+        self.writer = PolicyStatus(
             api,
             self.account,
             self.catalog,

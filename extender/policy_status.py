@@ -1,0 +1,118 @@
+"""Policies' status: gathered here, computed by extender.status, written by the leader only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from adapters.api import POLICIES, ClusterAPI
+from adapters.kubernetes import decode
+from adapters.kubernetes.events import EventWriter
+from adapters.kubernetes.status import StatusWriter
+from adapters.loops import last_of
+from extender import status
+from extender.catalog import Catalog
+from extender.guarding import Guarding
+from extender.metrics import Metrics
+from extender.node_reports import NodeReports
+from extender.view import View
+from ledger.ledger import Ledger
+
+OVERLAP_SECONDS: Final = 5.0
+"""Overlaps take a look at the labels of every pod, so they are not computed at each change."""
+_PODS_AT_ONCE: Final = 2_000
+"""Pods looked at before others may run: a millisecond or two."""
+
+
+class PolicyStatus:
+    """Gathers what a policy's status is computed from, and has it written.
+
+    `clock`: monotonic, for rates; `wall`: for what is written or compared with times of Kubernetes.
+    """
+
+    def __init__(
+        self,
+        api: ClusterAPI,
+        ledger: Ledger,
+        catalog: Catalog,
+        view: View,
+        guarding: Guarding,
+        events: EventWriter,
+        metrics: Metrics,
+        *,
+        reports: NodeReports,
+        owner_wait: float,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
+        self._ledger = ledger
+        self._catalog = catalog
+        self._view = view
+        self._guarding = guarding
+        self._reports = reports
+        self._owner_wait = owner_wait
+        self._clock, self._wall = clock, wall
+        self._writer = StatusWriter(
+            api,
+            POLICIES,
+            read=decode.policy,
+            watched=catalog.policies.get,
+            events=events,
+            notices=status.notices,
+            count=metrics.status_write,
+            clock=clock,
+            wall=wall,
+        )
+        self._overlaps: Mapping[str, str] = {}
+        self._overlaps_of: set[str] = set()
+        self._overlaps_until = 0.0
+
+    async def run_once(self) -> int:
+        """Write what is due; the number of policies that have to wait for a later call."""
+        facts = await self._facts()
+        return await self._writer.run_once((one.policy, partial(status.compute, one)) for one in facts)
+
+    async def _facts(self) -> list[status.Facts]:
+        reports = await last_of(self._ledger.gather_report())
+        overlaps = await self._overlapping()
+        waiting = await last_of(self._waiting_owners())
+        recent = self._guarding.recent(self._wall())
+        exposed = self._ledger.exposed(recent.bypassed)
+        found = []
+        for key, resolved in self._catalog.resolved.items():
+            policy = self._writer.newest(self._catalog.policies[key])
+            found.append(
+                status.Facts(
+                    policy=policy,
+                    resolved=resolved,
+                    report=reports.get(key),
+                    guard=self._guarding.judge(key, recent, exposed),
+                    overlap=overlaps.get(key, ""),
+                    waiting=waiting[key],
+                    postponed=self._catalog.postponed.get(key),
+                    delivery=self._reports.delivery(key, policy.uid),
+                )
+            )
+        return found
+
+    async def _overlapping(self) -> Mapping[str, str]:
+        now, policies = self._clock(), set(self._catalog.resolved)
+        if now >= self._overlaps_until or policies != self._overlaps_of:
+            self._overlaps = await last_of(self._ledger.gather_overlaps())
+            self._overlaps_until, self._overlaps_of = now + OVERLAP_SECONDS, policies
+        return self._overlaps
+
+    def _waiting_owners(self) -> Iterator[Counter[str]]:
+        """How many pods of each policy found no node for a while, in steps; the last is all of it."""
+        before = self._wall() - self._owner_wait
+        pods, waiting = list(self._view.unschedulable.values()), Counter[str]()
+        for start in range(0, len(pods) + 1, _PODS_AT_ONCE):
+            long = (pod for pod in pods[start : start + _PODS_AT_ONCE] if pod.unschedulable_since <= before)
+            waiting.update(map(self._ledger.policy_of, long))
+            yield waiting
+
+    def forget(self, key: str) -> None:
+        """The policy is gone."""
+        self._writer.forget(key)
