@@ -29,6 +29,7 @@ from rich.progress import track
 
 from agent.network import applying, drift, dump, messages, sources
 from agent.network.classifier import Classifier, Ports
+from agent.network.contested import Contested
 from agent.network.difference import difference
 from agent.network.ladder import choose
 from agent.network.namespaces import inside
@@ -295,6 +296,7 @@ async def _repairs(one: Crowd, count: int) -> list[float]:
             while one.shaper.last is None:  # noqa: ASYNC110 - the shaper tells nobody
                 await asyncio.sleep(0.001)
             await asyncio.sleep(1.5 * SHARE * one.shaper.last.seconds)  # so long an agent rests
+            one.shaper.contested = Contested()  # six in a minute would be a fight, which we give up
             last, began = one.shaper.last, time.monotonic()
             other.one(messages.no_class(one.nic, class_id(FIRST + at % 200)))
             while one.shaper.last is last or not one.shaper.last.shaped.changes:  # noqa: ASYNC110
@@ -342,7 +344,7 @@ def packet_figures(costs: Mapping[str, float]) -> Iterator[Figure]:
     )
     for kind in (NO_POD, SOME, ALL):
         more = costs[kind] - costs[NONE_OF_PODS if KINDS[kind] else NONE]
-        yield Figure(f"a packet, {kind}: more than without", more, by_u32, 0.75, "ns", beside)
+        yield Figure(f"a packet, {kind}: more than without", more, by_u32, 0.9, "ns", beside)
         beside = ""
 
 
