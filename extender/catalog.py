@@ -31,6 +31,8 @@ class Catalog:
     What policies refer to counts on for `grace` seconds of `clock` after it was deleted: who deletes a
     Deployment or a PriorityClass to make it again must not lose every slot in between. `postponed` has the
     problems of policies that are resolved for that reason only.
+
+    `wall`: seconds since the epoch, for policies that expire; `catch_up` looks.
     """
 
     def __init__(
@@ -40,16 +42,18 @@ class Catalog:
         owners: Owners,
         *,
         clock: Callable[[], float],
+        wall: Callable[[], float],
         grace: float,
         highest_priority: int = HIGHEST_USER_PRIORITY,
     ) -> None:
         self._ledger = ledger
         self._changed = changed
         self._owners = owners
-        self._clock = clock
+        self._clock, self._wall = clock, wall
         self._grace = grace
         self._open = False
         self._due: dict[str, None] = {}
+        self._expiring: dict[str, float] = {}
         self.policies: dict[str, Policy] = {}
         self.resolved: dict[str, Demand | Problem] = {}
         self.postponed: dict[str, Problem] = {}
@@ -74,7 +78,10 @@ class Catalog:
         yield from self.catch_up()
 
     def catch_up(self) -> Iterator[None]:
-        """Resolve the policies that are due still, one a step."""
+        """Resolve the policies that are due still, or have expired, one a step."""
+        if self._open and self._expiring:
+            now = self._wall()
+            self._due.update((key, None) for key, expires in self._expiring.items() if expires <= now)
         while self._due:
             key = next(iter(self._due))
             del self._due[key]
@@ -102,6 +109,7 @@ class Catalog:
         if policy is None:
             return
         self._unuse(policy)
+        self._expiring.pop(key, None)
         self.postponed.pop(key, None)
         if isinstance(self.resolved.pop(key, None), Demand):
             self._ledger.remove_demand(key)
@@ -201,7 +209,9 @@ class Catalog:
         target = _target(policy)
         workload = self._workloads.get(target) if target is not None else None
         observed = self._owners.observed(target) if target is not None else {}
-        now = resolve(policy, self._profiles, self._priorities, workload, observed)
+        wall = self._wall()
+        now = resolve(policy, self._profiles, self._priorities, workload, observed, now=wall)
+        self._watch_end(policy, wall)
         self._postpone(policy, target)
         before = self.resolved.get(policy.key)
         if now == before:
@@ -219,6 +229,12 @@ class Catalog:
             "policy has a problem policy=%s reason=%s message=%r", policy.key, now.reason, now.message
         )
 
+    def _watch_end(self, policy: Policy, now: float) -> None:
+        if policy.expires is None or policy.expired(now):
+            self._expiring.pop(policy.key, None)
+        else:
+            self._expiring[policy.key] = policy.expires
+
     def _postpone(self, policy: Policy, target: WorkloadKey | None) -> None:
         """Note what will be the policy's problem if nothing is made again."""
         self.postponed.pop(policy.key, None)
@@ -233,6 +249,7 @@ class Catalog:
                 by_name={n: one for n, one in self._classes.items() if n not in self._deleted_classes},
             ),
             self._workloads.get(target) if target is not None and there else None,
+            now=self._wall(),
         )
         if isinstance(then, Problem):
             self.postponed[policy.key] = then

@@ -95,6 +95,7 @@ class Program:
             self._changes.note,
             self.owners,
             clock=clock,
+            wall=wall,
             grace=config.reference_grace_seconds,
             highest_priority=config.max_policy_priority,
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from adapters.kubernetes.conditions import Announced, Condition, Notice, stamped
+from adapters.kubernetes.conditions import Announced, Condition, Notice, stamped, timestamp
 from adapters.kubernetes.conditions import notices as changes
 from extender import delivery
 from extender.delivery import Delivery
@@ -54,14 +54,14 @@ def compute(facts: Facts, now: float) -> dict[str, Any]:
         "unplaced": [_unplaced(one) for one in (report.unplaced if report else ())][:MOST_UNPLACED],
         "holds": _largest(report.holds if report else (), facts.policy.mode),
     }
-    status["conditions"] = stamped(conditions(facts), facts.policy.status, facts.policy.generation, now)
+    status["conditions"] = stamped(conditions(facts, now), facts.policy.status, facts.policy.generation, now)
     return status
 
 
-def conditions(facts: Facts) -> Iterator[Condition]:
+def conditions(facts: Facts, now: float) -> Iterator[Condition]:
     """All conditions, in the order in which kubectl describe shall show them."""
-    feasible, held = _feasible(facts), _held(facts)
-    yield _ready(facts, held)
+    feasible, held = _feasible(facts), _held(facts, now)
+    yield _ready(facts, held, now)
     yield feasible
     yield held
     guarded = "True" if facts.guard.guarded else "Unknown" if facts.guard.unknown else "False"
@@ -72,16 +72,29 @@ def conditions(facts: Facts) -> Iterator[Condition]:
         yield Condition(keys.OVERLAPPING, "True", "SelectorOverlap", text)
     else:
         yield Condition(keys.OVERLAPPING, "False", "NoOverlap", "no other policy has this one's pods")
+    if facts.policy.expires is not None:
+        yield _expired(facts.policy.expires, now)
     bound = facts.report.pods if facts.report else 0
     yield Condition(keys.APPLIED, *delivery.applied(facts.delivery, bound))
     yield Condition(keys.VERIFIED, *delivery.verified(facts.delivery, bound))
 
 
-def _ready(facts: Facts, held: Condition) -> Condition:
+def _expired(expires: float, now: float) -> Condition:
+    if expires <= now:
+        return Condition(keys.EXPIRED, "True", "EndHasCome", f"since {timestamp(expires)} nothing is held")
+    return Condition(keys.EXPIRED, "False", "EndToCome", f"holds are released at {timestamp(expires)}")
+
+
+_NOTHING_HELD = "its end has come: nothing is held, and pods keep their floors"
+
+
+def _ready(facts: Facts, held: Condition, now: float) -> Condition:
     if isinstance(facts.resolved, Problem):
         return Condition(keys.READY, "False", facts.resolved.reason, facts.resolved.message)
     if facts.policy.suspend:
         return Condition(keys.READY, "True", "Suspended", "spec.suspend is true: nothing is held")
+    if facts.policy.expired(now):
+        return Condition(keys.READY, "True", "Expired", _NOTHING_HELD)
     if facts.postponed is not None:
         text = f"{facts.postponed.message}; what was held before is held for a grace"
         return Condition(keys.READY, "False", "HeldByGrace", text)
@@ -102,11 +115,13 @@ def _feasible(facts: Facts) -> Condition:
     return Condition(keys.FEASIBLE, "False", reasons[0], message)
 
 
-def _held(facts: Facts) -> Condition:
+def _held(facts: Facts, now: float) -> Condition:
     if isinstance(facts.resolved, Problem):
         return Condition(keys.HELD, "False", facts.resolved.reason, facts.resolved.message)
     if facts.policy.suspend:
         return Condition(keys.HELD, "False", "Suspended", "spec.suspend is true: nothing is held")
+    if facts.policy.expired(now):
+        return Condition(keys.HELD, "False", "Expired", _NOTHING_HELD)
     report = facts.report
     if report is None:
         return Condition(keys.HELD, "Unknown", "NotComputed", "the ledger has not placed it yet")

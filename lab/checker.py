@@ -155,6 +155,9 @@ class Checker:
     def feed(self, change: Change) -> None:
         """Take one change."""
         self._now = max(self._now, change.at)
+        if self._situation.elapse(change.at):
+            self._witness.rebuild(self._situation.promises())
+            self._remember()
         match change.object:
             case Pod() as pod:
                 self._pod(pod, change)

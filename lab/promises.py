@@ -67,14 +67,14 @@ class Sources:
     classes: dict[str, PriorityClass]
     workloads: dict[tuple[str, str, str], Workload]
 
-    def promises(self) -> list[Promise]:
+    def promises(self, now: float) -> list[Promise]:
         """All promises, the one that comes first when capacity is short first: priority, then age, then
-        key.
+        key. `now`: seconds since the epoch.
         """
-        made = [self._promise(policy) for policy in self.policies.values()]
+        made = [self._promise(policy, now) for policy in self.policies.values()]
         return sorted(made, key=lambda p: (-p.priority, p.created, p.key))
 
-    def _promise(self, policy: Policy) -> Promise:
+    def _promise(self, policy: Policy, now: float) -> Promise:
         profile = self.profiles.get(policy.profile_name)
         workload = self._workload(policy)
         follows = policy.inherit_from_workload and workload is not None
@@ -86,7 +86,7 @@ class Sources:
             namespace=policy.namespace,
             selector=policy.selector,
             vector=_slot(policy.floor, workload.requests if workload else {}),
-            slots=_slots(policy, profile, workload),
+            slots=0 if _is_over(policy, now) else _slots(policy, profile, workload),
             priority=self._priority(policy, profile),
             created=policy.created,
             where=workload.where if follows and workload is not None else policy.where,
@@ -110,6 +110,10 @@ def _owed(policy: Policy, profile: Profile | None) -> Resources:
     if profile is not None and profile.class_name == "BE":
         return {}
     return {name: policy.floor[name] for name in _BANDWIDTHS if name in policy.floor}
+
+
+def _is_over(policy: Policy, now: float) -> bool:
+    return policy.expires is not None and now >= policy.expires
 
 
 def _slots(policy: Policy, profile: Profile | None, workload: Workload | None) -> int:

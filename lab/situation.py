@@ -20,6 +20,7 @@ class Situation:
         self._sources = Sources({}, {}, {}, {})
         self._pods: dict[str, Pod] = {}
         self._promises: list[Promise] = []
+        self._now = float("-inf")
         for change in sorted(changes, key=lambda c: c.revision):
             self.apply(change)
 
@@ -27,8 +28,18 @@ class Situation:
         """All promises, the one that comes first when capacity is short first."""
         return self._promises
 
+    def elapse(self, now: float) -> bool:
+        """Time has passed, `now` in seconds since the epoch; True when a policy has come to its end."""
+        before, self._now = self._now, max(self._now, now)
+        ends = (policy.expires for policy in self._sources.policies.values())
+        if not any(end is not None and before < end <= self._now for end in ends):
+            return False
+        self._renew()
+        return True
+
     def apply(self, change: Change) -> None:
         """Take one change."""
+        self.elapse(change.at)
         occupancy, gone = self.occupancy, change.deleted
         match change.object:
             case Pod() as pod:
@@ -52,7 +63,10 @@ class Situation:
                 _put(sources.workloads, (thing.namespace, thing.kind, thing.name), thing, gone)
             case PriorityClass():
                 _put(sources.classes, thing.name, thing, gone)
-        before, self._promises = self._promises, sources.promises()
+        self._renew()
+
+    def _renew(self) -> None:
+        before, self._promises = self._promises, self._sources.promises(self._now)
         if any(promise.owed for promise in (*before, *self._promises)) and before != self._promises:
             for pod in self._pods.values():
                 self.occupancy.set_pod(self._counted(pod))

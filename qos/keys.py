@@ -113,6 +113,8 @@ OVERLAPPING: Final = "Overlapping"
 APPLIED: Final = "Applied"
 """A condition of a policy and of a NodeQoS."""
 VERIFIED: Final = "Verified"
+EXPIRED: Final = "Expired"
+"""Of policies that have an end: ttlSeconds or expirationTime."""
 
 # Of a NodeQoS: READY, APPLIED, and:
 UNDISTURBED: Final = "Undisturbed"

@@ -13,7 +13,7 @@ from simulation import objects
 from simulation.api import Client, Fault
 from simulation.cluster import OTHER_SCHEDULER, App
 from simulation.play import Play
-from simulation.store import Body
+from simulation.store import EPOCH, Body, timestamp
 
 RESOURCES: dict[str, Resource] = {
     one.plural: one for one in (NODES, PODS, POLICIES, PRIORITY_CLASSES, DAEMON_SETS)
@@ -119,7 +119,10 @@ def resize(play: Play, name: str, cpu: int) -> None:
 
 
 def policy(play: Play, name: str, spec: Body) -> None:
-    """A policy, new or changed."""
+    """A policy, new or changed; `endsIn` of its spec, in seconds from now, becomes its expirationTime."""
+    if "endsIn" in spec:
+        ends = timestamp(EPOCH + play.loop.time() + spec["endsIn"])
+        spec = {name: value for name, value in spec.items() if name != "endsIn"} | {"expirationTime": ends}
     body = objects.policy(name, spec)
     known = play.store.find(POLICIES, "default", name)
     play.store.write(POLICIES, {**known, "spec": body["spec"]} if known else body)

@@ -185,7 +185,7 @@ def opened(world: World, api: ClusterAPI, clock: Clock, wall: Clock, changed: Ca
     guarding.installed = 0.0
     return Books(
         ledger,
-        Catalog(ledger, changed, owners, clock=clock, grace=config.reference_grace_seconds),
+        Catalog(ledger, changed, owners, clock=clock, wall=wall, grace=config.reference_grace_seconds),
         View(),
         guarding,
         NodeReports(ledger, clock=clock, changed=changed),

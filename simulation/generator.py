@@ -25,6 +25,9 @@ come. A larger crowd would wait for ever, be tried again at each event, and find
 LINKED = 0.3
 """Of so many histories some nodes publish the bandwidth of their link, and some floors name it."""
 
+MORTAL = 0.15
+"""Of so many histories some policies come to an end."""
+
 What = tuple[str, tuple[Any, ...]]
 """A step without its time."""
 
@@ -123,6 +126,8 @@ class Maker:
         self._apart = Random(f"apart {seed}")  # noqa: S311
         self._links = Random(f"links {seed}")  # noqa: S311
         self._linked = self._links.random() < LINKED
+        self._ends = Random(f"ends {seed}")  # noqa: S311
+        self._mortal = self._ends.random() < MORTAL
         drawn = random.choice(("Guard", "Strict"))
         binding = random.random() < 0.75
         self._world = World(
@@ -265,6 +270,9 @@ class Maker:
             spec["priorityClassName"] = random.choice(CLASSES)
         if random.random() < 0.1:
             spec["suspend"] = True
+        if self._mortal and self._ends.random() < 0.4:
+            field = self._ends.choice(("ttlSeconds", "endsIn"))
+            spec[field] = self._ends.randint(2, 20)
         placement: dict[str, Any] = {}
         if random.random() < 0.15:
             placement["mode"] = "Pinned"
@@ -404,4 +412,5 @@ class Maker:
             return [("restart-extender", (random.choice((0.0, 0.1, 1.0)),))]
         if draw < 0.9:
             return [("restart-scheduler", (random.choice((0.0, 0.2, 1.0)),))]
-        return [("jump", (random.choice((-3600.0, 60.0, 3600.0)),))]
+        jump = random.choice((-3600.0, 60.0, 3600.0))
+        return [] if self._mortal else [("jump", (jump,))]  # an end comes by the extender's clock

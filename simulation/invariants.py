@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from ledger.decisions import DemandReport
 from ledger.unplaced import FRAGMENTED
 from qos.cluster.objects import Demand, Node, PlacementMode, Pod, Resources
+from qos.cluster.policy import Policy
 from qos.cluster.selectors import admits
 
 SLOT_SECONDS = 6.0
 """So soon after there is room for it, a slot is held again."""
+_NOTICED_SECONDS = 2.0
 MOST_PREEMPTIONS = 4
 """A pod that preempted so often while nothing changed evicts in vain."""
 
@@ -91,6 +93,25 @@ def accounts_add_up(facts: Facts) -> list[str]:
             wrong.append(f"{demand.key}: {report.desired} desired, but {report}")
         if sum(count for _, count in report.holds) != report.held:
             wrong.append(f"{demand.key}: {report.held} held, but on nodes {report.holds}")
+    return wrong
+
+
+def as_asked(facts: Facts, policies: Iterable[Policy], now: float) -> list[str]:
+    """As many slots are desired as the policies say, none of those that are suspended or came to their end.
+
+    Left out: policies that follow a workload. `now`: seconds since the epoch; an end that came within the
+    last two may not have been noticed.
+    """
+    wrong = []
+    for policy in policies:
+        report = facts.reports.get(policy.key)
+        since = float("-inf") if policy.expires is None else now - policy.expires
+        if report is None or policy.count is None or 0 <= since < _NOTICED_SECONDS:
+            continue
+        over = policy.suspend or since >= 0
+        said = 0 if over else policy.count
+        if report.desired != said:
+            wrong.append(f"{policy.key}: {report.desired} desired, it says {said}")
     return wrong
 
 

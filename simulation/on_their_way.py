@@ -36,10 +36,10 @@ def with_whole_holds(
     return found
 
 
-def costs_a_slot(terms: Terms, things: Sequence[Watched], pod: Pod, policy: str) -> bool:
-    """Whether the pod, bound where all else has been as it is for long, costs this policy a slot."""
+def costs_a_slot(terms: Terms, things: Sequence[Watched], pod: Pod, policy: str, *, now: float = 0.0) -> bool:
+    """Whether the pod, bound now where all else has been as it is for long, costs this policy a slot."""
     checker = Checker(terms)
     for number, thing in enumerate(things):
-        checker.feed(Change(number, 0.0, thing, listed=True))
-    checker.feed(Change(len(things), 2 * terms.grace + 1.0, pod))
+        checker.feed(Change(number, now, thing, listed=True))
+    checker.feed(Change(len(things), now + 2 * terms.grace + 1.0, pod))
     return any(finding.violation and finding.policy == policy for finding in checker.findings)

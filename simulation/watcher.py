@@ -26,7 +26,7 @@ from simulation.facts import facts_of, ordered
 from simulation.history import World
 from simulation.invariants import Preemption
 from simulation.on_their_way import costs_a_slot, with_whole_holds
-from simulation.store import Body, Entry, Store
+from simulation.store import EPOCH, Body, Entry, Store
 
 if TYPE_CHECKING:
     from simulation.extender import Extender
@@ -269,7 +269,7 @@ class Watcher(Told):
 
     def _feed(self, thing: Watched, *, gone: bool = False) -> None:
         """Tell the checker, and judge what it finds."""
-        self._checker.feed(Change(self._store.version, self._clock(), thing, gone))
+        self._checker.feed(Change(self._store.version, EPOCH + self._clock(), thing, gone))
         findings = self._checker.findings
         for finding in findings[self._judged :]:
             if finding.violation and not self._excused(finding, thing):
@@ -386,7 +386,7 @@ class Watcher(Told):
         kinds = (kind for kind in WATCHED if kind is not PODS)
         things = [_decoded(kind, entry.raw) for kind in kinds for entry in self._store.entries(kind)]
         things += [whole.get(pod.uid, pod) for pod in others]
-        return not costs_a_slot(self._terms, things, thing, finding.policy)
+        return not costs_a_slot(self._terms, things, thing, finding.policy, now=EPOCH + self._clock())
 
     def _pinned_in_the_way(self, key: str) -> bool:
         """Pinned holds do not move, so slots that a packing from nothing has a place for may be unplaced."""
@@ -428,6 +428,9 @@ class Watcher(Told):
         self._had = {key: report.filled + report.held for key, report in facts.reports.items()}
         for problem in invariants.accounts_add_up(facts):
             self.wrong("accounts add up", problem)
+        policies = (decode.policy(entry.raw) for entry in self._store.entries(POLICIES))
+        for problem in invariants.as_asked(facts, policies, EPOCH + self._clock()):
+            self.wrong("as asked", problem)
         if extender.busy:
             return
         for problem in invariants.fillings(facts):

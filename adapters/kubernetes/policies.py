@@ -88,6 +88,8 @@ class _PolicySpec(msgspec.Struct, rename="camel"):
     profile_name: str | None = None
     priority_class_name: str | None = None
     suspend: bool = False
+    ttl_seconds: _Positive | None = None
+    expiration_time: datetime | None = None
     placement: _Placement = msgspec.field(default_factory=_Placement)
     node_enforcement: NodeEnforcement = NodeEnforcement.BEST_EFFORT
 
@@ -165,6 +167,7 @@ def policy(raw: bytes) -> Policy:
         profile_name=spec.profile_name or "",
         priority_class_name=spec.priority_class_name or "",
         suspend=spec.suspend,
+        expires=_expires(meta, spec),
         count=slots.count,
         scale_target=ScaleTarget(target.api_version, target.kind, target.name) if target else None,
         surge=_surge(meta, slots.surge),
@@ -176,6 +179,15 @@ def policy(raw: bytes) -> Policy:
         # It is ours, and must not make the policy unreadable, whatever an older version wrote there.
         status=msgspec.json.decode(wire.written(obj.status) or b"{}"),
     )
+
+
+def _expires(meta: _Metadata, spec: _PolicySpec) -> float | None:
+    if spec.expiration_time is None:
+        created = meta.creation_timestamp
+        return created.timestamp() + spec.ttl_seconds if created and spec.ttl_seconds else None
+    if spec.ttl_seconds is not None:
+        raise _refused(meta, "spec.ttlSeconds", spec.ttl_seconds, "is exclusive with expirationTime")
+    return spec.expiration_time.timestamp()
 
 
 def profile(raw: bytes) -> Profile:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StrictInt, StrictStr, WithJsonSchema
@@ -18,6 +19,8 @@ from qos.quantity import parse
 
 MAX_SLOTS: Final = 100_000
 """Largest number of slots of one policy; times LARGEST_QUANTITY it still fits a signed 64-bit integer."""
+LONGEST_LIFE: Final = 315_360_000
+"""Seconds; ten years."""
 LARGEST_QUANTITY: Final = "64Ti"
 """Largest amount of one resource in a floor: 64 TiB, or 2**46 of anything else."""
 
@@ -110,3 +113,22 @@ SurgeAmount: TypeAlias = Annotated[
     ),
 ]
 """A number of slots, or a percentage of the replicas."""
+
+
+def _moment(value: str) -> str:
+    if not re.fullmatch(_RFC3339, value):
+        raise ValueError(_NO_MOMENT)
+    try:
+        datetime.fromisoformat(value)
+    except ValueError as error:
+        raise ValueError(f"{_NO_MOMENT}: {error}") from None
+    return value
+
+
+_RFC3339 = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
+_NO_MOMENT = "must be of type date-time, such as 2027-01-15T08:00:00Z"
+
+Moment: TypeAlias = Annotated[
+    StrictStr, AfterValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})
+]
+"""A moment as RFC 3339 writes it, with its offset from UTC; kept as it was written."""

@@ -10,8 +10,10 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from qos.api.fields import (
     DNS_SUBDOMAIN,
     LARGEST_QUANTITY,
+    LONGEST_LIFE,
     MAX_SLOTS,
     Model,
+    Moment,
     Quantity,
     Reported,
     SurgeAmount,
@@ -35,6 +37,7 @@ _NAMES_MESSAGE = (
     "can hold only cpu, memory, ephemeral-storage, hugepages-SIZE and names such as example.com/gpu"
 )
 _EMPTY_FLOOR = "a floor must name resources, network or both"
+_TWO_ENDS = "at most one of ttlSeconds and expirationTime may be set"
 _BANDWIDTH_MESSAGE = "network bandwidth is stated in floor.network: egress and ingress, in bits a second"
 
 
@@ -235,6 +238,7 @@ class MinimalReservationPolicySpec(Model):
                 field=".placement",
             ),
             *(no_less_than_floor(direction) for direction in BANDWIDTHS),
+            cel("!(has(self.ttlSeconds) && has(self.expirationTime))", _TWO_ENDS, field=".expirationTime"),
         )
     )
 
@@ -276,6 +280,22 @@ class MinimalReservationPolicySpec(Model):
         default="Reuse",
         description="What becomes of a slot whose pod ends. Reuse: it is held again for the next pod.",
     )
+    ttl_seconds: int | None = Field(
+        default=None,
+        ge=1,
+        le=LONGEST_LIFE,
+        description=(
+            "So many seconds after metadata.creationTimestamp all holds are released, and none is made any "
+            "more; pods keep their floors on the nodes. Exclusive with expirationTime. Default: never."
+        ),
+    )
+    expiration_time: Moment | None = Field(
+        default=None,
+        description=(
+            "From this moment on nothing is held, as with ttlSeconds. Exclusive with ttlSeconds. Default: "
+            "never."
+        ),
+    )
     placement: Placement = Field(
         default=Placement(),
         description="On which nodes slots may be held, and whether holds may move.",
@@ -302,6 +322,12 @@ class MinimalReservationPolicySpec(Model):
                 "placement.nodeSelector and placement.tolerations need placement.inheritFromWorkload: false"
                 " with slots.scaleTargetRef"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _one_end(self) -> MinimalReservationPolicySpec:
+        if self.ttl_seconds is not None and self.expiration_time is not None:
+            raise ValueError(_TWO_ENDS)
         return self
 
     @model_validator(mode="after")
@@ -408,7 +434,8 @@ class MinimalReservationPolicyStatus(Reported):
         description=(
             "Ready (all is as asked), Feasible (every slot has a place), Held (every unfilled slot is "
             "held), Guarded (kube-scheduler asks the extender), SlotsUsable (no owner waits while slots are"
-            " held), Overlapping (another policy has pods that this one selects), Applied (its pods have all "
+            " held), Overlapping (another policy has pods that this one selects), Expired (with ttlSeconds "
+            "or expirationTime: its end has come, and nothing is held), Applied (its pods have all "
             "their settings on their nodes), Verified (and they were read back there)."
         ),
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},

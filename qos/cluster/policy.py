@@ -39,7 +39,8 @@ class Surge:
 class Policy:
     """A MinimalReservationPolicy. Exactly one of `count`, `scale_target` is set.
 
-    `floor` and `limit` have bandwidth as keys.BANDWIDTHS, in bits a second.
+    `floor` and `limit` have bandwidth as keys.BANDWIDTHS, in bits a second. `expires`: when all holds are
+    released, seconds since the epoch; None: never.
     """
 
     key: str
@@ -55,6 +56,7 @@ class Policy:
     profile_name: str = ""
     priority_class_name: str = ""
     suspend: bool = False
+    expires: float | None = None
     count: int | None = None
     scale_target: ScaleTarget | None = None
     surge: Surge = Surge(0)
@@ -64,6 +66,10 @@ class Policy:
     max_slots_per_node: int | None = None
     enforcement: NodeEnforcement = NodeEnforcement.BEST_EFFORT
     status: Mapping[str, Any] = field(default_factory=dict)
+
+    def expired(self, now: float) -> bool:
+        """Whether its end has come; `now` in seconds since the epoch."""
+        return self.expires is not None and self.expires <= now
 
 
 @dataclass(frozen=True, slots=True)

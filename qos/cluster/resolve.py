@@ -23,11 +23,14 @@ def resolve(
     priority_classes: PriorityClasses,
     workload: Workload | None,
     observed: Resources = NOTHING,
+    *,
+    now: float,
 ) -> Demand | Problem:
     """A policy's demand, or the problem that keeps it from having one.
 
     `workload` is the policy's scale target, None when there is none or it does not exist; `observed` is what
-    its pods are seen to request, which can be more than its template says.
+    its pods are seen to request, which can be more than its template says. `now`: seconds since the epoch;
+    what has expired is held no more.
     """
     problem = (
         _selector_problem(policy.selector)
@@ -45,7 +48,7 @@ def resolve(
         namespace=policy.namespace,
         selector=policy.selector,
         vector=slot_vector(policy.floor, workload.requests if workload else {}, observed),
-        desired=0 if policy.suspend else _desired(policy, workload),
+        desired=0 if policy.suspend or policy.expired(now) else _desired(policy, workload),
         priority=priority,
         created=policy.created,
         mode=policy.mode,

@@ -35,7 +35,7 @@ class Desk:
         self.owners = Owners()
         self.ledger = Ledger(Mode.GUARD, cap_percent=100)
         self.ledger.set_node(node("n0", 64, 64))
-        self.catalog = Catalog(self.ledger, lambda: None, self.owners, clock=clock, grace=GRACE)
+        self.catalog = Catalog(self.ledger, lambda: None, self.owners, clock=clock, wall=clock, grace=GRACE)
         self.catalog.set_profile(PROFILE)
         self.catalog.set_priority_class("high", 1000, False)
         self.catalog.set_workload(WORKLOAD)
@@ -210,7 +210,7 @@ def test_what_was_learned_ends_with_the_workload(desk):
 def test_a_catalog_opens_in_steps_and_a_policy_may_go_in_between(clock):
     ledger = Ledger(Mode.GUARD, cap_percent=100)
     ledger.set_node(node("n0", 64, 64))
-    catalog = Catalog(ledger, lambda: None, Owners(), clock=clock, grace=GRACE)
+    catalog = Catalog(ledger, lambda: None, Owners(), clock=clock, wall=clock, grace=GRACE)
     for name in "abc":
         catalog.set_policy(replace(policy(), key=f"shop/{name}", name=name, count=1, floor={"cpu": 1000}))
     steps = catalog.open_in_steps()
@@ -232,3 +232,38 @@ def test_pinned_holds_stand_after_a_restart_where_the_status_says(clock, mode, w
     desk.catalog.remove_policy(KEY)
     desk.catalog.set_policy(replace(before, mode=mode, status=held))
     assert desk.ledger.report()[KEY].holds == ((where, 2),)
+
+
+@pytest.mark.parametrize("late", [0.0, 3600.0])
+def test_what_expires_is_released_at_that_instant_and_not_held_after_a_restart(clock, late):
+    desk = Desk(clock)
+    desk.catalog.set_policy(replace(desk.catalog.policies[KEY], generation=4, expires=clock.now + 100))
+    clock.advance(99.9)
+    assert [None for _ in desk.catalog.catch_up()] == []
+    assert desk.held() == 2
+    clock.advance(0.1)
+    assert [None for _ in desk.catalog.catch_up()] == [None]
+    assert (desk.held(), desk.catalog.resolved[KEY].seats) == (0, 2), "pods keep their floors"
+    assert [None for _ in desk.catalog.catch_up()] == [], "once is enough"
+    clock.advance(late)
+    again = Desk(clock)
+    again.catalog.set_policy(desk.catalog.policies[KEY])
+    assert again.held() == 0
+
+
+def test_an_end_that_is_moved_counts_from_then_on(clock):
+    desk = Desk(clock)
+    policy = replace(desk.catalog.policies[KEY], generation=4, expires=clock.now + 100)
+    desk.catalog.set_policy(policy)
+    desk.catalog.set_policy(replace(policy, generation=5, expires=clock.now + 200))
+    clock.advance(150)
+    assert [None for _ in desk.catalog.catch_up()] == []
+    assert desk.held() == 2
+    clock.advance(50)
+    list(desk.catalog.catch_up())
+    assert desk.held() == 0
+    desk.catalog.set_policy(replace(policy, generation=6, expires=None))
+    assert desk.held() == 2
+    desk.catalog.remove_policy(KEY)
+    clock.advance(1000)
+    assert [None for _ in desk.catalog.catch_up()] == []

@@ -32,7 +32,7 @@ class Desk:
         self.api, self.clock, self.account = api, clock, Account()
         self.view = View()
         self.reports = NodeReports(self.account, clock=clock, changed=lambda: None)
-        self.catalog = Catalog(self.account, lambda: None, Owners(), clock=clock, grace=0.0)
+        self.catalog = Catalog(self.account, lambda: None, Owners(), clock=clock, wall=clock, grace=0.0)
         self.guarding = Guarding(Mode.GUARD, binds=True, schedulers=["default-scheduler"], window=300)
         self.guarding.installed = 0.0
         self.events = EventWriter(api, metrics.event, identity="me", clock=clock, wall=clock)

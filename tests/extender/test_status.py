@@ -25,11 +25,13 @@ DEMAND = Demand("shop/checkout", "shop", CHECKOUT, {"cpu": 2000, "pods": 1}, 4)
 HELD = DemandReport("shop/checkout", desired=4, filled=1, held=3, holds=(("n1", 1), ("n2", 2)))
 SHORT = replace(HELD, held=1, unplaced=(Unplaced(2, "Insufficient", "memory", 8 * 2**30),))
 FACTS = Facts(POLICY, DEMAND, HELD, GUARDED)
+ENDING = replace(FACTS, policy=replace(POLICY, expires=NOW + 1))
+ENDED = replace(FACTS, policy=replace(POLICY, expires=NOW))
 PROBLEM = Problem("ProfileNotFound", "QoSProfile gold does not exist")
 
 
 def conditions(facts: Facts) -> dict[str, tuple[str, str, str]]:
-    return {one.type: (one.status, one.reason, one.message) for one in status.conditions(facts)}
+    return {one.type: (one.status, one.reason, one.message) for one in status.conditions(facts, NOW)}
 
 
 CASES = [
@@ -52,6 +54,11 @@ CASES = [
     ("new", replace(FACTS, report=None), keys.HELD, ("Unknown", "NotComputed")),
     ("suspended", replace(FACTS, policy=replace(POLICY, suspend=True)), keys.READY, ("True", "Suspended")),
     ("suspended", replace(FACTS, policy=replace(POLICY, suspend=True)), keys.HELD, ("False", "Suspended")),
+    ("ends later", ENDING, keys.READY, ("True", "AsAsked")),
+    ("ends later", ENDING, keys.EXPIRED, ("False", "EndToCome")),
+    ("ended", ENDED, keys.EXPIRED, ("True", "EndHasCome")),
+    ("ended", ENDED, keys.READY, ("True", "Expired")),
+    ("ended", ENDED, keys.HELD, ("False", "Expired")),
     ("overlap", replace(FACTS, overlap="shop/a"), keys.OVERLAPPING, ("True", "SelectorOverlap")),
     ("owner waits", replace(FACTS, waiting=1), keys.SLOTS_USABLE, ("False", "OwnersWait")),
     (

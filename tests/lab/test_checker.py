@@ -503,3 +503,20 @@ def test_a_floor_that_is_made_for_pods_that_run_counts_for_them() -> None:
     stream.put(policy, deleted=True)
     stream.policy("late", 100, 4, floor={EGRESS: 300_000_000})
     assert stream.verdict().kept == {"default/late": 3}
+
+
+def test_a_policy_that_has_come_to_its_end_promises_nothing(held: Stream) -> None:
+    held.policy("brief", 2000, 2, expires=held.now + 20)
+    held.later(19)
+    assert held.verdict().kept == {"default/checkout": 2, "default/brief": 2}
+    early = held.now
+    waits = Pod("batch", "default", "batch", {"cpu": 2000, "pods": 1}, {"app": "batch"})
+    held.put(waits)
+    held.later(1)
+    held.bind(waits, "n1")
+    assert not held.verdict().violations
+    held.changes[-2:] = [replace(one, at=early) for one in held.changes[-2:]]
+    assert kinds(held.verdict()) == [Kind.FLOOR_BROKEN]
+    held.now = early + 1
+    held.pod("batch", 2000, "n1")
+    assert held.verdict().kept == {"default/checkout": 2, "default/brief": 0}

@@ -9,6 +9,7 @@ import pytest
 
 from ledger.decisions import DemandReport, Unplaced
 from qos.cluster.objects import Demand, Node, PlacementMode, Pod, Requirement, Selector
+from qos.cluster.policy import Policy
 from simulation import invariants
 from simulation.invariants import Facts, Preemption
 
@@ -109,3 +110,20 @@ def test_a_preemptor_runs_unless_it_is_gone() -> None:
     assert invariants.evictions_lead_to_binds([one], {"p": False})
     assert not invariants.evictions_lead_to_binds([one], {"p": True})
     assert not invariants.evictions_lead_to_binds([one], {})
+
+
+@pytest.mark.parametrize(
+    ("more", "at", "wrong"),
+    [
+        ({"count": 2}, 0.0, False),
+        ({"count": 3}, 0.0, True),
+        ({"count": 2, "suspend": True}, 0.0, True),
+        ({"count": 2, "expires": 100.0}, 99.0, False),
+        ({"count": 2, "expires": 100.0}, 101.0, False),
+        ({"count": 2, "expires": 100.0}, 103.0, True),
+    ],
+)
+def test_as_many_are_desired_as_the_policy_says(more: dict[str, Any], at: float, wrong: bool) -> None:
+    made = demand()
+    policy = Policy(made.key, made.namespace, "a", "u", 1, "1", 0.0, made.selector, {"cpu": 1000}, **more)
+    assert bool(invariants.as_asked(facts(report(2)), [policy], at)) == wrong

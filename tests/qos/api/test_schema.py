@@ -72,6 +72,8 @@ def test_only_what_is_honoured_is_in_the_schema() -> None:
         "limit",
         "slots",
         "consumePolicy",
+        "ttlSeconds",
+        "expirationTime",
         "placement",
         "nodeEnforcement",
     }

@@ -30,7 +30,7 @@ def named(name: str, **others: object) -> Policy:
 
 def first_in_extender(policies: list[Policy], classes: PriorityClasses) -> str | None:
     """Of those that hold anything."""
-    resolved = [resolve(one, PROFILES, classes, None) for one in policies]
+    resolved = [resolve(one, PROFILES, classes, None, now=0.0) for one in policies]
     demands = [one for one in resolved if isinstance(one, Demand)]
     return min(demands, key=order_key).key if demands else None
 

@@ -31,7 +31,7 @@ CLASSES = PriorityClasses(
 
 
 def resolved(policy: Policy, workload: Workload | None = None, **profiles: Profile) -> Demand:
-    demand = resolve(policy, profiles, CLASSES, workload)
+    demand = resolve(policy, profiles, CLASSES, workload, now=0.0)
     assert isinstance(demand, Demand), demand
     return demand
 
@@ -117,7 +117,7 @@ def test_priority_is_the_policys_else_the_profiles_else_the_default(own, of_prof
     ],
 )
 def test_a_policy_above_the_highest_priority_that_is_allowed_has_a_problem(asked, classes):
-    problem = resolve(asked, {"gold": Profile("gold", "LS", "high")}, classes, None)
+    problem = resolve(asked, {"gold": Profile("gold", "LS", "high")}, classes, None, now=0.0)
     assert isinstance(problem, Problem)
     assert problem.reason == "PriorityTooHigh"
     assert "maxPolicyPriority" in problem.message
@@ -125,11 +125,11 @@ def test_a_policy_above_the_highest_priority_that_is_allowed_has_a_problem(asked
 
 def test_the_highest_priority_that_is_allowed_is_allowed():
     asked = replace(POLICY, priority_class_name="high")
-    assert isinstance(resolve(asked, {}, replace(CLASSES, highest=1000), None), Demand)
+    assert isinstance(resolve(asked, {}, replace(CLASSES, highest=1000), None, now=0.0), Demand)
 
 
 def test_without_any_priority_class_it_is_zero():
-    demand = resolve(POLICY, {}, PriorityClasses(), None)
+    demand = resolve(POLICY, {}, PriorityClasses(), None, now=0.0)
     assert isinstance(demand, Demand)
     assert demand.priority == 0
 
@@ -166,16 +166,16 @@ def test_without_any_priority_class_it_is_zero():
 )
 def test_problems_have_stable_reasons(policy, workload, reason, words):
     profiles = {"be": Profile("be", "BE"), "bad": Profile("bad", "LS", "lost")}
-    problem = resolve(policy, profiles, CLASSES, workload)
+    problem = resolve(policy, profiles, CLASSES, workload, now=0.0)
     assert isinstance(problem, Problem)
     assert problem.reason == reason
     assert words in problem.message
-    assert resolve(policy, profiles, CLASSES, workload) == problem
+    assert resolve(policy, profiles, CLASSES, workload, now=0.0) == problem
 
 
 def test_a_problem_shows_even_when_suspended():
     policy = replace(POLICY, suspend=True, profile_name="nope")
-    assert isinstance(resolve(policy, {}, CLASSES, None), Problem)
+    assert isinstance(resolve(policy, {}, CLASSES, None, now=0.0), Problem)
 
 
 def test_a_slot_is_one_pod_whatever_is_asked():
@@ -184,7 +184,7 @@ def test_a_slot_is_one_pod_whatever_is_asked():
 
 def test_bandwidth_is_part_of_a_slot_and_owed_to_those_who_fill_one():
     asked = policy(floor={"cpu": 2000, keys.EGRESS_BANDWIDTH: 300, keys.INGRESS_BANDWIDTH: 5}, count=3)
-    demand = resolve(asked, {}, CLASSES, None, {"cpu": 2500, keys.EGRESS_BANDWIDTH: 400, "pods": 1})
+    demand = resolve(asked, {}, CLASSES, None, {"cpu": 2500, keys.EGRESS_BANDWIDTH: 400, "pods": 1}, now=0.0)
     assert isinstance(demand, Demand)
     assert demand.vector == {
         "cpu": 2500,
