@@ -39,7 +39,7 @@ class MissingSlots(_Answer):
     reason: str = Field(description="One of those of a policy's status.unplaced.")
     resource: str = Field(description="The resource that is missing, or empty.")
     missing: str = Field(description="How much of it for all of these slots, as a quantity, or empty.")
-    message: str = Field(description="With NodeCannotEnforce: the first reason, by node; else empty.")
+    message: str = Field(description="With NodeCannotEnforce and Spread: why, with names; else empty.")
 
 
 class PolicyHolds(_Answer):

@@ -150,6 +150,7 @@ _RANK = {
             "Fragmented",
             "NoNode",
             "NodeCannotEnforce",
+            "Spread",
             "MaxSlotsPerNode",
             "PoolCapReached",
             "CapReached",
@@ -171,6 +172,8 @@ def unplaced_text(one: Unplaced) -> str:
         return f"{one.resource}: {amount} missing for {slots}{why.get(one.reason, '')}"
     if one.reason == "NodeCannotEnforce":
         return f"nodes do not enforce every promise for {slots}: {one.detail}"
+    if one.reason == "Spread":
+        return f"a topology spread constraint lets no more go where there is room, for {slots}: {one.detail}"
     texts = {
         "NoNode": "no node is eligible",
         "MaxSlotsPerNode": "every eligible node is at placement.maxSlotsPerNode",

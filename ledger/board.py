@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ledger.demands import Demands
 from ledger.holds import Holds
+from ledger.spread import Domains, Spreads
 from ledger.table import Columns, Flags, Rows
 
 MOST_MOVES: Final = 8
@@ -50,6 +51,7 @@ class Board:
     shapes: Sequence[int]
     holds: Holds
     demands: Demands
+    spreads: Spreads
     cap_percent: int = 100
 
     def __post_init__(self) -> None:
@@ -62,6 +64,8 @@ class Board:
         self._rooms: dict[int, Amounts] = {}
         self._choice: dict[int, int] = {}
         self._shapes = frozenset(self.shapes)
+        self._domains: dict[int, list[Domains]] = {}
+        self._near: dict[tuple[int, ...], list[int]] = {}
         self._pooled: dict[int, NDArray[np.int64]] = {}
         self._leaving: dict[object, list[Held]] = {}
         self._pushed: dict[tuple[int, int, bool], list[tuple[int, list[Held]]]] = {}
@@ -99,6 +103,13 @@ class Board:
         if demand not in self._seats:
             self._seats[demand] = self.holds.seats(demand)
         return self._seats[demand]
+
+    def domains(self, demand: int) -> list[Domains]:
+        """Its required spread constraints, as things are."""
+        known = self._domains.get(demand)
+        if known is None:
+            known = self._domains[demand] = self.spreads.of(demand, required=True)
+        return known
 
     def pooled(self, demand: int) -> NDArray[np.int64]:
         """How many more of its slots each pool may have by the cap."""
@@ -161,7 +172,8 @@ class Board:
         """Demands, by number, that find more places than moves are made among the rows with most room."""
         size = self.room.shape[1]
         some = np.argpartition(self.tightness, max(0, size - _ROOMIEST))[-_ROOMIEST:]
-        numbers = [n for n in self.shapes if self.demands[n].max_slots_per_node is None]
+        free = (n for n in self.shapes if not self.spreads.required(n))
+        numbers = [n for n in free if self.demands[n].max_slots_per_node is None]
         fits = (self.vectors[numbers][:, :, None] <= self.room[:, some]).all(axis=1)
         fits &= self.demands.eligible[np.asarray(numbers, dtype=np.intp)[:, None], some]
         ample = np.zeros(len(self.demands.records), dtype=np.bool_)
@@ -201,6 +213,22 @@ class Board:
     def tightness(self) -> NDArray[np.float64]:
         """How much is left in each row, all dimensions together: small is tight."""
         return np.asarray((self.room / self.scale[:, None]).sum(axis=0))
+
+    def targets_from(self, demand: int, source: int) -> list[int]:
+        """The same for a hold that is on `source`; those in its spread domains come first."""
+        if not self.domains(demand):
+            return self.targets(demand)
+        own = [int(domains.of[source]) for domains in self.domains(demand)]
+        found = self._near.get((demand, *own))
+        if found is None:
+            same = self.fits(demand)[:-1] > 0
+            for domains, domain in zip(self.domains(demand), own, strict=True):
+                same &= domains.of[self._roomy] == domain
+            rows = self._roomy[same]
+            order = np.lexsort((self.rank[rows], self.tightness[rows]))[:_TARGETS]
+            near: list[int] = rows[order].tolist()
+            found = self._near[demand, *own] = list(dict.fromkeys([*near, *self.targets(demand)]))
+        return found
 
     def targets(self, demand: int) -> list[int]:
         """The rows that can take a hold of a demand as they are, tightest first, the best few."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from ledger.demands import NO_DEMAND, Demands
+from ledger.headcount import Headcount
 from ledger.holds import Holds
 from ledger.lost_nodes import LostNodes
 from ledger.table import Table
@@ -50,11 +51,14 @@ class Claims:
     changed since somebody looked and took them out.
     """
 
-    def __init__(self, table: Table, demands: Demands, holds: Holds, lost: LostNodes) -> None:
+    def __init__(
+        self, table: Table, demands: Demands, holds: Holds, lost: LostNodes, headcount: Headcount
+    ) -> None:
         self._table = table
         self._demands = demands
         self._holds = holds
         self._lost = lost
+        self._headcount = headcount
         self._owners: dict[int, dict[str, Claim]] = {}
         self.of: dict[int, dict[str, Claim]] = {}
         self.ending: Counter[int] = Counter()
@@ -71,6 +75,9 @@ class Claims:
             if (claim.pod.slot, claim.pod.deleting) != (pod.slot, pod.deleting):
                 self._recounts(owner)
             self._count_ending(claim, -1)
+            if (claim.pod.deleting, claim.pod.labels) != (pod.deleting, pod.labels):
+                self._headcount.count(claim.pod, claim.row, -1)
+                self._headcount.count(pod, claim.row, 1)
             claim.pod = pod
             self._count_ending(claim, 1)
             self._enter(claim, state)
@@ -80,6 +87,7 @@ class Claims:
         row = self._table.row(node)
         fresh = Claim(pod, row, requests, state, now)
         self._table.claim(row, requests, 1)
+        self._headcount.count(pod, row, 1)
         self._own(fresh, owner)
         self.by_uid[pod.uid] = fresh
         self._enter(fresh, state)
@@ -149,6 +157,7 @@ class Claims:
 
     def _subtract(self, claim: Claim) -> None:
         self._table.claim(claim.row, claim.requests, -1)
+        self._headcount.count(claim.pod, claim.row, -1)
         self._own(claim, NO_DEMAND)
 
     def _own(self, claim: Claim, owner: int) -> None:
@@ -181,6 +190,16 @@ class Claims:
     def _recounts(self, owner: int) -> None:
         if owner != NO_DEMAND:
             self.recounted.add(owner)
+
+    def of_namespace(self, uids: Iterable[str], namespace: str) -> Iterator[tuple[Pod, int]]:
+        """Claims of these seen pods of a namespace, and of those not seen yet: each pod, and its row."""
+        for uid in uids:
+            claim = self.by_uid.get(uid)
+            if claim is not None and uid not in self.unseen:
+                yield claim.pod, claim.row
+        for claim in self.unseen.values():
+            if claim.pod.namespace == namespace:
+                yield claim.pod, claim.row
 
     def _count_ending(self, claim: Claim, sign: int) -> None:
         if claim.owner != NO_DEMAND and claim.pod.deleting and not claim.away:

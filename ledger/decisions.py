@@ -65,8 +65,10 @@ class Unplaced:
 
     `reason`: Insufficient (the nodes lack `resource`), NoNode (no node is eligible), CapReached
     (installation-wide cap), PoolCapReached (the cap of each pool of nodes that has room), MaxSlotsPerNode
-    (every eligible node is at its limit), Fragmented (enough in total, on no single node), NodeCannotEnforce
-    (nodes that would do otherwise do not enforce what the policy needs; `detail` says why, by node).
+    (every eligible node is at its limit), Fragmented (enough in total, on no single node), Spread (where
+    there is room a spread constraint lets no more of the pods go; `detail` names it and its domains),
+    NodeCannotEnforce (nodes that would do otherwise do not enforce what the policy needs; `detail` says why,
+    by node).
     """
 
     count: int

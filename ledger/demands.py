@@ -13,7 +13,7 @@ from ledger.eligibility import Eligibility, admits_node
 from ledger.strict import Strict
 from ledger.table import Columns, Flags, Rows, Table, reshaped
 from qos.cluster.needs import Enforcement
-from qos.cluster.objects import Demand, Node, NodePredicate, PlacementMode, Pod, Resources, Selector
+from qos.cluster.objects import Demand, Node, NodePredicate, PlacementMode, Pod, Resources, Selector, Spread
 from qos.cluster.precedence import precedence
 from qos.cluster.selectors import matches
 
@@ -42,7 +42,8 @@ class Demands:
     """Each demand has a number; `vectors` is indexed [demand, resource], `eligible` [demand, row].
 
     `dims`: the columns of which some demand holds any, sorted by their `resources`; `axis` the same as an
-    index that goes with one of rows. `changes` counts those of any of it.
+    index that goes with one of rows. `spread`: the demands with spread constraints. `changes` counts those of
+    any of it.
     """
 
     def __init__(self, table: Table) -> None:
@@ -57,6 +58,7 @@ class Demands:
         self.axis: Rows = np.zeros((0, 1), dtype=np.intp)
         self._named_most: list[int] = []
         self.changes = 0
+        self.spread: set[int] = set()
         self._leaving: set[int] = set()
         self._by_namespace: dict[str, list[int]] = {}
         self._by_place: dict[NodePredicate, list[int]] = {}
@@ -102,6 +104,7 @@ class Demands:
         if before is None or (before.where, before.needs) != (demand.where, demand.needs):
             self.strict.set_needs(number, demand.needs)
             self.eligible[number] = self.strict.judge_all(number, self._nodes.admitted(demand.where))
+        (self.spread.add if demand.spread else self.spread.discard)(number)
         if before is None or _arranged(before) != _arranged(demand):
             self._arrange()
         return number
@@ -133,6 +136,7 @@ class Demands:
         self.records[number] = None
         self._leaving.add(number)
         self.strict.set_needs(number, None)
+        self.spread.discard(number)
         self.vectors[number] = 0
         self.eligible[number] = False
         self._arrange()
@@ -254,6 +258,17 @@ class Demands:
     def rivals(self, namespace: str) -> list[int]:
         """The demands of a namespace, in order."""
         return self._by_namespace.get(namespace, [])
+
+    def domains(self, number: int, spread: Spread) -> tuple[Rows, int]:
+        """Each row's domain by one of a demand's constraints, -1 for none, and how many there are."""
+        record = self[number]
+        keys = [one.key for one in record.spread if one.required == spread.required]
+        return self._nodes.domains(record.where, spread, keys)
+
+    def label(self, row: int, key: str) -> str:
+        """What a node's label says, "" without one."""
+        node = self._table.nodes[row]
+        return node.labels.get(key, "") if node is not None else ""
 
     def later(self, number: int) -> list[int]:
         """The demands strictly after this one, last first."""

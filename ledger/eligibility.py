@@ -8,8 +8,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ledger.table import Flags, Table, reshaped
-from qos.cluster.objects import Node, NodePredicate, NodeSelectorTerm, Requirement, Selector, Taint
+from ledger.table import Flags, Rows, Table, reshaped
+from qos.cluster.objects import Node, NodePredicate, NodeSelectorTerm, Requirement, Selector, Spread, Taint
 from qos.cluster.selectors import admits, matches
 
 _ABSENT = 0
@@ -84,13 +84,34 @@ class Eligibility:
 
     def admitted(self, where: NodePredicate) -> Flags:
         """The ready nodes that admit pods so constrained, [row]."""
-        flags = self._table.usable & self._tolerated(where)
+        return self._table.usable & self._tolerated(where) & self._selected(where)
+
+    def _selected(self, where: NodePredicate) -> Flags:
+        """By node selector and required affinity."""
+        flags = np.ones(self._table.shape[1], dtype=np.bool_)
         for key, value in where.node_selector:
             flags &= self._label(key).among((value,))
         if where.affinity is not None:
             terms = [self._term(term) for term in where.affinity]
             flags &= np.logical_or.reduce(terms) if terms else np.False_
         return flags
+
+    def domains(self, where: NodePredicate, spread: Spread, keys: Iterable[str]) -> tuple[Rows, int]:
+        """Each row's spread domain, -1 for none, and how many there are.
+
+        Of nodes, ready or not, that have all of the keys, and that the placement admits as far as the
+        constraint honours it.
+        """
+        counts = self._table.present.copy()
+        for key in keys:
+            counts &= self._label(key).column != _ABSENT
+        if spread.honor_affinity:
+            counts &= self._selected(where)
+        if spread.honor_taints:
+            counts &= self._tolerated(where)
+        of = np.full(counts.size, -1, dtype=np.intp)
+        codes, of[counts] = np.unique(self._label(spread.key).column[counts], return_inverse=True)
+        return of, codes.size
 
     def _tolerated(self, where: NodePredicate) -> Flags:
         def holds(value: object) -> bool:

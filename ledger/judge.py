@@ -18,6 +18,7 @@ from ledger.moves import DEPTHS, Depth, Move, Search, screen
 from ledger.requests import Request, avail, board_at, fits_free, offers_owed, own_holds, scale, vector_of
 from ledger.retries import pool_slots
 from ledger.risk import beside_risk
+from ledger.spread import may_move
 from ledger.state import State
 from ledger.table import Flags, Rows
 
@@ -226,8 +227,11 @@ def _exchanged(
     for position in np.flatnonzero(open_rows)[:_EXCHANGES].tolist():
         deficit = _deficit(need, left[:, position].tolist())
         for source in sources:
+            row = int(rows[position])
+            if not may_move(pool.domains(request.owner), {source: -1, row: 1}, source, row):
+                continue
             plan = search.plan(
-                int(rows[position]),
+                row,
                 deficit,
                 [-n for n in need],
                 DEPTHS[1],
@@ -235,7 +239,7 @@ def _exchanged(
                 [(request.owner, source)],
             )
             if plan is not None:
-                return Verdict(row=int(rows[position]), own=True, moves=plan, brought_from=source)
+                return Verdict(row=row, own=True, moves=plan, brought_from=source)
     return None
 
 

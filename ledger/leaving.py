@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ledger.lifting import lift, lift_least_useful, lift_many
+from ledger.lifting import lift, lift_least_useful, lift_many, lift_uneven
 from ledger.state import State
 from ledger.table import Rows, Table, Vector
 
+_UNEVEN_PER_SETTLE = 16
+"""Demands with spread constraints, at a tenth of a millisecond each."""
 _SHORT_PER_SETTLE = 150
 """Nodes that holds leave, at some hundredths; until they do, pods are refused there."""
 
@@ -73,6 +75,22 @@ def lift_excess(state: State) -> None:
         excess = -state.holds.missing(demand)
         if excess > 0 and state.holds.held_total[demand]:
             lift_least_useful(state, demand, min(excess, state.holds.held_total[demand]))
+
+
+def leave_uneven(state: State) -> None:
+    """Pods or nodes came or went: by a spread constraint holds may be where no owner can go.
+
+    Those of as many demands as one call may take, those that wait longest first.
+    """
+    touched, state.headcount.touched = state.headcount.touched, set()
+    for namespace in touched:
+        there = state.demands.spread.intersection(state.demands.rivals(namespace))
+        state.uneven |= dict.fromkeys(sorted(there))
+    for demand in [*state.uneven][:_UNEVEN_PER_SETTLE]:
+        del state.uneven[demand]
+        lift_uneven(state, demand)
+        if state.holds.missing(demand) > 0:
+            state.holds.wanting.add(demand)
 
 
 def _short_dims(

@@ -38,16 +38,36 @@ def lift_least_useful(state: State, demand: int, count: int, among: Flags | None
 
     Those given to owners in flight last. `among`: only from these rows.
     """
-    holds, rank = state.holds, state.table.rank()
-    rows = np.flatnonzero(holds.count[demand] if among is None else holds.count[demand] * among)
-    safe = ~np.isin(rows, rows_at_risk(state))
-    rows = rows[np.lexsort((-rank.take(rows), holds.number.take(rows), safe))]
+    holds = state.holds
+    rows = _least_useful(state, demand, among)
     there = holds.count[demand].take(rows).astype(np.int64)
+    if demand in state.demands.spread:
+        there = state.spreads.to_leave(demand, rows, there, count)
     given = np.minimum(holds.given[demand].take(rows), there)
     lifted = first_of(there - given, count)
     lifted += first_of(given, count - int(lifted.sum()))
     some = lifted > 0
     lift_many(state, demand, rows[some], lifted[some])
+
+
+def _least_useful(state: State, demand: int, among: Flags | None = None) -> Rows:
+    """The rows with holds of a demand, or those of them among these, in the order in which they are left."""
+    holds, rank = state.holds, state.table.rank()
+    rows = np.flatnonzero(holds.count[demand] if among is None else holds.count[demand] * among)
+    safe = ~np.isin(rows, rows_at_risk(state))
+    return rows[np.lexsort((-rank.take(rows), holds.number.take(rows), safe))]
+
+
+def lift_uneven(state: State, demand: int) -> None:
+    """Lift the holds that no owner could take where they are, by a spread constraint; a Pinned one stays."""
+    while demand in state.demands.spread and state.demands.floating(demand):
+        rows = _least_useful(state, demand)
+        there = state.holds.count[demand].take(rows).astype(np.int64)
+        lifted = state.spreads.excess(demand, rows, there)
+        some = lifted > 0
+        if not some.any():
+            return
+        lift_many(state, demand, rows[some], lifted[some])
 
 
 def first_of(counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:

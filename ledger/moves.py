@@ -9,6 +9,7 @@ is deterministic and bounded.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from ledger.board import MOST_MOVES, NEVER, Amounts, Board, Held
 from ledger.demands import NO_DEMAND
 from ledger.pools import NO_POOL
+from ledger.spread import may_move
 from ledger.table import Columns, Flags, Rows
 
 EFFORT = 240
@@ -79,6 +81,8 @@ class Search:
         self._lifted: dict[tuple[int, int], int] = {}
         self._arrived: dict[tuple[int, int], int] = {}
         self._moves: list[Move] = []
+        self._guest: tuple[int, int] | None = None
+        self._gone: Sequence[tuple[int, int]] = ()
         self._wider = False
         self.cut = False
 
@@ -104,6 +108,7 @@ class Search:
         """
         self._change = {row: list(change)}
         self._lifted, self._arrived, self._moves = {}, {(guest, row): 1}, []
+        self._guest, self._gone = (guest, row), lifted
         for demand, there in lifted:
             self._lift(demand, there, 1)
         self._wider = depth.wider
@@ -164,7 +169,7 @@ class Search:
         if most <= 0:
             return False
         for target, leavings in self._pushed(demand, source, most):
-            if target == source or not self._seat(demand, target):
+            if target == source or not self._may_go(demand, source, target):
                 continue
             for leaving in leavings:
                 self._move(demand, source, target, 1)
@@ -194,14 +199,38 @@ class Search:
         found = []
         eligible = self.board.eligible(demand)
         changed = [row for row in self._change if eligible[row]]
-        for target in dict.fromkeys([*self.board.targets(demand), *changed]):
-            if target == source or not self._seat(demand, target):
+        bounded = bool(self.board.domains(demand))
+        for target in dict.fromkeys([*self.board.targets_from(demand, source), *changed]):
+            if target == source or not self._may_go(demand, source, target):
                 continue
             room = self._room(target)
-            if tuple(room) not in seen and all(v <= r for v, r in zip(vector, room, strict=True) if v > 0):
+            alike = not bounded and tuple(room) in seen
+            if not alike and all(v <= r for v, r in zip(vector, room, strict=True) if v > 0):
                 seen.add(tuple(room))
                 found.append(target)
         return found
+
+    def _may_go(self, demand: int, source: int, target: int) -> bool:
+        """Whether a hold that is lifted may come to another row, its room aside."""
+        if not self._seat(demand, target):
+            return False
+        domains = self.board.domains(demand)
+        return not domains or may_move(domains, self._shifted(demand, source, target), source, target)
+
+    def _shifted(self, demand: int, source: int, target: int) -> Counter[int]:
+        """How many more of a demand each row has by the moves so far and this one, and with the guest; what
+        is on its way still counts where it was.
+        """
+        changes = Counter({target: 1})
+        changes[source] -= 1
+        if self._guest is not None and self._guest[0] == demand:
+            changes[self._guest[1]] += 1
+            changes.subtract(row for other, row in self._gone if other == demand)
+        for move in self._moves:
+            if move.demand == demand:
+                changes[move.source] -= 1
+                changes[move.target] += 1
+        return changes
 
     def _pool(self, demand: int, row: int) -> bool:
         """Whether the row's pools may have one more slot; those that left them make room for their kind."""

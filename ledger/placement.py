@@ -18,8 +18,15 @@ from numpy.typing import NDArray
 
 from ledger.board import Amounts, slots_that_fit
 from ledger.judge import commit, moved
-from ledger.leaving import forget_hopeless, leave_lost_nodes, leave_short_node, leave_short_nodes, lift_excess
-from ledger.lifting import first_of, keep_cap, over_cap
+from ledger.leaving import (
+    forget_hopeless,
+    leave_lost_nodes,
+    leave_short_node,
+    leave_short_nodes,
+    leave_uneven,
+    lift_excess,
+)
+from ledger.lifting import first_of, keep_cap, lift_uneven, over_cap
 from ledger.moves import SMALL, Search
 from ledger.requests import Request, board, board_at, cells, room, scale, vector_of
 from ledger.retries import Patience, cap_slots, in_turn, note_failure, pool_slots, slots_by_pool, take_turns
@@ -52,6 +59,7 @@ def _settle(state: State, thorough: bool, patience: Patience) -> None:
     lift_excess(state)
     keep_cap(state)
     leave_short_nodes(state)
+    leave_uneven(state)
     _pass_over_content(state)
     grown = bool(state.table.grown and (state.failed or state.capped))
     due = bool(state.turns or state.crowded) if thorough else not all(state.turns.values())
@@ -59,7 +67,7 @@ def _settle(state: State, thorough: bool, patience: Patience) -> None:
         _place(state, thorough, patience)
     else:
         state.table.grown.clear()
-    waiting = state.table.touched or state.holds.wanting or not all(state.turns.values())
+    waiting = state.table.touched or state.holds.wanting or state.uneven or not all(state.turns.values())
     left_behind = state.table.grown and (state.failed or state.capped)  # by holds that others drove away
     state.dirty = bool(waiting or left_behind or (state.holds.heavier and over_cap(state)))
 
@@ -100,12 +108,14 @@ def _place(state: State, thorough: bool, patience: Patience) -> None:
         if not waits:
             del state.turns[demand]
         holds.wanting.discard(demand)
+        lift_uneven(state, demand)
         missing = holds.missing(demand)
         if missing <= 0:
             _content(state, demand)
             continue
         search |= missing > state.failed.get(demand, 0)
         few = demand in fresh and demand in state.failed and not search
+        few &= demand not in state.demands.spread  # room in one domain opens another
         rows = np.asarray(sorted(grown | table.grown), dtype=np.intp) if few else None
         patience.cap()
         want = min(missing, cap_slots(state, demand)[0])
@@ -170,6 +180,7 @@ def _place_missing(
         if search and placed < want:
             placed += _place_by_force(state, demand, want - placed, patience, displace=True, risky=risky)
         want -= placed
+        patience.rounds(state.spreads)
         if not placed:
             break
         if want and patience.over:
@@ -195,7 +206,8 @@ def _fill(state: State, demand: int, want: int, rows: Rows | None) -> int:
     fit = _fit(state, demand, left, rows)
     number = state.holds.number if rows is None else state.holds.number[rows]
     there = np.flatnonzero(fit * (number > 0))
-    if int(fit[there].sum()) < want or state.pools:  # else nodes without holds need not be put in order
+    bounded = state.pools or demand in state.demands.spread
+    if int(fit[there].sum()) < want or bounded:  # else nodes without holds need not be put in order
         there = np.flatnonzero(fit)
     if not there.size:
         return 0
@@ -219,6 +231,8 @@ def _fill_at_risk(state: State, demand: int, want: int, rows: Rows | None) -> in
     lack = np.maximum(state.demands.vectors[demand, dims][:, None] - safe, 0)
     named = there if rows is None else rows[there]
     order = np.lexsort((state.table.rank()[named], (lack / scale(state, dims)[:, None]).sum(axis=0)))
+    if demand in state.demands.spread:
+        return _put(state, demand, want, named[order], fit[there][order])
     chosen = named[order][:want]
     return _put(state, demand, want, chosen, np.minimum(fit[there][order][:want], -(-want // there.size)))
 
@@ -227,6 +241,8 @@ def _put(state: State, demand: int, want: int, rows: Rows, fit: NDArray[np.int64
     """Add holds on these rows, in this order, as many as fit on each."""
     if state.pools:
         fit = state.pools.keep_within(slots_by_pool(state, demand), rows, fit)
+    if demand in state.demands.spread:
+        fit = state.spreads.share_out(demand, rows, fit, want)
     counts = first_of(fit, want)
     some = counts > 0
     state.holds.add_many(demand, rows[some], counts[some])
@@ -264,9 +280,21 @@ def _leave_risky_nodes(state: State) -> None:
             if not count or patience.over:
                 continue
             patience.fill(None)
-            placed = _fill(state, demand, count, None)
-            state.holds.add(demand, row, -placed)
-            state.counters["moves"] += placed
+            state.counters["moves"] += _fill_elsewhere(state, demand, row, count)
+
+
+def _fill_elsewhere(state: State, demand: int, row: int, count: int) -> int:
+    """Move holds off a row that is not safe for them, as far as there are safe places; how many moved."""
+    if demand not in state.demands.spread:
+        placed = _fill(state, demand, count, None)
+        state.holds.add(demand, row, -placed)
+        return placed
+    # Where they may go depends on where they are counted: they leave first.
+    state.holds.add(demand, row, -count)
+    placed = _fill(state, demand, count, None)
+    if placed < count:
+        state.holds.add(demand, row, count - placed)
+    return placed
 
 
 def _place_by_force(
@@ -307,7 +335,7 @@ def _place_by_moves(
         pool = board_at(state, 0)
     if not pool.shapes:
         return False
-    open_rows = state.demands.eligible[demand].copy()
+    open_rows = state.demands.eligible[demand] & state.spreads.open(demand)
     for limit in (state.holds.seats(demand), pool_slots(state, demand)):
         if limit is not None:
             open_rows &= limit > 0
@@ -338,7 +366,7 @@ def _displace(state: State, demand: int, patience: Patience) -> bool:
     for safe in (True, False):
         left = room(state, state.holds.all - _giving_way(state, later), safe=safe, dims=dims)
         if not rows.size:
-            rows = np.flatnonzero(_fit(state, demand, left) > 0)
+            rows = np.flatnonzero((_fit(state, demand, left) > 0) & state.spreads.open(demand))
     if not rows.size:
         return _place_by_moves(state, demand, later, patience)
     lack = state.demands.vectors[demand, dims][:, None] - room(state, state.holds.all, rows=rows, dims=dims)

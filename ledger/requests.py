@@ -208,5 +208,6 @@ def board(state: State, held: Columns | None, shapes: Iterable[int], *, safe: bo
         shapes=[demand for demand in shapes if holds.held_total[demand] and demands.floating(demand)],
         holds=holds,
         demands=demands,
+        spreads=state.spreads,
         cap_percent=state.cap_percent,
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from ledger.pools import Slots
 from ledger.requests import cells, room, vector_of
+from ledger.spread import Spreads
 from ledger.state import State
 from ledger.table import Columns, Rows
 
@@ -19,6 +20,7 @@ _ROWS_VISITED = 75_000
 _FILL, _SEARCH, _LEAST, _RISK = 2, 16, 1_000, 500
 _STEP = 500
 """Of a search: 20 microseconds, however few rows there are."""
+_ROUND = 2_500
 _USUAL_DIMS = 8
 """Rows cost the more, the more resources are held beyond as many."""
 
@@ -55,6 +57,11 @@ class Patience:
     def risk(self) -> None:
         """A look at what is at risk on one row."""
         self._left -= _RISK
+
+    def rounds(self, spreads: Spreads) -> None:
+        """What slots with several spread constraints took."""
+        self._left -= _ROUND * spreads.rounds
+        spreads.rounds = 0
 
     def search(self) -> None:
         """What a search for moves looks at."""

@@ -56,6 +56,8 @@ def _refuge(state: State) -> Refuge | None:
     flags[risky] = True
     standing, on, _ = state.holds.pairs()
     there = np.flatnonzero(np.bincount(standing[flags[on]])).tolist()
+    if any(state.spreads.required(demand) for demand in there):
+        return None  # where their holds find a place depends on how the others lie
     vectors = demands.vectors[there][:, demands.dims]
     slot: Amounts = vectors.max(axis=0).tolist()
     left = room(state, state.holds.all) - table.expected[demands.dims]

@@ -16,12 +16,14 @@ from ledger.daemons import Daemons
 from ledger.decisions import Mode
 from ledger.demands import NO_DEMAND, Demands
 from ledger.flights import Flights, Nominations
+from ledger.headcount import Headcount
 from ledger.holds import Holds
 from ledger.lost_nodes import LostNodes
 from ledger.offers import Offers
 from ledger.ownership import Ownership
 from ledger.pools import Pools
 from ledger.refuge import Refuge
+from ledger.spread import Spreads
 from ledger.table import Columns, Flags, Table, Vector
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, Pod, Resources
@@ -60,7 +62,8 @@ class State:
     were those of `capped_at`; `used`: what all holds up to each demand amount to, and as of when; `boards`:
     what searches for moves look at, by the level of those who ask, as of `boards_at`; `refuge`: places for
     holds at risk, and as of when; `short`: rows where pods in flight are charged for more than is free, since
-    when; `gone`: UIDs of the pods removed last; `version` counts the changes that are to be settled.
+    when; `uneven`: demands some of whose holds may be where by a spread constraint no owner can go; `gone`:
+    UIDs of the pods removed last; `version` counts the changes that are to be settled.
     """
 
     def __init__(
@@ -85,7 +88,10 @@ class State:
         self.pools = Pools(pool_labels, self.table)
         self.holds = Holds(self.table, self.demands, self.pools)
         self.lost = LostNodes(not_ready_seconds)
-        self.claims = Claims(self.table, self.demands, self.holds, self.lost)
+        self.headcount = Headcount(self.table)
+        self.spreads = Spreads(self.demands, self.holds, self.headcount)
+        self.uneven: dict[int, None] = {}
+        self.claims = Claims(self.table, self.demands, self.holds, self.lost, self.headcount)
         self.nominations = Nominations(self.table)
         self.flights = Flights(self.table, self.holds, self.nominations)
         self.daemons = Daemons(self.table)
@@ -122,6 +128,7 @@ class State:
         self.demands.resize()
         self.holds.resize()
         self.nominations.resize()
+        self.headcount.resize()
 
     def _columns_changed(self, resources: AbstractSet[str]) -> None:
         """A node brought resources that no other had, or the last one took them away."""
@@ -194,8 +201,11 @@ class State:
         if row is not None and self.table.nodes[row] == node:
             return
         before = self.table.nodes[row] if row is not None else None
+        judged = self.demands.changes
         row = self.table.set_node(node)
         self.regraded |= self.demands.judge_node(row, node, before)
+        if self.demands.changes != judged:
+            self.uneven |= dict.fromkeys(self.demands.spread)
         self.failed.clear()
         self.daemons.judge_row(row)
         self.holds.touch(row)
@@ -215,6 +225,7 @@ class State:
         self.flights.drop_row(row)
         self.daemons.drop_row(row)
         self.demands.judge_node(row, None, None)
+        self.uneven |= dict.fromkeys(self.demands.spread)
         self.pools.put(row, None, ())
         self.table.remove_node(name)
         self.lost.hear(row, True)
@@ -352,6 +363,8 @@ class State:
         before = self.claims.by_uid.get(pod.uid)
         row = before.row if before is not None else -1
         if not self.claims.put(pod, node, state, now):
+            if self.headcount.touched:
+                self.changed()
             return
         if row >= 0:
             self.daemons.cover(pod, row, -1)
@@ -440,6 +453,7 @@ class State:
         if number is not None and weighs:
             self.holds.weigh(number, -1)
         number = self.demands.add(demand)
+        self._watch(demand, before)
         self.holds.resize()
         self.holds.follow(number)
         self.holds.follow_levels()
@@ -459,12 +473,30 @@ class State:
         self.holds.fuller.setdefault(number, set()).update(row for row, _ in self.holds.of(number))
         self.changed(grown=before is None or replace(before, desired=demand.desired) != demand)
 
+    def _watch(self, demand: Demand, before: Demand | None) -> None:
+        """Count the pods that its constraints count, and no more those of the ones before."""
+        stated = before.spread if before is not None else ()
+        if stated == demand.spread:
+            return
+        for spread in demand.spread:
+            known = self.ownership.kinds.get(demand.namespace, {}).values()
+            uids = (uid for same in known for uid in same)
+            self.headcount.watch(
+                demand.namespace, spread.selector, self.claims.of_namespace(uids, demand.namespace)
+            )
+        for spread in stated:
+            self.headcount.forget(demand.namespace, spread.selector)
+        self.uneven[self.demands.numbers[demand.key]] = None
+
     def remove_demand(self, key: str) -> None:
         """Release all holds of a demand; its owners become the next demand's, or ordinary pods."""
         number = self.demands.numbers.get(key)
         if number is None:
             return
         namespace = self.demands[number].namespace
+        for spread in self.demands[number].spread:
+            self.headcount.forget(namespace, spread.selector)
+        self.uneven.pop(number, None)
         self.flights.bereave(number)
         self.holds.forget(number)
         self.demands.remove(key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from ledger.board import slots_that_fit
@@ -9,7 +11,7 @@ from ledger.decisions import Unplaced
 from ledger.requests import room, vector_of
 from ledger.retries import cap_slots, pool_slots
 from ledger.state import State
-from ledger.table import Columns
+from ledger.table import Columns, Rows
 
 INSUFFICIENT = "Insufficient"
 NO_NODE = "NoNode"
@@ -17,6 +19,8 @@ CAP_REACHED = "CapReached"
 POOL_CAP_REACHED = "PoolCapReached"
 MAX_SLOTS_PER_NODE = "MaxSlotsPerNode"
 FRAGMENTED = "Fragmented"
+SPREAD = "Spread"
+NO_ROWS: Final[Rows] = np.zeros(0, dtype=np.intp)
 NODE_CANNOT_ENFORCE = "NodeCannotEnforce"
 
 
@@ -56,8 +60,13 @@ def why(state: State, demand: int, place: Place) -> tuple[Unplaced, ...]:
     unable = min(left, _would_take(state, demand, place))
     if unable:
         reasons.append(Unplaced(unable, NODE_CANNOT_ENFORCE, detail=_withheld(state, demand)))
-    if left > unable:
-        reasons += _on_nodes(state, demand, left - unable, place)
+    left -= unable
+    closed, room_there = _kept_by_spread(state, demand, place) if left else (NO_ROWS, 0)
+    uneven = min(left, room_there)
+    if uneven:
+        reasons.append(Unplaced(uneven, SPREAD, detail=state.spreads.explain(demand, closed)))
+    if left > uneven:
+        reasons += _on_nodes(state, demand, left - uneven, place)
     return tuple(reasons)
 
 
@@ -70,6 +79,17 @@ def _kept_by_pools(state: State, demand: int, place: Place) -> int:
     fit = slots_that_fit(place.room[:, rows], vector_of(state, demand))
     limit = state.holds.seats(demand)
     return int((fit if limit is None else np.minimum(fit, limit[rows])).sum())
+
+
+def _kept_by_spread(state: State, demand: int, place: Place) -> tuple[Rows, int]:
+    """The rows with room that a spread constraint lets no more slots have, and how many it would do for."""
+    if not state.spreads.required(demand):
+        return NO_ROWS, 0
+    rows = np.flatnonzero(state.demands.eligible[demand] & ~state.spreads.open(demand))
+    fit = slots_that_fit(place.room[:, rows], vector_of(state, demand))
+    limit = state.holds.seats(demand)
+    fit = fit if limit is None else np.minimum(fit, limit[rows])
+    return rows[fit > 0], int(fit.sum())
 
 
 def _withheld(state: State, demand: int) -> str:

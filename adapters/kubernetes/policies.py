@@ -14,6 +14,7 @@ import msgspec
 
 from adapters.kubernetes import wire
 from adapters.kubernetes.requests import vector_of
+from adapters.kubernetes.templates import selector_of, spread_of
 from adapters.kubernetes.wire import DecodeError, PriorityClassObject, key_of, read
 from qos.bandwidth import Band, Limits, from_bits
 from qos.classes import CLASSES, contradiction, promises_of
@@ -23,6 +24,7 @@ from qos.cluster.objects import (
     PlacementMode,
     Requirement,
     Selector,
+    Spread,
     Toleration,
 )
 from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge
@@ -76,6 +78,7 @@ class _Placement(msgspec.Struct, rename="camel"):
     mode: PlacementMode = PlacementMode.FLOATING
     node_selector: dict[str, str] | None = None
     tolerations: list[_Toleration] | None = None
+    topology_spread_constraints: list[wire.TopologySpreadConstraint] | None = None
     inherit_from_workload: bool | None = None
     max_slots_per_node: _Positive | None = None
 
@@ -173,6 +176,7 @@ def policy(raw: bytes) -> Policy:
         surge=_surge(meta, slots.surge),
         mode=placement.mode,
         where=_where(placement),
+        spread=_spread(meta, spec),
         inherit_from_workload=target is not None if inherits is None else inherits,
         max_slots_per_node=placement.max_slots_per_node,
         enforcement=spec.node_enforcement,
@@ -279,6 +283,22 @@ def _where(placement: _Placement) -> NodePredicate:
             for each in placement.tolerations or ()
         ),
     )
+
+
+def _spread(meta: wire.Metadata, spec: _PolicySpec) -> tuple[Spread, ...]:
+    """The policy's own constraints; they count its own pods unless they say otherwise."""
+    own = _selector(meta, spec.selector)
+    found = []
+    for place, one in enumerate(spec.placement.topology_spread_constraints or ()):
+        field = f"spec.placement.topologySpreadConstraints[{place}]"
+        for name, value in (("maxSkew", one.max_skew), ("minDomains", one.min_domains)):
+            if value is not None and value < 1:
+                raise _refused(meta, f"{field}.{name}", value, "must be at least 1")
+        if one.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
+            why = "must be DoNotSchedule or ScheduleAnyway"
+            raise _refused(meta, f"{field}.whenUnsatisfiable", one.when_unsatisfiable, why)
+        found.append(spread_of(one, selector_of(one.label_selector) if one.label_selector else own))
+    return tuple(found)
 
 
 def _overrides(meta: wire.Metadata, promises: _Promises) -> Overrides:

@@ -12,9 +12,18 @@ from adapters.kubernetes import wire
 from adapters.kubernetes.requests import request_of
 from adapters.kubernetes.wire import WorkloadObject, key_of, read
 from qos import keys
-from qos.cluster.objects import DaemonSet, NodePredicate, NodeSelectorTerm, Requirement, Selector, Toleration
+from qos.cluster.objects import (
+    DaemonSet,
+    NodePredicate,
+    NodeSelectorTerm,
+    Requirement,
+    Selector,
+    Spread,
+    Toleration,
+)
 from qos.cluster.policy import Workload
 from qos.cluster.selectors import matches
+from qos.cluster.spreading import counting
 
 _WORKLOAD = msgspec.json.Decoder(WorkloadObject)
 
@@ -26,6 +35,8 @@ _DAEMON_TOLERATIONS: Final = (
     ("pid-pressure", "NoSchedule"),
     ("unschedulable", "NoSchedule"),
 )
+_NO_POD: Final = Selector((Requirement("", "Never"),))
+"""What no selector at all is upstream: it matches nothing."""
 _HOST_NETWORK_TOLERATION: Final = ("network-unavailable", "NoSchedule")
 
 
@@ -54,6 +65,7 @@ def workload(resource: Resource, raw: bytes) -> Workload:
         replicas=1 if obj.spec.replicas is None else obj.spec.replicas,
         requests=request_of(resource.kind, obj.metadata, template.spec),
         where=_predicate(template.spec),
+        spread=_spread(template),
         one_per_node=_one_per_node(obj.metadata.namespace, template),
         selected=_labels(template),
     )
@@ -111,9 +123,39 @@ def _refuses_itself(term: wire.PodAffinityTerm, namespace: str, labels: Mapping[
         return False
     if term.namespaces and namespace not in term.namespaces and term.namespace_selector is None:
         return False
-    return matches(_selector(term.label_selector), labels)
+    return matches(selector_of(term.label_selector), labels)
 
 
-def _selector(selector: wire.LabelSelector) -> Selector:
+def _spread(template: wire.Template) -> tuple[Spread, ...]:
+    labels = _labels(template)
+    stated = template.spec.topology_spread_constraints or ()
+    return counting((spread_of(one, _narrowed(one, labels)) for one in stated), labels)
+
+
+def _narrowed(one: wire.TopologySpreadConstraint, labels: Mapping[str, str]) -> Selector:
+    """The selector; by matchLabelKeys only of pods that have the same values. Keys that the template does not
+    state are added to pods by controllers, a value for each revision: all revisions are counted then.
+    """
+    if one.label_selector is None:
+        return _NO_POD
+    same = (Requirement(key, "In", (labels[key],)) for key in one.match_label_keys or () if key in labels)
+    return Selector((*selector_of(one.label_selector).requirements, *same))
+
+
+def spread_of(one: wire.TopologySpreadConstraint, selector: Selector) -> Spread:
+    """A constraint that counts the pods of this selector; upstream's defaults."""
+    return Spread(
+        key=one.topology_key,
+        max_skew=one.max_skew,
+        selector=selector,
+        required=one.when_unsatisfiable == "DoNotSchedule",
+        min_domains=one.min_domains or 1,
+        honor_affinity=one.node_affinity_policy != "Ignore",
+        honor_taints=one.node_taints_policy == "Honor",
+    )
+
+
+def selector_of(selector: wire.LabelSelector) -> Selector:
+    """A label selector; an empty one matches everything."""
     exact = tuple(Requirement(k, "In", (v,)) for k, v in sorted((selector.match_labels or {}).items()))
     return Selector(exact + _requirements(selector.match_expressions))

@@ -259,6 +259,19 @@ class Affinity(_Wire):
     pod_anti_affinity: PodAntiAffinity | None = None
 
 
+class TopologySpreadConstraint(_Wire):
+    """One constraint on how pods lie over a label's values; upstream's defaults."""
+
+    topology_key: str
+    max_skew: int
+    when_unsatisfiable: str
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+
+
 class Toleration(_Wire):
     """A toleration."""
 
@@ -291,6 +304,7 @@ class TemplateSpec(_Wire):
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     host_network: bool = False
 
 

@@ -21,7 +21,15 @@ from qos.api.fields import (
     validations,
 )
 from qos.api.network import Limit, Network, no_less_than_floor, refuse_below_floor
-from qos.api.upstream import Condition, LabelKey, LabelSelector, LabelValue, ObjectMeta, Toleration
+from qos.api.upstream import (
+    Condition,
+    LabelKey,
+    LabelSelector,
+    LabelValue,
+    ObjectMeta,
+    Toleration,
+    TopologySpreadConstraint,
+)
 from qos.keys import BANDWIDTHS, CPU
 from qos.quantity import is_whole, parse
 
@@ -36,6 +44,9 @@ RESOURCE_NAME = rf"^(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMGT]i|{_EXTE
 _NAMES_MESSAGE = (
     "can hold only cpu, memory, ephemeral-storage, hugepages-SIZE and names such as example.com/gpu"
 )
+_STATED = "nodeSelector, tolerations and topologySpreadConstraints"
+_STATES_NODES = "(has({0}.nodeSelector) || has({0}.tolerations) || has({0}.topologySpreadConstraints))"
+_NEEDS_FALSE = f"placement's {_STATED} need placement.inheritFromWorkload: false with slots.scaleTargetRef"
 _EMPTY_FLOOR = "a floor must name resources, network or both"
 _TWO_ENDS = "at most one of ttlSeconds and expirationTime may be set"
 _BANDWIDTH_MESSAGE = "network bandwidth is stated in floor.network: egress and ingress, in bits a second"
@@ -169,8 +180,8 @@ class Placement(Model):
         json_schema_extra=validations(
             cel(
                 "!(has(self.inheritFromWorkload) && self.inheritFromWorkload"
-                " && (has(self.nodeSelector) || has(self.tolerations)))",
-                "inheritFromWorkload excludes nodeSelector and tolerations: they come from the pod template",
+                f" && {_STATES_NODES.format('self')})",
+                f"inheritFromWorkload excludes {_STATED}: they come from the pod template",
                 field=".inheritFromWorkload",
             )
         )
@@ -192,11 +203,21 @@ class Placement(Model):
         description="Taints that slots are held in spite of.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = Field(
+        default=None,
+        max_length=4,
+        description=(
+            "How evenly filled and held slots lie over zones, nodes or the values of any node label: held "
+            "where kube-scheduler, which counts the same pods, will let the slots' pods go."
+        ),
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
     inherit_from_workload: bool | None = Field(
         default=None,
         description=(
-            "Take node selector, required node affinity and tolerations from the workload's pod template. "
-            "Default: true with slots.scaleTargetRef, false with slots.count, where there is no template."
+            "Take node selector, required node affinity, tolerations and topology spread constraints from "
+            "the workload's pod template. Default: true with slots.scaleTargetRef, false with slots.count, "
+            "where there is no template."
         ),
     )
     max_slots_per_node: int | None = Field(
@@ -209,13 +230,14 @@ class Placement(Model):
     @model_validator(mode="after")
     def _inherit_or_state(self) -> Placement:
         if self.inherit_from_workload and self.states_nodes:
-            raise ValueError("inheritFromWorkload excludes nodeSelector and tolerations")
+            raise ValueError(f"inheritFromWorkload excludes {_STATED}")
         return self
 
     @property
     def states_nodes(self) -> bool:
         """True when the policy itself says which nodes."""
-        return self.node_selector is not None or self.tolerations is not None
+        stated = (self.node_selector, self.tolerations, self.topology_spread_constraints)
+        return any(one is not None for one in stated)
 
 
 class MinimalReservationPolicySpec(Model):
@@ -231,10 +253,8 @@ class MinimalReservationPolicySpec(Model):
             ),
             cel(
                 "!(has(self.slots.scaleTargetRef) && has(self.placement) && "
-                "!has(self.placement.inheritFromWorkload) && (has(self.placement.nodeSelector) || "
-                "has(self.placement.tolerations)))",
-                "placement.nodeSelector and placement.tolerations need placement.inheritFromWorkload: false"
-                " with slots.scaleTargetRef",
+                f"!has(self.placement.inheritFromWorkload) && {_STATES_NODES.format('self.placement')})",
+                _NEEDS_FALSE,
                 field=".placement",
             ),
             *(no_less_than_floor(direction) for direction in BANDWIDTHS),
@@ -318,10 +338,7 @@ class MinimalReservationPolicySpec(Model):
             )
         follows = self.slots.scale_target_ref is not None and self.placement.inherit_from_workload is None
         if follows and self.placement.states_nodes:
-            raise ValueError(
-                "placement.nodeSelector and placement.tolerations need placement.inheritFromWorkload: false"
-                " with slots.scaleTargetRef"
-            )
+            raise ValueError(_NEEDS_FALSE)
         return self
 
     @model_validator(mode="after")
@@ -369,8 +386,9 @@ class UnplacedStatus(Reported):
             "Why: Insufficient (the nodes lack the resource), Fragmented (enough in all, on no single "
             "node), NoNode (no node is eligible), MaxSlotsPerNode (every eligible node is at its limit), "
             "CapReached (the installation-wide cap), PoolCapReached (the cap of every pool of nodes that has "
-            "room), NodeCannotEnforce (nodeEnforcement is Strict, and nodes "
-            "that would do otherwise do not enforce every promise)."
+            "room), Spread (where there is room, a topology spread constraint lets no more of the pods go), "
+            "NodeCannotEnforce (nodeEnforcement is Strict, and nodes that would do otherwise do not enforce "
+            "every promise)."
         ),
     )
     resource: str | None = Field(default=None, max_length=317, description="The resource that is missing.")
@@ -380,7 +398,12 @@ class UnplacedStatus(Reported):
         description="How much of it is missing for all of these slots, as a quantity.",
     )
     message: str | None = Field(
-        default=None, max_length=1024, description="With NodeCannotEnforce: the first reason, by node."
+        default=None,
+        max_length=1024,
+        description=(
+            "With NodeCannotEnforce the first reason, by node; with Spread the constraint, and how many pods "
+            "and holds each domain has."
+        ),
     )
 
 

@@ -128,6 +128,60 @@ class Toleration(Model):
         return self
 
 
+class TopologySpreadConstraint(Model):
+    """How evenly slots and pods lie over a node label's values. Upstream's, without matchLabelKeys."""
+
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "!has(self.minDomains) || self.whenUnsatisfiable == 'DoNotSchedule'",
+                "minDomains needs whenUnsatisfiable: DoNotSchedule",
+                field=".minDomains",
+            )
+        )
+    )
+
+    max_skew: int = Field(
+        ge=1,
+        le=100_000,
+        description="How many more of the pods one domain may have than the domain with the fewest.",
+    )
+    topology_key: LabelKey = Field(
+        description=(
+            "The node label whose values are the domains, such as topology.kubernetes.io/zone. With "
+            "DoNotSchedule nothing is held on a node without it."
+        )
+    )
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = Field(
+        description="DoNotSchedule: what cannot be spread so is unplaced. ScheduleAnyway: a preference."
+    )
+    label_selector: LabelSelector | None = Field(
+        default=None,
+        description="The pods of this namespace that count. Default: the policy's selector.",
+    )
+    min_domains: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        description=(
+            "With fewer domains than this, the domain with the fewest counts as one without pods. Only with "
+            "DoNotSchedule. Default 1."
+        ),
+    )
+    node_affinity_policy: Literal["Honor", "Ignore"] = Field(
+        default="Honor", description="Honor: nodes that the policy's nodeSelector excludes are in no domain."
+    )
+    node_taints_policy: Literal["Honor", "Ignore"] = Field(
+        default="Ignore", description="Honor: nodes with a taint that is not tolerated are in no domain."
+    )
+
+    @model_validator(mode="after")
+    def _as_upstream(self) -> TopologySpreadConstraint:
+        if self.min_domains is not None and self.when_unsatisfiable != "DoNotSchedule":
+            raise ValueError("minDomains needs whenUnsatisfiable: DoNotSchedule")
+        return self
+
+
 class Condition(Reported):
     """One aspect of an object's state, as upstream has it."""
 

@@ -71,6 +71,28 @@ class NodePredicate:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """How evenly pods lie over the values of the node label `key`, each of which is a spread domain.
+
+    As kube-scheduler's plugin PodTopologySpread counts (KEP-895, 3022, 3094): pods of their namespace that
+    `selector` matches and that are not being deleted, on nodes with the keys of all constraints of the same
+    kind. No domain may come to have more than `max_skew` pods more than the emptiest one, which counts as
+    empty while there are fewer than `min_domains`. `required` is DoNotSchedule; else it is a preference.
+    `honor_affinity`, `honor_taints`: nodes that the pods' placement, or tolerations, do not admit are in no
+    domain. `itself`: the selector matches the pods that are spread.
+    """
+
+    key: str
+    max_skew: int
+    selector: Selector
+    required: bool = True
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+    itself: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """A node. `ready` is the Ready condition; `labels` as they are."""
 
@@ -153,6 +175,7 @@ class Demand:
     `desired` counts filled and held slots together; 0 when suspended. `slots`: the same, suspended or not:
     nothing is held then, and floors stay; None: as desired.
     `needs`: the promises that its nodes must enforce (NodeEnforcement.STRICT); None: any node does.
+    `spread`: how its pods lie over spread domains; `where` admits only nodes with the required ones' keys.
     Demands are ordered by `qos.cluster.precedence`.
     """
 
@@ -169,6 +192,7 @@ class Demand:
     needs: frozenset[str] | None = None
     slots: int | None = None
     owed: Resources = field(default_factory=dict)
+    spread: tuple[Spread, ...] = ()
 
     @property
     def seats(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from qos.bandwidth import UNLIMITED, Band, Limits
-from qos.cluster.objects import NodeEnforcement, NodePredicate, PlacementMode, Resources, Selector
+from qos.cluster.objects import NodeEnforcement, NodePredicate, PlacementMode, Resources, Selector, Spread
 from qos.promises import Overrides
 
 ANYWHERE: Final = NodePredicate()
@@ -62,6 +62,7 @@ class Policy:
     surge: Surge = Surge(0)
     mode: PlacementMode = PlacementMode.FLOATING
     where: NodePredicate = ANYWHERE
+    spread: tuple[Spread, ...] = ()
     inherit_from_workload: bool = False
     max_slots_per_node: int | None = None
     enforcement: NodeEnforcement = NodeEnforcement.BEST_EFFORT
@@ -101,5 +102,6 @@ class Workload:
     replicas: int
     requests: Resources
     where: NodePredicate = ANYWHERE
+    spread: tuple[Spread, ...] = ()
     one_per_node: bool = False
     selected: Mapping[str, str] = field(default_factory=dict)

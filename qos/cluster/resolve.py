@@ -7,10 +7,11 @@ from typing import Final
 
 from qos import keys
 from qos.cluster.needs import needs_of
-from qos.cluster.objects import Demand, NodeEnforcement, Resources, Selector
+from qos.cluster.objects import Demand, NodeEnforcement, Resources, Selector, Spread
 from qos.cluster.policy import Policy, Profile, Workload
 from qos.cluster.precedence import PriorityClasses, Problem, priority_of, profile_problem
 from qos.cluster.selectors import matches
+from qos.cluster.spreading import counting, labels_of, with_keys
 
 NOTHING: Final[Resources] = {}
 _VALUELESS = frozenset({"Exists", "DoesNotExist"})
@@ -43,6 +44,8 @@ def resolve(
     if isinstance(priority, Problem):
         return priority
     inherited = workload if policy.inherit_from_workload else None
+    spread = _spread(policy, workload, inherited)
+    where = inherited.where if inherited else policy.where
     return Demand(
         key=policy.key,
         namespace=policy.namespace,
@@ -52,12 +55,20 @@ def resolve(
         priority=priority,
         created=policy.created,
         mode=policy.mode,
-        where=inherited.where if inherited else policy.where,
+        where=with_keys(where, (one.key for one in spread if one.required)),
         max_slots_per_node=_max_per_node(policy.max_slots_per_node, inherited),
         needs=_needs(policy, profiles.get(policy.profile_name)),
         slots=_desired(policy, workload),
         owed=owed(policy.floor),
+        spread=spread,
     )
+
+
+def _spread(policy: Policy, workload: Workload | None, inherited: Workload | None) -> tuple[Spread, ...]:
+    """The policy's own constraints, or its workload's. With slots.count no template says its pods' labels."""
+    if inherited is not None:
+        return inherited.spread
+    return counting(policy.spread, workload.selected if workload else labels_of(policy.selector))
 
 
 def _needs(policy: Policy, profile: Profile | None) -> frozenset[str] | None:

@@ -12,6 +12,7 @@ from qos.cluster.objects import (
     PlacementMode,
     Requirement,
     Selector,
+    Spread,
     Toleration,
 )
 from qos.cluster.policy import ScaleTarget, Surge
@@ -136,3 +137,26 @@ def test_a_profiles_band_and_limits_are_bytes_a_second():
         decode.profile(encode(obj))
     del obj["spec"]["network"]
     assert (decode.profile(encode(obj)).band, decode.profile(encode(obj)).limits) == (None, Limits())
+
+
+def test_spread_constraints_of_a_policy():
+    constraint = {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    own = policy_object(placement={"topologySpreadConstraints": [constraint]})
+    (found,) = decode.policy(encode(own)).spread
+    assert found == Spread("zone", 2, decode.policy(encode(own)).selector)
+    other = {"labelSelector": {"matchLabels": {"tier": "web"}}, "minDomains": 3, "nodeTaintsPolicy": "Honor"}
+    given = policy_object(placement={"topologySpreadConstraints": [constraint | other]})
+    (found,) = decode.policy(encode(given)).spread
+    assert (found.selector, found.min_domains) == (Selector((Requirement("tier", "In", ("web",)),)), 3)
+    assert (found.honor_affinity, found.honor_taints, found.required) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [({"maxSkew": 0}, "maxSkew"), ({"minDomains": 0}, "minDomains"), ({"whenUnsatisfiable": ""}, "whenUns")],
+)
+def test_a_spread_constraint_that_cannot_be(change, field):
+    constraint = {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"} | change
+    raw = encode(policy_object(placement={"topologySpreadConstraints": [constraint]}))
+    with pytest.raises(DecodeError, match=rf"topologySpreadConstraints\[0\]\.{field}"):
+        decode.policy(raw)

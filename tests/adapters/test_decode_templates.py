@@ -10,6 +10,8 @@ from qos.cluster.objects import (
     NodePredicate,
     NodeSelectorTerm,
     Requirement,
+    Selector,
+    Spread,
     Toleration,
 )
 
@@ -128,3 +130,24 @@ def test_a_daemon_set_tolerates_what_its_controller_adds():
     assert not any(key.endswith("network-unavailable") for key, _, _ in tolerated)
     on_host = decode.daemon_set(encode(workload_object(hostNetwork=True)))
     assert "node.kubernetes.io/network-unavailable" in {t.key for t in on_host.where.tolerations}
+
+
+def test_spread_constraints_of_a_template():
+    hard = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "matchLabelKeys": ["release", "pod-template-hash"],
+        "nodeAffinityPolicy": None,
+    }
+    soft = {"maxSkew": 3, "topologyKey": HOSTNAME, "whenUnsatisfiable": "ScheduleAnyway"}
+    labels = {"app": "web", "release": "r1"}
+    given = workload_object(labels=labels, topologySpreadConstraints=[hard, soft])
+    one, other = decode.workload(DEPLOYMENTS, encode(given)).spread
+    # What controllers add to each revision's pods is not in the template: those of all revisions count.
+    counted = Selector((Requirement("app", "In", ("web",)), Requirement("release", "In", ("r1",))))
+    assert one == Spread("zone", 1, counted)
+    assert (other.key, other.max_skew, other.required, other.itself) == (HOSTNAME, 3, False, False)
+    given = workload_object(labels={"app": "other"}, topologySpreadConstraints=[hard])
+    assert not decode.workload(DEPLOYMENTS, encode(given)).spread[0].itself

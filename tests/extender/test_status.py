@@ -113,6 +113,10 @@ def test_condition(facts, kind, expected):
             Unplaced(2, "NodeCannotEnforce", detail="n1: has no NodeQoS: no agent has reported"),
             "nodes do not enforce every promise for 2 slots: n1: has no NodeQoS: no agent has reported",
         ),
+        (
+            Unplaced(2, "Spread", detail="zone: a 1"),
+            "a topology spread constraint lets no more go where there is room, for 2 slots: zone: a 1",
+        ),
     ],
 )
 def test_infeasible_names_the_dimension_and_the_amount(unplaced, text):

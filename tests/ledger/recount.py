@@ -12,7 +12,7 @@ from ledger.requests import board_at
 from ledger.state import State
 from ledger.table import Columns
 from qos.cluster.objects import Pod, Resources
-from qos.cluster.selectors import admits
+from qos.cluster.selectors import admits, matches
 
 
 def check_columns(ledger: Ledger) -> None:
@@ -22,7 +22,24 @@ def check_columns(ledger: Ledger) -> None:
     _check_holds(state)
     _check_eligible(state)
     _check_cap(state)
+    _check_headcount(state)
     _check_boards(state)
+
+
+def _check_headcount(state: State) -> None:
+    """Pods that constraints count, by row; of all constraints that demands have, and of no others."""
+    stated = {
+        (d.namespace, s.selector) for n in state.demands.order for d in (state.demands[n],) for s in d.spread
+    }
+    columns = state.headcount._columns
+    assert {(namespace, selector) for namespace, there in columns.items() for selector in there} == stated
+    for namespace, selector in stated:
+        fresh = np.zeros(state.table.shape[1], dtype=np.int64)
+        for claim in state.claims.by_uid.values():
+            pod = claim.pod
+            if pod.namespace == namespace and not pod.deleting and matches(selector, pod.labels):
+                fresh[claim.row] += 1
+        assert (columns[namespace][selector] == fresh).all()
 
 
 def _check_boards(state: State) -> None:

@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 
 from qos import keys
-from qos.cluster.objects import Demand, NodePredicate, PlacementMode, Requirement, Selector
+from qos.cluster.objects import (
+    Demand,
+    NodePredicate,
+    NodeSelectorTerm,
+    PlacementMode,
+    Requirement,
+    Selector,
+    Spread,
+)
 from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge, Workload
 from qos.cluster.precedence import PriorityClass, PriorityClasses, Problem
 from qos.cluster.resolve import resolve, slot_vector
@@ -194,3 +202,21 @@ def test_bandwidth_is_part_of_a_slot_and_owed_to_those_who_fill_one():
     }
     assert demand.owed == {keys.EGRESS_BANDWIDTH: 300, keys.INGRESS_BANDWIDTH: 5}
     assert resolved(POLICY).owed == {}
+
+
+def test_spread_of_the_policy_counts_its_pods_and_admits_nodes_with_the_keys():
+    zone = Spread("zone", 1, CHECKOUT)
+    other = Spread("host", 2, Selector((Requirement("tier", "In", ("web",)),)), required=False)
+    found = resolved(replace(POLICY, spread=(zone, other)))
+    assert found.spread == (zone, replace(other, itself=False))
+    assert found.where.affinity == (NodeSelectorTerm((Requirement("zone", "Exists"),)),)
+
+
+def test_spread_of_the_workload_where_placement_is_inherited():
+    zone = Spread("zone", 1, CHECKOUT)
+    workload = replace(WORKLOAD, spread=(zone,), selected={"app": "checkout", "tier": "web"})
+    inheriting = replace(TARGET, inherit_from_workload=True)
+    assert resolved(inheriting, workload).spread == (zone,)
+    assert resolved(inheriting, workload).where.node_selector == (("disk", "ssd"),)
+    own = Spread("host", 1, Selector((Requirement("tier", "In", ("web",)),)))
+    assert resolved(replace(TARGET, spread=(own,)), workload).spread == (own,)

@@ -1,0 +1,233 @@
+"""Spread domains: where one more slot of a demand may be held, so that kube-scheduler lets an owner go there.
+
+A constraint sees its domains by level: the pods that it counts, and the demand's holds. None with holds may
+be more than maxSkew above the lowest (ledger/levels.py). With several constraints on one demand each is kept
+on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from ledger.demands import Demands
+from ledger.headcount import Headcount
+from ledger.holds import Holds
+from ledger.levels import Levels, highest_first, lowest_first, most_more
+from ledger.table import Flags, Rows
+from qos.cluster.objects import Spread
+
+_NO_DOMAIN: Final = -1
+_ANY_SKEW: Final = 1 << 41
+_ROUNDS: Final = 24
+"""With several constraints slots are placed in rounds, a tenth of a millisecond each: so many in one go."""
+_MOST_NAMED: Final = 8
+
+
+@dataclass(slots=True)
+class Domains:
+    """One constraint, as things are. `of`: each row's domain, or -1; `levels` and `held` by domain."""
+
+    spread: Spread
+    of: Rows
+    levels: Levels
+    held: Levels
+
+    @property
+    def skew(self) -> int:
+        """By how much a domain with holds may be above the lowest."""
+        return self.spread.max_skew if self.spread.required else _ANY_SKEW
+
+    @property
+    def floor(self) -> int:
+        """The lowest level, from which skew is counted."""
+        few = self.levels.size < self.spread.min_domains
+        return 0 if few else int(self.levels.min(initial=_ANY_SKEW))
+
+    def quota(self, room: Levels, want: int, order: Levels) -> Levels:
+        """How many slots each domain is to get, of as many as it has room for."""
+        if not self.spread.itself:
+            return np.where(self.levels - self.floor <= self.skew, room, 0)
+        floor = 0 if self.levels.size < self.spread.min_domains else None
+        return lowest_first(self.levels, most_more(self.levels, room, self.skew, floor=floor), want, order)
+
+    def open_at(self, where: Rows) -> Flags:
+        """Whether one more slot may be held in each of these domains."""
+        may = np.append(self.levels + self.spread.itself - self.floor <= self.skew, not self.spread.required)
+        return np.asarray(may[where])  # _NO_DOMAIN is the last
+
+    def levels_at(self, where: Rows) -> Levels:
+        """The levels of these domains; what is in none comes last."""
+        return np.asarray(np.append(self.levels, _ANY_SKEW)[where])
+
+    def excess(self) -> Levels:
+        """How many holds of each domain no owner could take."""
+        over = self.levels - self.floor - self.skew
+        if not self.spread.itself:
+            return np.where(over > 0, self.held, 0)
+        return np.asarray(np.clip(over, 0, self.held))
+
+    def bears(self, changes: Mapping[int, int], target: int) -> bool:
+        """Whether holds may move so (row -> how many more), the last to the row `target`: nothing is further
+        above the lowest than it may be, or than it was.
+        """
+        levels, held = self.levels.copy(), self.held.copy()
+        for row, count in changes.items():
+            domain = self.of[row]
+            if domain != _NO_DOMAIN:
+                levels[domain] += count * self.spread.itself
+                held[domain] += count
+        after = Domains(self.spread, self.of, levels, held)
+        domain = self.of[target]
+        if domain == _NO_DOMAIN or levels[domain] - after.floor > self.skew:
+            return False
+        return after._worst() <= max(self.skew, self._worst())
+
+    def _worst(self) -> int:
+        return int((self.levels - self.floor)[self.held > 0].max(initial=0))
+
+
+class Spreads:
+    """The constraints of all demands. `rounds`: how many it took to place slots since somebody asked."""
+
+    def __init__(self, demands: Demands, holds: Holds, headcount: Headcount) -> None:
+        self._demands = demands
+        self._holds = holds
+        self._headcount = headcount
+        self._known: dict[tuple[int, Spread], tuple[Rows, int]] = {}
+        self._known_at = -1
+        self.rounds = 0
+
+    def required(self, demand: int) -> bool:
+        """Whether some constraint keeps the demand's slots from places that have room."""
+        return any(one.required for one in self._demands[demand].spread)
+
+    def of(self, demand: int, *, required: bool = False) -> list[Domains]:
+        """The demand's constraints as things are, or only the `required` ones; those come first."""
+        stated = sorted(self._demands[demand].spread, key=lambda one: not one.required)
+        return [self._domains(demand, one) for one in stated if one.required or not required]
+
+    def _domains(self, demand: int, spread: Spread) -> Domains:
+        of, count = self._rows(demand, spread)
+        there = np.flatnonzero(of != _NO_DOMAIN)
+        where, record = of[there], self._demands[demand]
+        held = np.bincount(where, self._holds.count[demand].take(there), count).astype(np.int64)
+        pods = self._headcount.of(record.namespace, spread.selector).take(there)
+        levels = np.bincount(where, pods, count).astype(np.int64)
+        return Domains(spread, of, levels + held if spread.itself else levels, held)
+
+    def _rows(self, demand: int, spread: Spread) -> tuple[Rows, int]:
+        """Each row's domain, and how many there are; good until a node or a demand changes."""
+        if self._known_at != self._demands.changes:
+            self._known, self._known_at = {}, self._demands.changes
+        known = self._known.get((demand, spread))
+        if known is None:
+            known = self._known[demand, spread] = self._demands.domains(demand, spread)
+        return known
+
+    def share_out(self, demand: int, rows: Rows, fit: Levels, want: int) -> Levels:
+        """Of the slots that fit on these rows, in this order, those that are to be held there."""
+        all_domains = self.of(demand)
+        if len(all_domains) > 1:
+            return self._in_rounds(all_domains, rows, fit, want)
+        for domains in all_domains:
+            where = domains.of[rows]
+            some = np.flatnonzero((where != _NO_DOMAIN) & (fit > 0))
+            size = domains.levels.size
+            room = np.zeros(size, dtype=np.int64)
+            np.add.at(room, where[some], fit[some])
+            order = np.full(size, rows.size, dtype=np.int64)
+            np.minimum.at(order, where[some], some)
+            quota = domains.quota(room, want, order)
+            fit = _first_of_each(fit, where, quota, elsewhere=not domains.spread.required)
+        return fit
+
+    def _in_rounds(self, all_domains: list[Domains], rows: Rows, fit: Levels, want: int) -> Levels:
+        """One slot for each domain of each constraint in a round, where all of them allow one more."""
+        counts = np.zeros_like(fit)
+        where = [domains.of[rows] for domains in all_domains]
+        for _ in range(_ROUNDS):
+            self.rounds += 1
+            may = counts < fit
+            for domains, there in zip(all_domains, where, strict=True):
+                may &= domains.open_at(there)
+            places = np.flatnonzero(may)
+            if not places.size:
+                break
+            heights = [d.levels_at(there[places]) for d, there in zip(all_domains, where, strict=True)]
+            order = np.lexsort((places, *reversed(heights)))
+            lowest = np.count_nonzero(heights[0] == heights[0].min())
+            places = places[order[:lowest]]
+            for there in where:
+                places = places[np.sort(np.unique(there[places], return_index=True)[1])]
+            places = places[: want - int(counts.sum())]
+            counts[places] += 1
+            for domains, there in zip(all_domains, where, strict=True):
+                if domains.spread.itself:
+                    domains.levels[there[places[there[places] != _NO_DOMAIN]]] += 1
+            if int(counts.sum()) >= want:
+                break
+        return counts
+
+    def open(self, demand: int) -> Flags | np.bool_:
+        """The rows where one more slot may be held now; True: all."""
+        found: Flags | np.bool_ = np.True_
+        for domains in self.of(demand, required=True):
+            found = found & domains.open_at(domains.of)
+        return found
+
+    def excess(self, demand: int, rows: Rows, there: Levels) -> Levels:
+        """Of the holds on these rows, those that no owner could take, by the first such constraint."""
+        for domains in self.of(demand, required=True):
+            over = domains.excess()
+            if over.any():
+                return _first_of_each(there, domains.of[rows], over)
+        return np.zeros_like(there)
+
+    def to_leave(self, demand: int, rows: Rows, there: Levels, count: int) -> Levels:
+        """Of the holds on these rows `count`, from the highest domains of the first constraint."""
+        for domains in self.of(demand)[:1]:
+            where = domains.of[rows]
+            some = where != _NO_DOMAIN
+            held = np.zeros(domains.levels.size, dtype=np.int64)
+            np.add.at(held, where[some], there[some])
+            leaving = highest_first(domains.levels, held, max(0, count - int(there[~some].sum())))
+            return _first_of_each(there, where, leaving, elsewhere=True)
+        return there
+
+    def explain(self, demand: int, rows: Rows) -> str:
+        """The constraint that keeps most of these rows from having one more, with its domains' levels."""
+        stated = self.of(demand, required=True)
+        worst = max(stated, key=lambda one: int(np.count_nonzero(~one.open_at(one.of[rows]))))
+        size, spread = worst.levels.size, worst.spread
+        lowest = np.argsort(worst.levels, kind="stable")[:_MOST_NAMED].tolist()
+        first = {place: int(np.flatnonzero(worst.of == place)[0]) for place in lowest}
+        told = [f"{self._demands.label(first[place], spread.key)} {worst.levels[place]}" for place in lowest]
+        if size > len(lowest):
+            told.append(f"{size - len(lowest)} more")
+        few = f", minDomains {spread.min_domains}" if size < spread.min_domains else ""
+        return f"{spread.key}, maxSkew {spread.max_skew}{few}: {', '.join(told) or 'no domain'}"
+
+
+def may_move(all_domains: Iterable[Domains], changes: Mapping[int, int], source: int, target: int) -> bool:
+    """Whether a hold may go from `source` to `target`, which `changes` already count."""
+    for domains in all_domains:
+        same = domains.of[source] == domains.of[target] != _NO_DOMAIN
+        if not same and not domains.bears(changes, target):
+            return False
+    return True
+
+
+def _first_of_each(counts: Levels, where: Rows, most: Levels, *, elsewhere: bool = False) -> Levels:
+    """Of the counts, in their order, the first `most` of each domain; `elsewhere`: all of those in none."""
+    order = np.argsort(where, kind="stable")
+    ordered, domains = counts[order], where[order]
+    before = np.cumsum(ordered) - ordered
+    before -= before[np.searchsorted(domains, domains, side="left")]
+    limit = np.append(most, np.iinfo(np.int64).max if elsewhere else 0)  # -1, none, is the last
+    kept = np.empty_like(counts)
+    kept[order] = np.clip(limit[domains] - before, 0, ordered)
+    return kept
