@@ -23,7 +23,7 @@ RESULTS := build/tests
 stage = status=0; $(2) --junit-xml=$(RESULTS)/$(1).xml || status=$$?; \
   echo $$status > $(RESULTS)/$(1).status; [ $$status = 0 ] || failed=1
 
-.PHONY: all help venv demo demo-node programs vm runtimes unit check simulate test test-again test-kernel test-network network-tools bpf test-full bench bench-agent bench-hook bench-network generated format constraints clean
+.PHONY: all help venv demo demo-node programs helm vm runtimes unit check simulate test test-again test-kernel test-network network-tools bpf test-full bench bench-agent bench-hook bench-network generated format constraints clean
 
 all: venv help
 
@@ -54,6 +54,9 @@ runtimes: venv ## Install runc, crun and podman, find or build containerd and ku
 	@.ci/packages $$($(BIN)/j10ce lab runtimes packages)
 	@$(BIN)/j10ce lab runtimes prepare
 
+helm: venv ## Find or build helm (a minute, once)
+	@$(BIN)/j10ce lab helm
+
 unit: venv ## Pure logic, under a minute
 	@$(QUICK_TESTS) -m "not (program or cluster or runtime or kernel or network or full)" --durations=5
 
@@ -66,7 +69,7 @@ check: venv ## Lint, format, types, import layers, generated files
 	$(BIN)/j10ce dev generate --check
 	$(BIN)/j10ce dev bpf --check
 
-test: check programs vm runtimes network-tools ## What CI runs: check, unit tests, tests of whole programs, tests and scenarios on real control planes
+test: check programs helm vm runtimes network-tools ## What CI runs: check, unit tests, tests of whole programs, tests and scenarios on real control planes
 	@rm -rf $(RESULTS); mkdir -p $(RESULTS); failed=0; \
 	  $(call stage,unit,$(UNIT_TESTS)); \
 	  $(call stage,cluster,$(CLUSTER_TESTS) -m "cluster and not full"); \
@@ -85,7 +88,7 @@ test-kernel: vm ## Tests inside a machine with a real cgroup v2 kernel
 test-network: venv network-tools ## Tests with real traffic and real BPF programs, in network namespaces (as root)
 	@$(MACHINE_TESTS) -m "network and not full"
 
-test-full: check programs vm runtimes network-tools ## Everything there is
+test-full: check programs helm vm runtimes network-tools ## Everything there is
 	@failed=0; $(UNIT_TESTS) || failed=1; \
 	  $(CLUSTER_TESTS) -m cluster || failed=1; \
 	  $(MACHINE_TESTS) -m "(runtime or kernel or network or full) and not cluster" || failed=1; exit $$failed
@@ -103,7 +106,7 @@ bench-agent: programs runtimes ## Measure what the agent costs a node of 250 pod
 bench-network: venv network-tools ## Measure what network floors cost a packet and a round, how exact they are (as root, a minute)
 	@$(BIN)/python -P -m benchmarks.network
 
-generated: venv ## Write the files made from code (CRDs and their page, the scenarios' JSON schema)
+generated: venv ## Write the files made from code (CRDs and their page, the Helm chart, the scenarios' JSON schema)
 	@$(BIN)/j10ce dev generate
 
 bpf: venv network-tools ## Compile the agent's eBPF programs, whose objects are in the repository (as root, or with clang installed)

@@ -81,6 +81,8 @@ def out_of_date(files: Mapping[str, str], root: Path) -> dict[str, str]:
 
 
 def _sources() -> dict[str, Callable[[], Mapping[str, str]]]:
+    import manifests
+    from cli.chart import templates
     from cli.protobuf import messages
     from lab.scenario.source import schema  # imported on use: pydantic models take a while
     from qos.api.reference import page
@@ -89,6 +91,7 @@ def _sources() -> dict[str, Callable[[], Mapping[str, str]]]:
 
     return {
         "manifests/crds": files,
+        templates.CHART: lambda: templates.files(Path(manifests.__file__).parent, files()),
         "kwok-scenarios": lambda: {"scenario.schema.json": schema()},
         "kernel": lambda: {"allowed.py": allowed()},
         "docs": lambda: {"api.md": page(), "kernel-table.md": table()},

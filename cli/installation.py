@@ -210,8 +210,10 @@ def _containers(item: Object) -> list[Object]:
 
 def _set(daemon_set: Object, variable: str, value: str) -> None:
     for container in _containers(daemon_set):
-        others = [one for one in container.get("env", []) if one["name"] != variable]
-        container["env"] = [*others, {"name": variable, "value": value}]
+        env = {
+            one["name"]: one for one in container.get("env", [])
+        }  # a variable that is there keeps its place
+        container["env"] = [*(env | {variable: {"name": variable, "value": value}}).values()]
 
 
 def observes(daemon_set: Mapping[str, Any] | None) -> bool:
@@ -269,6 +271,19 @@ def agent_itself() -> Object:
     """The agent's DaemonSet, to be looked up."""
     metadata = {"namespace": NAMESPACE, "name": "j10ce-agent"}
     return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}
+
+
+def account_itself() -> Object:
+    """The extender's account, which every installation has, to be looked up."""
+    metadata = {"namespace": NAMESPACE, "name": "j10ce-extender"}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+
+
+def helm_release(item: Mapping[str, Any] | None) -> str:
+    """The Helm release that an object belongs to, as namespace/name, or "": Helm notes it on all it makes."""
+    noted = (item or {}).get("metadata", {}).get("annotations", {})
+    namespace, name = (noted.get(f"meta.helm.sh/release-{part}", "") for part in ("namespace", "name"))
+    return f"{namespace}/{name}" if name else ""
 
 
 def second_scheduler_itself() -> Object:

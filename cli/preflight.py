@@ -67,7 +67,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was read from the cluster. agent: its DaemonSet. mode: the second scheduler's, "" for none."""
+    """What was read from the cluster. agent: its DaemonSet. mode: the second scheduler's, "" for none.
+
+    release: the Helm release that made what is there, as namespace/name, "" for none.
+    """
 
     version: str
     missing_rights: tuple[str, ...] = ()
@@ -75,6 +78,7 @@ class Facts:
     namespace: Object | None = None
     agent: Object | None = None
     mode: str = ""
+    release: str = ""
     leases: tuple[Object, ...] = ()
     schedulers: tuple[Object, ...] = ()
     wanted_definitions: tuple[Object, ...] = field(default_factory=tuple)
@@ -89,7 +93,12 @@ def gather(kubectl: Kubectl) -> Facts:
         return Facts(version, missing)
     wanted = installation.definitions()
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": installation.NAMESPACE}}
-    ours = [namespace, installation.agent_itself(), installation.second_scheduler_itself()]
+    ours = [
+        namespace,
+        installation.account_itself(),
+        installation.agent_itself(),
+        installation.second_scheduler_itself(),
+    ]
     there = {item["kind"]: item for item in kubectl.existing(ours)}
     return Facts(
         version,
@@ -97,6 +106,7 @@ def gather(kubectl: Kubectl) -> Facts:
         namespace=there.get("Namespace"),
         agent=there.get("DaemonSet"),
         mode=installation.mode_of(kubectl, there.get("Deployment", {})),
+        release=installation.helm_release(there.get("ServiceAccount")),
         leases=tuple(kubectl.existing(installation.extender_leases())),
         schedulers=tuple(installation.kube_scheduler_pods(kubectl)),
         wanted_definitions=tuple(wanted),
@@ -112,6 +122,7 @@ def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datet
         *first,
         *_definitions(facts.definitions, facts.wanted_definitions),
         _namespace(facts.namespace),
+        *_chart(facts.release),
         *_agent(facts, agent=choices.agent),
         _extenders(facts.leases, now),
         _schedulers(facts.schedulers, overlay, choices),
@@ -181,6 +192,18 @@ def _namespace(namespace: Object | None) -> Check:
     return Check(
         name, Outcome.WARNING, "is there and not ours: install takes it as it is, and uninstall leaves it"
     )
+
+
+def _chart(release: str) -> list[Check]:
+    """Two that both say what an installation is would undo each other's changes."""
+    if not release:
+        return []
+    namespace, _, name = release.partition("/")
+    message = (
+        f"Helm release {name} in namespace {namespace} made what is here: go on with `helm upgrade`, or "
+        f"remove it first, by `j10ce uninstall` and `helm uninstall {name} --namespace {namespace}`"
+    )
+    return [Check("chart", Outcome.FAILED, message)]
 
 
 def _agent(facts: Facts, *, agent: bool) -> list[Check]:

@@ -43,7 +43,8 @@ _LEASES: Final = ("j10ce-extender", "j10ce-scheduler")
 class Remains:
     """What is there to be removed. Pods by namespace; `kept`: why our namespace is not removed, or "".
 
-    `offering`: nodes whose status has the bandwidth that an agent published.
+    `offering`: nodes whose status has the bandwidth that an agent published. `release`: the Helm release that
+    made the objects, as namespace/name, or "".
     """
 
     objects: tuple[Object, ...]
@@ -53,6 +54,7 @@ class Remains:
     pods: dict[str, list[str]]
     kept: str = ""
     offering: tuple[str, ...] = ()
+    release: str = ""
 
     @property
     def nothing(self) -> bool:
@@ -72,6 +74,7 @@ class Remains:
             "pods": self.pods,
             "nodesWithBandwidth": list(self.offering),
             "keptNamespace": self.kept,
+            "helmRelease": self.release,
         }
 
 
@@ -127,6 +130,9 @@ def uninstall(
     remove(kubectl, remains)
     if output is Output.TABLE:
         typer.echo("Removed.")
+        if remains.release:
+            namespace, _, name = remains.release.partition("/")
+            typer.echo(f"Helm still has its record: helm uninstall {name} --namespace {namespace}")
 
 
 def survey(kubectl: Kubectl) -> Remains:
@@ -151,6 +157,7 @@ def survey(kubectl: Kubectl) -> Remains:
         pods=_annotated_pods(kubectl),
         kept=kept,
         offering=tuple(item["metadata"]["name"] for item in nodes if _offers(item)),
+        release=next((release for item in found if (release := installation.helm_release(item))), ""),
     )
 
 

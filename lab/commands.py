@@ -19,6 +19,7 @@ from adapters.output import Output, OutputOption
 from lab import binaries as lab_binaries
 from lab import cluster as lab_cluster
 from lab import components, extender_process, node_programs
+from lab import helm as helm_program
 from lab.binaries import Binaries
 from lab.cluster import Cluster, LabError
 from lab.node import demo, demo_place, demo_table, rig
@@ -163,6 +164,15 @@ def programs(
         typer.echo(json.dumps({"source": found.source, "files": files}, indent=2))
     else:
         typer.echo(f"{found.source}: {', '.join(f'{name} {version}' for name, version in versions.items())}")
+
+
+@app.command()
+def helm() -> None:
+    """Find Helm, or build it (a minute); say where it is."""
+    with build_progress(
+        introduction="Building helm from its Go module: about a minute on 2 cores, once. "
+    ) as report:
+        typer.echo(helm_program.helm(os.environ, report))
 
 
 def describe(cluster: Cluster) -> dict[str, Any]:

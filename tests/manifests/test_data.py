@@ -10,6 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import manifests
+from cli.preflight import OLDEST
 from extender import config
 from qos import keys
 
@@ -168,6 +169,10 @@ def test_versions_and_images_agree() -> None:
             assert image["newTag"] == VERSION, path
     static = (FOLDER / "overlays" / "default-scheduler" / "static-pod.yaml").read_text()
     assert f"image: j10ce-qos:{VERSION}\n" in static
+
+    chart = documents(ROOT / "charts" / "j10ce-qos" / "Chart.yaml")[0]
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
+    assert chart["kubeVersion"] == f">={'.'.join(map(str, OLDEST))}.0-0"
 
 
 CONFIGURATIONS = sorted((ROOT / "scheduler-config").glob("*.yaml"))
