@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.runtimes.programs import require, run
 
-_QUEUE_SECONDS = 0.025
+_QUEUE_SECONDS = 0.1
 _BURST = 20_000
 """Bytes that may go at once: larger segments are cut."""
 
