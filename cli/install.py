@@ -88,6 +88,7 @@ def install(
         agent or facts.agent is not None,
         mode is Mode.OBSERVE if mode else installation.observes(facts.agent),
         installation.network_after(installation.network_of(facts.agent), network_floors),
+        facts.raises,
     )
     if network_floors and not choices.agent:
         raise typer.BadParameter("needs --agent: agents shape networks", param_hint="--network-floors")

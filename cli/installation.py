@@ -17,6 +17,7 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 
 import manifests
+from cli import admission
 from cli.kubectl import Kubectl, Object, identity
 
 NAMESPACE: Final = "j10ce-system"
@@ -86,7 +87,8 @@ class Network(Enum):
 @dataclass(frozen=True, slots=True)
 class Choices:
     """What the user chooses; empty: as the manifests have it. agent: with the agent on every node; observe:
-    that writes nothing there; network: whether it shapes the node's.
+    that writes nothing there; network: whether it shapes the node's. raises: the API server itself can raise
+    requests (cli.admission).
     """
 
     image: str = ""
@@ -95,6 +97,7 @@ class Choices:
     agent: bool = False
     observe: bool = False
     network: Network = Network.OFF
+    raises: bool = True
 
 
 @cache
@@ -123,7 +126,8 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
             _set(item, OBSERVE, "1")
         if choices.network is Network.LEAVING and item["kind"] == "DaemonSet":
             _set(item, NETWORK, "0")
-    return list(made.values())
+    observe = choices.observe or choices.mode.lower() == "observe"
+    return admission.fitting(made.values(), can_raise=choices.raises, observe=observe)
 
 
 def is_ours(item: Mapping[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from adapters.output import Output, OutputOption
-from cli import installation
+from cli import admission, installation
 from cli.kubectl import Kubectl, KubectlError, Object, find
 from ledger.decisions import Mode
 
@@ -70,6 +70,7 @@ class Facts:
     """What was read from the cluster. agent: its DaemonSet. mode: the second scheduler's, "" for none.
 
     release: the Helm release that made what is there, as namespace/name, "" for none.
+    raises: the API server itself can raise requests to a floor.
     """
 
     version: str
@@ -82,6 +83,7 @@ class Facts:
     leases: tuple[Object, ...] = ()
     schedulers: tuple[Object, ...] = ()
     wanted_definitions: tuple[Object, ...] = field(default_factory=tuple)
+    raises: bool = True
 
 
 def gather(kubectl: Kubectl) -> Facts:
@@ -110,6 +112,7 @@ def gather(kubectl: Kubectl) -> Facts:
         leases=tuple(kubectl.existing(installation.extender_leases())),
         schedulers=tuple(installation.kube_scheduler_pods(kubectl)),
         wanted_definitions=tuple(wanted),
+        raises=admission.raises(kubectl),
     )
 
 
@@ -124,6 +127,7 @@ def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datet
         _namespace(facts.namespace),
         *_chart(facts.release),
         *_agent(facts, agent=choices.agent),
+        _requests(raises=facts.raises),
         _extenders(facts.leases, now),
         _schedulers(facts.schedulers, overlay, choices),
     ]
@@ -220,6 +224,16 @@ def _agent(facts: Facts, *, agent: bool) -> list[Check]:
             )
             return [Check("agent", Outcome.FAILED, message)]
     return [Check("agent", Outcome.OK, "is there, will be kept" if facts.agent else "will run on every node")]
+
+
+def _requests(*, raises: bool) -> Check:
+    if raises:
+        return Check("requests", Outcome.OK, "below a policy's floor are raised or refused by the API server")
+    message = (
+        "below a policy's floor stay as they are with requestPolicy Raise: the API server serves no "
+        "MutatingAdmissionPolicy v1 (Kubernetes 1.36); the extender alone counts the floor. Reject works"
+    )
+    return Check("requests", Outcome.WARNING, message)
 
 
 def running_extenders(leases: Iterable[Object], now: datetime) -> list[str]:
@@ -373,6 +387,7 @@ def preflight(
         agent=agent or facts.agent is not None,
         observe=installation.observes(facts.agent),
         network=installation.network_after(installation.network_of(facts.agent), network_floors),
+        raises=facts.raises,
     )
     checks = assess(facts, overlay.value, choices, datetime.now(UTC))
     changes: list[installation.Change] = []

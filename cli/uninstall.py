@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from adapters.output import Output, OutputOption
-from cli import installation, restoring
+from cli import admission, installation, restoring
 from cli.kubectl import Kubectl, Object, as_list, find, identity
 from cli.preflight import ContextOption, KubeconfigOption, running_extenders
 from manifests import OVERLAYS
@@ -137,10 +137,13 @@ def uninstall(
 
 def survey(kubectl: Kubectl) -> Remains:
     """Read what there is to remove."""
+    raises = admission.raises(kubectl)
     wanted = {
         identity(item): item
         for overlay in OVERLAYS
-        for item in installation.objects(kubectl, overlay, installation.Choices(agent=overlay == OVERLAYS[0]))
+        for item in installation.objects(
+            kubectl, overlay, installation.Choices(agent=overlay == OVERLAYS[0], raises=raises)
+        )
     }
     definitions = {item["metadata"]["name"] for item in kubectl.existing(installation.definitions())}
     found = kubectl.existing([*installation.definitions(), *wanted.values()])

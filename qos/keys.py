@@ -20,11 +20,16 @@ BOUND_BY_ANNOTATION: Final = f"{GROUP}/bound-by"
 WAKE_ANNOTATION: Final = f"{GROUP}/wake"
 """Changed on a pending pod to make kube-scheduler try it again (trap T21)."""
 
+RAISED_ANNOTATION: Final = f"{GROUP}/raised-from"
+"""What the pod had asked for, and its QoS class with that, before its requests were raised to its floor."""
+
 OPT_OUT_LABEL: Final = f"{GROUP}/opt-out"
 """On a namespace: "true": none of its pods gets settings; "allowed": none that says "true" itself."""
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 """Upstream's: the kubelet's mirror of a static pod, which no scheduler places."""
+DEFAULT_CONTAINER_ANNOTATION: Final = "kubectl.kubernetes.io/default-container"
+"""Upstream's: the container that kubectl logs and execs into, where none is named."""
 STATIC_UID_ANNOTATION: Final = "kubernetes.io/config.hash"
 """Upstream's, on such a mirror: the static pod's own uid, which its cgroups are named by."""
 

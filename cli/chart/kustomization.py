@@ -56,7 +56,10 @@ def render(folder: Path) -> list[Made]:
 def _resource(path: Path) -> list[Made]:
     if path.is_dir():
         return render(path)
-    return [Made(path, item) for item in documents(path.read_text(encoding="utf-8"))]
+    found = documents(path.read_text(encoding="utf-8"))
+    items = [one for item in found for one in (item["items"] if item["kind"] == "List" else [item])]
+    # Aliases within a file are objects of their own from here on.
+    return [Made(path, deepcopy(item)) for item in items]
 
 
 def documents(text: str) -> list[Object]:

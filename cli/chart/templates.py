@@ -19,7 +19,7 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
-from cli import installation
+from cli import admission, installation
 from cli.chart import settings
 from cli.chart.kustomization import FILE, KustomizationError, Made, documents, render
 from cli.kubectl import Object
@@ -27,6 +27,8 @@ from ledger.decisions import Mode
 
 CHART: Final = "charts/j10ce-qos"
 _CONFIGURATION: Final = "j10ce-scheduler-config"
+_RAISES: Final = 'semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version'
+_OBSERVE: Final = 'eq .Values.mode "Observe"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,12 @@ def _text(item: Object) -> str:
         )
     _mark(item)
     text = _marked(_dump(item))
+    if item["kind"] in admission.RAISING:
+        text = f"{{{{- if {_RAISES} }}}}\n{text}{{{{- end }}}}\n"
+    if item["kind"].endswith("Binding") and item["metadata"]["name"] in admission.BINDINGS:
+        nowhere = deepcopy(item)
+        nowhere["spec"]["matchResources"] = admission.NOWHERE
+        text = merged(text, text.replace(_marked(_dump(item)), _marked(_dump(nowhere))), _OBSERVE)
     if item["kind"] == "Namespace":
         # Helm made the one that the release is in, or somebody else did.
         return f'{{{{- if ne .Release.Namespace "{item["metadata"]["name"]}" }}}}\n{text}{{{{- end }}}}\n'

@@ -106,6 +106,15 @@ class Floor(Model):
         ),
     )
 
+    request_policy: Literal["Raise", "Reject"] = Field(
+        default="Raise",
+        description=(
+            "What becomes of a pod that requests less than floor.resources when it is made, or resized in "
+            "place. Raise: its requests are raised to the floor, and its limits where they would be lower. "
+            "Reject: it is refused. Default Raise."
+        ),
+    )
+
     @model_validator(mode="after")
     def _resources_that_can_be_held(self) -> Floor:
         if self.resources is None and self.network is None:

@@ -45,6 +45,12 @@ def test_an_agent_needs_a_namespace_that_admits_it(level: str) -> None:
     assert "agent" not in findings(replace(GOOD, namespace=theirs))
 
 
+def test_an_api_server_that_cannot_raise_requests_is_named() -> None:
+    found = findings(replace(GOOD, raises=False))["requests"]
+    assert found.outcome is Outcome.WARNING
+    assert "MutatingAdmissionPolicy v1" in found.message
+
+
 def lease(age: float, holder: str = "host-a") -> installation.Object:
     renewed = (NOW - timedelta(seconds=age)).isoformat()
     metadata = {"name": "j10ce-extender", "namespace": "kube-system"}

@@ -24,7 +24,9 @@ cluster = json.loads((here / "cluster.json").read_text())
 words = sys.argv[1:]
 with (here / "log").open("a") as log:
     log.write(json.dumps(words) + "\\n")
-if words[0] == "kustomize":
+if words[:2] == ["get", "--raw"]:
+    print(json.dumps({{"resources": [{{"kind": "MutatingAdmissionPolicy"}}]}}))
+elif words[0] == "kustomize":
     print(json.dumps(cluster["namespace"][0]))
 elif words[0] == "get" and "-f" in words:
     kinds = [item["kind"].lower() for item in json.loads(sys.stdin.read())["items"]]

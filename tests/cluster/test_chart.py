@@ -76,7 +76,12 @@ def run(*command: object, code: int = 0, stdin: str = "") -> str:
 
 def rendered(program: Path, *options: str, chart: Path = CHART) -> list[Object]:
     """What `helm template` prints, for a release outside of our namespace."""
-    options = ("--namespace=default", f"--set=schedulerImage={SCHEDULER_IMAGE}", *options)
+    options = (
+        "--namespace=default",
+        "--kube-version=1.36.3",
+        f"--set=schedulerImage={SCHEDULER_IMAGE}",
+        *options,
+    )
     return documents(run(program, "template", "floors", chart, *options))
 
 

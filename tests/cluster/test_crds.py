@@ -67,7 +67,7 @@ def test_good_policies_are_taken(
     stored = json.loads(
         kubectl("get", "mrp", "-n", namespace, document["metadata"]["name"], "-o", "json").stdout
     )
-    assert stored["spec"]["floor"] == document["spec"]["floor"]
+    assert stored["spec"]["floor"] == {"requestPolicy": "Raise"} | document["spec"]["floor"]
     assert stored["spec"]["placement"]["mode"] in ("Floating", "Pinned")
 
 

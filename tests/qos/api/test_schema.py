@@ -77,7 +77,7 @@ def test_only_what_is_honoured_is_in_the_schema() -> None:
         "placement",
         "nodeEnforcement",
     }
-    assert set(spec["floor"]["properties"]) == {"resources", "network"}
+    assert set(spec["floor"]["properties"]) == {"resources", "network", "requestPolicy"}
     assert set(spec["limit"]["properties"]) == {"network"}
     assert set(spec["slots"]["properties"]) == {"count", "scaleTargetRef", "surge"}
     assert spec["consumePolicy"]["enum"] == ["Reuse"]
