@@ -280,8 +280,8 @@ def _target(policy: Policy) -> WorkloadKey | None:
     return (policy.namespace, target.kind, target.name) if target is not None else None
 
 
-def _asks(policy: Policy) -> tuple[str, int]:
+def _asks(policy: Policy) -> tuple[object, ...]:
     """A key that changes when the policy asks for something else; a write of its status changes nothing in
-    it.
+    it, but what is remembered there of slots that are used up, or outlive their pods.
     """
-    return policy.uid, policy.generation
+    return policy.uid, policy.generation, policy.remembered if policy.remembers else None

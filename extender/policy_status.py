@@ -15,10 +15,12 @@ from adapters.loops import last_of
 from extender import status
 from extender.catalog import Catalog
 from extender.guarding import Guarding
+from extender.lives import Lives
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports
 from extender.view import View
 from ledger.ledger import Ledger
+from qos.cluster.objects import Demand
 
 OVERLAP_SECONDS: Final = 5.0
 """Overlaps take a look at the labels of every pod, so they are not computed at each change."""
@@ -52,6 +54,7 @@ class PolicyStatus:
         self._view = view
         self._guarding = guarding
         self._reports = reports
+        self._lives = Lives(api, ledger)
         self._owner_wait = owner_wait
         self._clock, self._wall = clock, wall
         self._writer = StatusWriter(
@@ -81,8 +84,13 @@ class PolicyStatus:
         recent = self._guarding.recent(self._wall())
         exposed = self._ledger.exposed(recent.bypassed)
         found = []
-        for key, resolved in self._catalog.resolved.items():
+        for key, resolved in [*self._catalog.resolved.items()]:
+            if key not in self._catalog.policies:
+                continue  # it went while another was looked up
             policy = self._writer.newest(self._catalog.policies[key])
+            remembered = None
+            if policy.remembers and isinstance(resolved, Demand):
+                remembered = await self._lives.advanced(policy, resolved, self._wall())
             found.append(
                 status.Facts(
                     policy=policy,
@@ -93,6 +101,7 @@ class PolicyStatus:
                     waiting=waiting[key],
                     postponed=self._catalog.postponed.get(key),
                     delivery=self._reports.delivery(key, policy.uid),
+                    remembered=remembered,
                 )
             )
         return found
@@ -116,3 +125,4 @@ class PolicyStatus:
     def forget(self, key: str) -> None:
         """The policy is gone."""
         self._writer.forget(key)
+        self._lives.forget(key)

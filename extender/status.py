@@ -16,6 +16,7 @@ from qos import keys, quantity
 from qos.cluster.objects import Demand, PlacementMode, Requirement, Selector
 from qos.cluster.policy import Policy
 from qos.cluster.precedence import Problem
+from qos.cluster.remembered import Remembered
 
 MOST_HOLDS: Final = 20
 MOST_PINNED: Final = 1_000
@@ -29,6 +30,7 @@ class Facts:
     """All that a policy's status is computed from; `report` None before the ledger knows the policy.
 
     `overlap`: key of the policy that has pods which this one selects too, or empty.
+    `remembered`: what is to be written of slots that are used up, or outlive their pods; None: nothing new.
     `waiting`: owners that stay unschedulable. `postponed`: the problem that the policy has when the grace is
     over.
     """
@@ -41,6 +43,7 @@ class Facts:
     waiting: int = 0
     postponed: Problem | None = None
     delivery: Delivery = field(default_factory=Delivery)
+    remembered: Remembered | None = None
 
 
 def compute(facts: Facts, now: float) -> dict[str, Any]:
@@ -49,11 +52,12 @@ def compute(facts: Facts, now: float) -> dict[str, Any]:
     status: dict[str, Any] = {
         "observedGeneration": facts.policy.generation,
         "selector": selector_text(facts.policy.selector),
-        "slots": _slots(report),
+        "slots": _slots(facts, now),
         "slot": _slot(facts.resolved),
         "unplaced": [_unplaced(one) for one in (report.unplaced if report else ())][:MOST_UNPLACED],
         "holds": _largest(report.holds if report else (), facts.policy.mode),
     }
+    status |= _lives(facts)
     status["conditions"] = stamped(conditions(facts, now), facts.policy.status, facts.policy.generation, now)
     return status
 
@@ -184,14 +188,38 @@ def unplaced_text(one: Unplaced) -> str:
     return f"{texts.get(one.reason, one.reason)} for {slots}"
 
 
-def _slots(report: DemandReport | None) -> dict[str, int]:
+def _slots(facts: Facts, now: float) -> dict[str, int]:
+    report, policy = facts.report, facts.policy
+    consumed = (facts.remembered or policy.remembered).consumed if policy.once else 0
     if report is None:
-        return {"desired": 0, "filled": 0, "held": 0, "unplaced": 0}
+        return {"desired": 0, "filled": 0, "held": 0, "unplaced": 0, "consumed": consumed}
+    desired = report.desired
+    if (
+        policy.remembers
+        and isinstance(facts.resolved, Demand)
+        and not (policy.suspend or policy.expired(now))
+    ):
+        desired = facts.resolved.asked or 0
     return {
-        "desired": report.desired,
+        "desired": desired,
         "filled": report.filled,
         "held": report.held,
         "unplaced": report.missing,
+        "consumed": consumed,
+    }
+
+
+def _lives(facts: Facts) -> dict[str, Any]:
+    """Who fills slots, and which slots outlive their pods; of other policies what was there is taken out."""
+    if not facts.policy.remembers:
+        return {name: [] for name in ("filledBy", "outliving") if facts.policy.status.get(name)}
+    known = facts.remembered or facts.policy.remembered
+    return {
+        "filledBy": [{"podUID": uid, "nodeName": node} for uid, node in known.fillers.items()],
+        "outliving": [
+            {"podUID": one.pod_uid, "nodeName": one.node, "releaseTime": timestamp(one.until)}
+            for one in known.outliving
+        ],
     }
 
 

@@ -156,7 +156,7 @@ class Checker:
         """Take one change."""
         self._now = max(self._now, change.at)
         if self._situation.elapse(change.at):
-            self._witness.rebuild(self._situation.promises())
+            self._follow_promises()
             self._remember()
         match change.object:
             case Pod() as pod:
@@ -167,6 +167,7 @@ class Checker:
                 self._daemon_set(change)
             case _:
                 self._source(change)
+        self._follow_promises()
         self._remember()
 
     def _remember(self) -> None:
@@ -177,6 +178,9 @@ class Checker:
 
     def _source(self, change: Change) -> None:
         self._situation.apply(change)
+        self._follow_promises()
+
+    def _follow_promises(self) -> None:
         promises = self._situation.promises()
         if promises != list(self._witness.promises):
             self._witness.rebuild(promises)

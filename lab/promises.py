@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lab.changes import PriorityClass
+from lab.tenures import Tenures
 from qos.cluster.objects import NodePredicate, PlacementMode, Pod, Resources, Selector
 from qos.cluster.policy import Policy, Profile, Workload
 from qos.cluster.selectors import matches
@@ -67,14 +68,14 @@ class Sources:
     classes: dict[str, PriorityClass]
     workloads: dict[tuple[str, str, str], Workload]
 
-    def promises(self, now: float) -> list[Promise]:
+    def promises(self, now: float, tenures: Tenures) -> list[Promise]:
         """All promises, the one that comes first when capacity is short first: priority, then age, then
         key. `now`: seconds since the epoch.
         """
-        made = [self._promise(policy, now) for policy in self.policies.values()]
+        made = [self._promise(policy, now, tenures) for policy in self.policies.values()]
         return sorted(made, key=lambda p: (-p.priority, p.created, p.key))
 
-    def _promise(self, policy: Policy, now: float) -> Promise:
+    def _promise(self, policy: Policy, now: float, tenures: Tenures) -> Promise:
         profile = self.profiles.get(policy.profile_name)
         workload = self._workload(policy)
         follows = policy.inherit_from_workload and workload is not None
@@ -86,7 +87,7 @@ class Sources:
             namespace=policy.namespace,
             selector=policy.selector,
             vector=_slot(policy.floor, workload.requests if workload else {}),
-            slots=0 if _is_over(policy, now) else _slots(policy, profile, workload),
+            slots=_slots(policy, profile, workload, now, tenures),
             priority=self._priority(policy, profile),
             created=policy.created,
             where=workload.where if follows and workload is not None else policy.where,
@@ -112,12 +113,16 @@ def _owed(policy: Policy, profile: Profile | None) -> Resources:
     return {name: policy.floor[name] for name in _BANDWIDTHS if name in policy.floor}
 
 
-def _is_over(policy: Policy, now: float) -> bool:
-    return policy.expires is not None and now >= policy.expires
+def _slots(
+    policy: Policy, profile: Profile | None, workload: Workload | None, now: float, tenures: Tenures
+) -> int:
+    asked = tenures.slots(policy, _asked(policy, profile, workload), now)
+    over = policy.suspend or (policy.expires is not None and now >= policy.expires)
+    return 0 if over else asked
 
 
-def _slots(policy: Policy, profile: Profile | None, workload: Workload | None) -> int:
-    if policy.suspend or (profile is not None and profile.class_name == "BE"):
+def _asked(policy: Policy, profile: Profile | None, workload: Workload | None) -> int:
+    if profile is not None and profile.class_name == "BE":
         return 0
     if policy.count is not None:
         return policy.count

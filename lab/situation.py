@@ -8,6 +8,7 @@ from typing import Any
 from lab.changes import Change, PriorityClass
 from lab.occupancy import Occupancy
 from lab.promises import Promise, Sources, counted
+from lab.tenures import Tenures
 from qos.cluster.objects import DaemonSet, Node, Pod
 from qos.cluster.policy import Policy, Profile, Workload
 
@@ -21,6 +22,7 @@ class Situation:
         self._pods: dict[str, Pod] = {}
         self._promises: list[Promise] = []
         self._now = float("-inf")
+        self._tenures = Tenures()
         for change in sorted(changes, key=lambda c: c.revision):
             self.apply(change)
 
@@ -29,10 +31,10 @@ class Situation:
         return self._promises
 
     def elapse(self, now: float) -> bool:
-        """Time has passed, `now` in seconds since the epoch; True when a policy has come to its end."""
+        """Time has passed, `now` in seconds since the epoch; True when a policy or a slot has ended."""
         before, self._now = self._now, max(self._now, now)
-        ends = (policy.expires for policy in self._sources.policies.values())
-        if not any(end is not None and before < end <= self._now for end in ends):
+        ends = [policy.expires for policy in self._sources.policies.values() if policy.expires is not None]
+        if not any(before < end <= self._now for end in (*ends, *self._tenures.moments())):
             return False
         self._renew()
         return True
@@ -45,6 +47,7 @@ class Situation:
             case Pod() as pod:
                 _put(self._pods, pod.uid, pod, gone)
                 occupancy.remove_pod(pod.uid) if gone else occupancy.set_pod(self._counted(pod))
+                self._follow_owners()
             case Node() as node:
                 occupancy.remove_node(node.name) if gone else occupancy.set_node(node)
             case DaemonSet() as daemon_set:
@@ -57,6 +60,8 @@ class Situation:
         match thing:
             case Policy():
                 _put(sources.policies, thing.key, thing, gone)
+                if gone:
+                    self._tenures.forget(thing.key)
             case Profile():
                 _put(sources.profiles, thing.name, thing, gone)
             case Workload():
@@ -64,9 +69,24 @@ class Situation:
             case PriorityClass():
                 _put(sources.classes, thing.name, thing, gone)
         self._renew()
+        self._follow_owners()
+
+    def _follow_owners(self) -> None:
+        """Who has slots that are used up, or outlive their pods, decides how many there are."""
+        lasting = [policy for policy in self._sources.policies.values() if policy.remembers]
+        if not lasting:
+            return
+        owners: dict[str, set[str]] = {policy.key: set() for policy in lasting}
+        for uid, pod in self._pods.items():
+            if pod.node_name and not pod.terminal:
+                owner = next((promise.key for promise in self._promises if promise.owned(pod)), "")
+                owners.get(owner, set()).add(uid)
+        for policy in lasting:
+            self._tenures.see(policy, owners[policy.key], self._now)
+        self._renew()
 
     def _renew(self) -> None:
-        before, self._promises = self._promises, self._sources.promises(self._now)
+        before, self._promises = self._promises, self._sources.promises(self._now, self._tenures)
         if any(promise.owed for promise in (*before, *self._promises)) and before != self._promises:
             for pod in self._pods.values():
                 self.occupancy.set_pod(self._counted(pod))

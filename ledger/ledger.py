@@ -14,7 +14,7 @@ from ledger.lost_nodes import NOT_READY_SECONDS
 from ledger.pinned import restore
 from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
-from ledger.seats import Untrue, gather_untrue
+from ledger.seats import Occupants, Untrue, gather_untrue, occupants
 from ledger.state import State
 from ledger.waiting import SAMPLE, Waiting
 from qos.cluster.needs import Enforcement
@@ -227,6 +227,10 @@ class Ledger:
         between two steps of a millisecond.
         """
         return gather_untrue(self._state)
+
+    def occupants(self, key: str, asked: Iterable[str]) -> Occupants | None:
+        """Who has a policy's slots, and what became of the pods with these UIDs; None: not known yet."""
+        return occupants(self._state, key, asked)
 
     def exposed(self, nodes: Collection[str]) -> frozenset[str]:
         """Keys of the demands that may hold slots on one of these nodes."""

@@ -7,7 +7,7 @@ free.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from ledger.claims import Claim, ClaimState
@@ -17,6 +17,46 @@ from qos.cluster.objects import Pod
 
 _A_STEP: Final = 2_000
 """Claims looked at between two steps: a millisecond or so."""
+
+
+class Occupants(NamedTuple):
+    """Who has a policy's slots.
+
+    `owners`: nodes by UID of its pods that are bound for certain, those that fill slots first; `left`: which
+    of the pods that were asked for are known to be among them no more; `unsure`: of which nothing is known.
+    """
+
+    owners: Mapping[str, str]
+    left: frozenset[str]
+    unsure: frozenset[str]
+
+
+def occupants(state: State, key: str, asked: Iterable[str]) -> Occupants | None:
+    """The pods of a policy, and what became of those that are asked for; None while that is not known.
+
+    A pod on a node that is lost is there until it is gone: it may come back.
+    """
+    number = state.demands.numbers.get(key)
+    if number is None or state.ownership.unsettled(state.demands[number].namespace):
+        return None
+    there = state.claims.of.get(number, {})
+    bound = [claim for claim in there.values() if claim.state is not ClaimState.BINDING]
+    bound.sort(key=lambda claim: (claim.pod.slot == NO_SLOT, claim.pod.slot is None))
+    names = state.table.names
+    owners = {claim.pod.uid: names[claim.row] for claim in bound if not _never_filled(claim)}
+    away = [uid for uid in asked if uid not in there]
+    left = frozenset(uid for uid in away if _is_known_to_have_left(state, uid))
+    return Occupants(owners, left, frozenset(away) - left)
+
+
+def _never_filled(claim: Claim) -> bool:
+    return claim.pod.deleting and claim.pod.slot == NO_SLOT
+
+
+def _is_known_to_have_left(state: State, uid: str) -> bool:
+    """Whether it is gone, has ended, or is another policy's pod now."""
+    pod = state.pods.get(uid)
+    return uid in state.gone or uid in state.claims.by_uid or (pod is not None and pod.terminal)
 
 
 class Untrue(NamedTuple):
@@ -31,8 +71,7 @@ def fills_slot(state: State, owner: int) -> bool:
 
     A pod that is being deleted has its capacity to the end, and leaves its slot to the next.
     """
-    staying = state.holds.filled_total[owner] - state.claims.ending[owner]
-    return staying <= state.demands[owner].seats
+    return state.seated(owner) <= state.demands[owner].seats
 
 
 def gather_untrue(state: State) -> Iterator[Untrue | None]:
@@ -53,17 +92,20 @@ def gather_untrue(state: State) -> Iterator[Untrue | None]:
 
 
 def _untrue(state: State, number: int) -> Iterator[Untrue | None]:
-    demand, filling, others, denied = state.demands[number], list[Claim](), list[Claim](), list[Claim]()
+    demand = state.demands[number]
+    using, filling, others, denied = list[Claim](), list[Claim](), list[Claim](), list[Claim]()
+    used_by = demand.used_by or frozenset()
     for looked, claim in enumerate([*state.claims.of.get(number, {}).values()], start=1):
         if not (claim.away or claim.pod.deleting):
             said = claim.pod.slot
-            (filling if said == demand.key else denied if said == NO_SLOT else others).append(claim)
+            known = filling if said == demand.key else denied if said == NO_SLOT else others
+            (using if claim.pod.uid in used_by else known).append(claim)
         if looked % _A_STEP == 0:
             yield None
-    wanted = []
-    for place, claim in enumerate((*filling, *others, *denied)):
+    wanted, seats = [], demand.seats - (len(used_by) - len(using))
+    for place, claim in enumerate((*using, *filling, *others, *denied)):
         said = claim.pod.slot
-        fills = place < demand.seats
+        fills = place < seats
         true = said == demand.key or said is None if fills else said == NO_SLOT
         if not true and claim.state is ClaimState.SEEN:
             wanted.append((claim.pod, demand.key if fills else NO_SLOT))

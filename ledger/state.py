@@ -345,8 +345,17 @@ class State:
 
     def has_seat(self, owner: int) -> bool:
         """Whether one more pod of a demand, which is there, would fill a slot."""
-        staying = self.holds.filled_total[owner] - self.claims.ending[owner]
-        return staying < self.demands[owner].seats
+        return self.seated(owner) < self.demands[owner].seats
+
+    def seated(self, owner: int) -> int:
+        """How many pods have, or had, slots of a demand, which is there: those that are being deleted leave
+        theirs to the next, but where a slot is used up by its first pod.
+        """
+        used_by = self.demands[owner].used_by
+        if used_by is None:
+            return self.holds.filled_total[owner] - self.claims.ending[owner]
+        there = self.claims.of.get(owner, {}).keys()
+        return len(there) + len(used_by.difference(there))
 
     def counted(self, pod: Pod) -> Pod:
         """The pod as one that requests what it would count for."""

@@ -28,6 +28,9 @@ LINKED = 0.3
 MORTAL = 0.15
 """Of so many histories some policies come to an end."""
 
+LASTING = 0.2
+"""Of so many histories some policies' slots are used up by their first pods, or outlive them."""
+
 What = tuple[str, tuple[Any, ...]]
 """A step without its time."""
 
@@ -128,6 +131,8 @@ class Maker:
         self._linked = self._links.random() < LINKED
         self._ends = Random(f"ends {seed}")  # noqa: S311
         self._mortal = self._ends.random() < MORTAL
+        self._lives = Random(f"lives {seed}")  # noqa: S311
+        self._lasting = self._lives.random() < LASTING
         drawn = random.choice(("Guard", "Strict"))
         binding = random.random() < 0.75
         self._world = World(
@@ -148,6 +153,8 @@ class Maker:
         """World and steps."""
         if self._apart.random() < 0.2:
             self._world = replace(self._world, sample=self._apart.choice((1, 2, 4)))
+        if self._lasting:
+            self._world = replace(self._world, status=True)
         if self._apart.random() < 0.4:
             return self._narrow(self._apart.choice(NARROW))
         steps = [self._at(0.0, self._node(name)) for name in self._nodes]
@@ -270,9 +277,7 @@ class Maker:
             spec["priorityClassName"] = random.choice(CLASSES)
         if random.random() < 0.1:
             spec["suspend"] = True
-        if self._mortal and self._ends.random() < 0.4:
-            field = self._ends.choice(("ttlSeconds", "endsIn"))
-            spec[field] = self._ends.randint(2, 20)
+        spec |= self._life()
         placement: dict[str, Any] = {}
         if random.random() < 0.15:
             placement["mode"] = "Pinned"
@@ -280,6 +285,16 @@ class Maker:
             placement["maxSlotsPerNode"] = random.randint(1, 2)
         if placement:
             spec["placement"] = placement
+        return spec
+
+    def _life(self) -> dict[str, Any]:
+        """How long a policy's slots live."""
+        spec: dict[str, Any] = {}
+        if self._lasting and self._lives.random() < 0.7:
+            spec["consumePolicy"] = self._lives.choice(("Once", "Once", "Reuse"))
+            spec["releaseDelaySeconds"] = self._lives.choice((0, 2, 5, 15))
+        if self._mortal and self._ends.random() < 0.4:
+            spec[self._ends.choice(("ttlSeconds", "endsIn"))] = self._ends.randint(2, 20)
         return spec
 
     def _workload(self) -> list[What]:
@@ -413,4 +428,5 @@ class Maker:
         if draw < 0.9:
             return [("restart-scheduler", (random.choice((0.0, 0.2, 1.0)),))]
         jump = random.choice((-3600.0, 60.0, 3600.0))
-        return [] if self._mortal else [("jump", (jump,))]  # an end comes by the extender's clock
+        timed = self._mortal or self._lasting
+        return [] if timed else [("jump", (jump,))]  # ends and delays are by the extender's clock

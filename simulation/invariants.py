@@ -109,10 +109,20 @@ def as_asked(facts: Facts, policies: Iterable[Policy], now: float) -> list[str]:
         if report is None or policy.count is None or 0 <= since < _NOTICED_SECONDS:
             continue
         over = policy.suspend or since >= 0
-        said = 0 if over else policy.count
+        said = 0 if over else _lasting(policy)
         if report.desired != said:
             wrong.append(f"{policy.key}: {report.desired} desired, it says {said}")
     return wrong
+
+
+def _lasting(policy: Policy) -> int:
+    """The slots that a policy's status leaves of those that it asks for, or adds to them."""
+    slots, status = policy.count or 0, policy.status
+    named = len(status.get("filledBy") or ()) + len(status.get("outliving") or ())
+    if policy.once:
+        gone = max(0, int(status.get("slots", {}).get("consumed", 0)) - named)
+        return max(slots - gone, named)
+    return max(slots, named) if policy.delay else slots
 
 
 def fillings(facts: Facts) -> list[str]:

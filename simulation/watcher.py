@@ -20,7 +20,7 @@ from ledger.ledger import Ledger
 from qos.cluster.objects import Demand, PlacementMode, Pod
 from qos.cluster.selectors import matches
 from qos.keys import BANDWIDTHS, HOSTNAME_LABEL
-from simulation import invariants, parsed
+from simulation import invariants, lives, parsed
 from simulation.books import SCHEDULER, WATCHED, Told, rebuilt
 from simulation.facts import facts_of, ordered
 from simulation.history import World
@@ -80,6 +80,8 @@ class Watcher(Told):
         self._before_filter: dict[str, tuple[str, Mapping[str, int]]] = {}
         """Likewise, and where a hole was kept for a pod, before filter last decided on it, by its UID."""
         self._preemptions: dict[str, Preemption] = {}
+        self._told_of: dict[str, set[str]] = {}
+        """Pods that the status of a policy has named, by the policy's UID, until its spec changes."""
         store.listeners.append(self._see)
 
     def stamp(self) -> str:
@@ -221,7 +223,17 @@ class Watcher(Told):
         gone = entry.type == "DELETED"
         if resource is PODS:
             self._see_pod(parsed.pod(entry.raw), gone=gone)
-        elif resource is not POLICIES or before is None or before["spec"] is not entry.body["spec"] or gone:
+            return
+        if resource is POLICIES and not gone:
+            self._see_lives(entry.body, before)
+        lasts = resource is POLICIES and "releaseDelaySeconds" in entry.body["spec"]
+        if (
+            resource is not POLICIES
+            or before is None
+            or before["spec"] is not entry.body["spec"]
+            or gone
+            or lasts
+        ):
             thing = _decoded(resource, entry.raw)
             if gone and resource is not NODES:
                 self.blind(self._world.reference_grace + 1.0)  # what policies refer to counts on for a while
@@ -229,6 +241,23 @@ class Watcher(Told):
                 self._foreign[entry.body["metadata"]["name"]] = self._clock()
                 self.say(f"node {entry.type.lower()}: {entry.body['metadata']['name']}")
             self._feed(thing, gone=gone)
+
+    def _see_lives(self, body: Body, before: Body | None) -> None:
+        """A policy's status says who fills slots, and which outlive their pods."""
+        uid = body["metadata"]["uid"]
+        if before is None:
+            self._told_of[uid] = set()
+        elif before["spec"] != body["spec"]:
+            self._told_of.pop(uid, None)  # other slots than those that were told of
+        else:
+            alive = [pod.uid for pod in self._shown.values() if pod.node_name and not pod.terminal]
+            for problem in lives.wrong_write(before, body, alive, EPOCH + self._clock()):
+                self.wrong("lives", f"{body['metadata']['name']}: {problem}")
+        told = self._told_of.get(uid)
+        if told is not None:
+            told.update(lives.fillers(body))
+            for problem in lives.wrong_count(body, told):
+                self.wrong("lives", f"{body['metadata']['name']}: {problem}")
 
     def _see_pod(self, pod: Pod, *, gone: bool) -> None:
         before = self._shown.get(pod.uid)
@@ -463,6 +492,10 @@ class Watcher(Told):
         demands = facts_of(self._world, self._store, extender).demands
         for problem in invariants.no_fewer_slots(demands, ledger.report(), again.report()):
             self.wrong("as rebuilt", problem)
+        alive = [pod.uid for pod in self._shown.values() if pod.node_name and not pod.terminal]
+        for entry in self._store.entries(POLICIES):
+            for problem in lives.stale(entry.body, alive, EPOCH + self._clock()):
+                self.wrong("lives", f"{entry.body['metadata']['name']}: {problem}")
         bound = {pod.name: bool(pod.node_name) for pod in self._shown.values()}
         for problem in invariants.evictions_lead_to_binds(self._usable_preemptions(), bound):
             self.wrong("evictions lead to binds", problem)

@@ -28,6 +28,7 @@ from qos.cluster.objects import (
     Toleration,
 )
 from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge
+from qos.cluster.remembered import NOTHING, Outliving, Remembered
 from qos.keys import BANDWIDTHS
 from qos.promises import PROMISES, IoLimit, Overrides, Promise
 from qos.quantity import QuantityError, parse
@@ -91,6 +92,8 @@ class _PolicySpec(msgspec.Struct, rename="camel"):
     profile_name: str | None = None
     priority_class_name: str | None = None
     suspend: bool = False
+    consume_policy: Literal["Reuse", "Once"] = "Reuse"
+    release_delay_seconds: _Number = 0
     ttl_seconds: _Positive | None = None
     expiration_time: datetime | None = None
     placement: _Placement = msgspec.field(default_factory=_Placement)
@@ -155,6 +158,7 @@ def policy(raw: bytes) -> Policy:
     if (slots.count is None) == (slots.scale_target_ref is None):
         raise _refused(meta, "spec.slots", msgspec.to_builtins(slots), "exactly one of count, scaleTargetRef")
     target = slots.scale_target_ref
+    status = msgspec.json.decode(wire.written(obj.status) or b"{}")
     inherits = placement.inherit_from_workload
     return Policy(
         key=key_of(meta),
@@ -171,6 +175,8 @@ def policy(raw: bytes) -> Policy:
         priority_class_name=spec.priority_class_name or "",
         suspend=spec.suspend,
         expires=_expires(meta, spec),
+        once=spec.consume_policy == "Once",
+        delay=float(spec.release_delay_seconds),
         count=slots.count,
         scale_target=ScaleTarget(target.api_version, target.kind, target.name) if target else None,
         surge=_surge(meta, slots.surge),
@@ -181,8 +187,42 @@ def policy(raw: bytes) -> Policy:
         max_slots_per_node=placement.max_slots_per_node,
         enforcement=spec.node_enforcement,
         # It is ours, and must not make the policy unreadable, whatever an older version wrote there.
-        status=msgspec.json.decode(wire.written(obj.status) or b"{}"),
+        status=status,
+        remembered=_remembered(status),
     )
+
+
+class _Filler(msgspec.Struct):
+    pod_uid: str = msgspec.field(name="podUID")
+    node_name: str = msgspec.field(name="nodeName", default="")
+
+
+class _Outliving(msgspec.Struct):
+    pod_uid: str = msgspec.field(name="podUID")
+    until: datetime = msgspec.field(name="releaseTime")
+    node_name: str = msgspec.field(name="nodeName", default="")
+
+
+class _SlotsStatus(msgspec.Struct):
+    consumed: int = 0
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    slots: _SlotsStatus = msgspec.field(default_factory=_SlotsStatus)
+    filled_by: list[_Filler] = msgspec.field(default_factory=list)
+    outliving: list[_Outliving] = msgspec.field(default_factory=list)
+
+
+def _remembered(status: Any) -> Remembered:
+    """What a status says of the slots' lives; nothing of what cannot be read."""
+    try:
+        said = msgspec.convert(status, _Status)
+    except msgspec.ValidationError:
+        return NOTHING
+    fillers = {one.pod_uid: one.node_name for one in said.filled_by}
+    outliving = [Outliving(one.pod_uid, one.node_name, one.until.timestamp()) for one in said.outliving]
+    gone = said.slots.consumed - len(fillers) - len(outliving)
+    return Remembered(max(0, gone), fillers, tuple(outliving))
 
 
 def _expires(meta: _Metadata, spec: _PolicySpec) -> float | None:

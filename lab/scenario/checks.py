@@ -56,6 +56,9 @@ class PolicyCheck(Model):
     filled: Number | None = None
     held: Number | None = None
     unplaced: Number | None = None
+    consumed: Number | None = None
+    outliving: Number | None = None
+    """How many slots are held although their pods have ended."""
     why: list[UnplacedCheck] | None = None
     """Each of these is in status.unplaced."""
     conditions: list[ConditionCheck] | None = None

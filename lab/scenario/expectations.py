@@ -131,10 +131,12 @@ def _policy(check: PolicyCheck, facts: Facts) -> Iterator[Answer]:
     if slots is None:
         yield Answer(False, f"policy {check.name} has no status")
         return
-    for name in ("desired", "filled", "held", "unplaced"):
+    for name in ("desired", "filled", "held", "unplaced", "consumed"):
         wanted = getattr(check, name)
         if wanted is not None:
             yield _number(name, wanted, slots.get(name, 0))
+    if check.outliving is not None:
+        yield _number("outliving", check.outliving, len(status.get("outliving") or []))
     for entry in check.why or ():
         yield _unplaced(entry, status.get("unplaced") or [])
     for condition in check.conditions or ():

@@ -19,6 +19,8 @@ from qos.quantity import parse
 
 MAX_SLOTS: Final = 100_000
 """Largest number of slots of one policy; times LARGEST_QUANTITY it still fits a signed 64-bit integer."""
+LONGEST_DELAY: Final = 604_800
+"""Seconds; a week."""
 LONGEST_LIFE: Final = 315_360_000
 """Seconds; ten years."""
 LARGEST_QUANTITY: Final = "64Ti"

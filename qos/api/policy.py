@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
@@ -10,6 +11,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from qos.api.fields import (
     DNS_SUBDOMAIN,
     LARGEST_QUANTITY,
+    LONGEST_DELAY,
     LONGEST_LIFE,
     MAX_SLOTS,
     Model,
@@ -30,6 +32,7 @@ from qos.api.upstream import (
     Toleration,
     TopologySpreadConstraint,
 )
+from qos.cluster.remembered import MOST as MOST_REMEMBERED
 from qos.keys import BANDWIDTHS, CPU
 from qos.quantity import is_whole, parse
 
@@ -48,6 +51,7 @@ _STATED = "nodeSelector, tolerations and topologySpreadConstraints"
 _STATES_NODES = "(has({0}.nodeSelector) || has({0}.tolerations) || has({0}.topologySpreadConstraints))"
 _NEEDS_FALSE = f"placement's {_STATED} need placement.inheritFromWorkload: false with slots.scaleTargetRef"
 _EMPTY_FLOOR = "a floor must name resources, network or both"
+_ONCE_NEEDS_COUNT = f"consumePolicy Once needs slots.count, of at most {MOST_REMEMBERED}"
 _TWO_ENDS = "at most one of ttlSeconds and expirationTime may be set"
 _BANDWIDTH_MESSAGE = "network bandwidth is stated in floor.network: egress and ingress, in bits a second"
 
@@ -267,6 +271,12 @@ class MinimalReservationPolicySpec(Model):
                 field=".placement",
             ),
             *(no_less_than_floor(direction) for direction in BANDWIDTHS),
+            cel(
+                "self.consumePolicy != 'Once' || (has(self.slots.count) && "
+                f"self.slots.count <= {MOST_REMEMBERED})",
+                _ONCE_NEEDS_COUNT,
+                field=".consumePolicy",
+            ),
             cel("!(has(self.ttlSeconds) && has(self.expirationTime))", _TWO_ENDS, field=".expirationTime"),
         )
     )
@@ -305,9 +315,22 @@ class MinimalReservationPolicySpec(Model):
     slots: Slots = Field(
         description="How many slots of the floor are kept: exactly one of count, scaleTargetRef."
     )
-    consume_policy: Literal["Reuse"] = Field(
+    consume_policy: Literal["Reuse", "Once"] = Field(
         default="Reuse",
-        description="What becomes of a slot whose pod ends. Reuse: it is held again for the next pod.",
+        description=(
+            "What becomes of a slot whose pod ends. Reuse: it is held again for the next pod. Once: the "
+            "first pod that fills it uses it up, and it is released when that pod ends, or "
+            f"releaseDelaySeconds later. Once needs slots.count, of at most {MOST_REMEMBERED}. Default Reuse."
+        ),
+    )
+    release_delay_seconds: int | None = Field(
+        default=None,
+        ge=0,
+        le=LONGEST_DELAY,
+        description=(
+            "For so long a slot is held after its pod has ended, where it would be let go otherwise: with "
+            "Once, or because the slots have become fewer since. The pod that comes next fills it. Default 0."
+        ),
     )
     ttl_seconds: int | None = Field(
         default=None,
@@ -351,6 +374,12 @@ class MinimalReservationPolicySpec(Model):
         return self
 
     @model_validator(mode="after")
+    def _once_counts(self) -> MinimalReservationPolicySpec:
+        if self.consume_policy == "Once" and (self.slots.count is None or self.slots.count > MOST_REMEMBERED):
+            raise ValueError(_ONCE_NEEDS_COUNT)
+        return self
+
+    @model_validator(mode="after")
     def _one_end(self) -> MinimalReservationPolicySpec:
         if self.ttl_seconds is not None and self.expiration_time is not None:
             raise ValueError(_TWO_ENDS)
@@ -370,12 +399,21 @@ class MinimalReservationPolicySpec(Model):
 
 
 class SlotsStatus(Reported):
-    """The account of slots: desired = filled + held + unplaced, unless more pods run than slots exist."""
+    """The account of slots: desired = filled + held + unplaced, unless more pods run than slots exist.
+
+    With consumePolicy Once less those that were let go, and with releaseDelaySeconds more by those that
+    outlive their pods beyond what is desired.
+    """
 
     desired: int = Field(default=0, ge=0, description="Slots asked for.")
     filled: int = Field(default=0, ge=0, description="Slots that a pod of this policy has taken.")
     held: int = Field(default=0, ge=0, description="Slots whose capacity is held free on a node.")
     unplaced: int = Field(default=0, ge=0, description="Slots that no node has room for.")
+    consumed: int = Field(
+        default=0,
+        ge=0,
+        description="With consumePolicy Once: slots that some pod has filled, whether it runs or has ended.",
+    )
 
 
 class SlotResourceStatus(Reported):
@@ -416,6 +454,19 @@ class UnplacedStatus(Reported):
     )
 
 
+class FillerStatus(Reported):
+    """A pod that fills a slot."""
+
+    pod_uid: str = Field(alias="podUID", max_length=64, description="The pod's UID.")
+    node_name: str = Field(max_length=253, description="The node it is bound to.")
+
+
+class OutlivingStatus(FillerStatus):
+    """A slot that is held although its pod has ended."""
+
+    release_time: datetime = Field(description="When it is let go, unless another pod has filled it.")
+
+
 class HoldStatus(Reported):
     """The holds on one node."""
 
@@ -443,6 +494,21 @@ class MinimalReservationPolicyStatus(Reported):
         default=None,
         max_length=16,
         description="The slots that are not held, by what is missing.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    filled_by: list[FillerStatus] | None = Field(
+        default=None,
+        max_length=MOST_REMEMBERED,
+        description=(
+            "With consumePolicy Once or releaseDelaySeconds: the pods that fill slots, by which it is known "
+            "after a restart whose pod has ended meanwhile."
+        ),
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    outliving: list[OutlivingStatus] | None = Field(
+        default=None,
+        max_length=MOST_REMEMBERED,
+        description="Slots that are held although their pods have ended, for releaseDelaySeconds.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     holds: list[HoldStatus] | None = Field(

@@ -173,7 +173,9 @@ class Demand:
     `vector` is one slot: max(floor, the template's effective request), pods: 1 included. `owed`: what of the
     floor a pod that fills a slot counts for even where it requests less: bandwidth.
     `desired` counts filled and held slots together; 0 when suspended. `slots`: the same, suspended or not:
-    nothing is held then, and floors stay; None: as desired.
+    nothing is held then, and floors stay; None: as desired. `asked`: how many the policy names, whatever has
+    been used up since, or outlives its pod; None: as desired. `used_by`: of slots that are used up by their
+    first pod, UIDs of the pods that are known for good to have one; None: slots are used again.
     `needs`: the promises that its nodes must enforce (NodeEnforcement.STRICT); None: any node does.
     `spread`: how its pods lie over spread domains; `where` admits only nodes with the required ones' keys.
     Demands are ordered by `qos.cluster.precedence`.
@@ -193,6 +195,8 @@ class Demand:
     slots: int | None = None
     owed: Resources = field(default_factory=dict)
     spread: tuple[Spread, ...] = ()
+    asked: int | None = None
+    used_by: frozenset[str] | None = None
 
     @property
     def seats(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from qos.bandwidth import UNLIMITED, Band, Limits
 from qos.cluster.objects import NodeEnforcement, NodePredicate, PlacementMode, Resources, Selector, Spread
+from qos.cluster.remembered import NOTHING, Remembered
 from qos.promises import Overrides
 
 ANYWHERE: Final = NodePredicate()
@@ -40,7 +41,8 @@ class Policy:
     """A MinimalReservationPolicy. Exactly one of `count`, `scale_target` is set.
 
     `floor` and `limit` have bandwidth as keys.BANDWIDTHS, in bits a second. `expires`: when all holds are
-    released, seconds since the epoch; None: never.
+    released, seconds since the epoch; None: never. `once`: a slot is used up by its first pod. `delay`: for
+    so many seconds a slot outlives its pod. `remembered`: what its status says of that.
     """
 
     key: str
@@ -57,6 +59,8 @@ class Policy:
     priority_class_name: str = ""
     suspend: bool = False
     expires: float | None = None
+    once: bool = False
+    delay: float = 0.0
     count: int | None = None
     scale_target: ScaleTarget | None = None
     surge: Surge = Surge(0)
@@ -67,6 +71,12 @@ class Policy:
     max_slots_per_node: int | None = None
     enforcement: NodeEnforcement = NodeEnforcement.BEST_EFFORT
     status: Mapping[str, Any] = field(default_factory=dict)
+    remembered: Remembered = NOTHING
+
+    @property
+    def remembers(self) -> bool:
+        """Whether its status remembers who fills slots."""
+        return self.once or self.delay > 0
 
     def expired(self, now: float) -> bool:
         """Whether its end has come; `now` in seconds since the epoch."""

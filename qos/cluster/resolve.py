@@ -10,6 +10,7 @@ from qos.cluster.needs import needs_of
 from qos.cluster.objects import Demand, NodeEnforcement, Resources, Selector, Spread
 from qos.cluster.policy import Policy, Profile, Workload
 from qos.cluster.precedence import PriorityClasses, Problem, priority_of, profile_problem
+from qos.cluster.remembered import NOTHING as REMEMBERED_NOTHING
 from qos.cluster.selectors import matches
 from qos.cluster.spreading import counting, labels_of, with_keys
 
@@ -46,21 +47,24 @@ def resolve(
     inherited = workload if policy.inherit_from_workload else None
     spread = _spread(policy, workload, inherited)
     where = inherited.where if inherited else policy.where
+    asked, known = _asked(policy, workload), policy.remembered if policy.remembers else REMEMBERED_NOTHING
     return Demand(
         key=policy.key,
         namespace=policy.namespace,
         selector=policy.selector,
         vector=slot_vector(policy.floor, workload.requests if workload else {}, observed),
-        desired=0 if policy.suspend or policy.expired(now) else _desired(policy, workload),
+        desired=0 if policy.suspend or policy.expired(now) else known.desired(asked),
         priority=priority,
         created=policy.created,
         mode=policy.mode,
         where=with_keys(where, (one.key for one in spread if one.required)),
         max_slots_per_node=_max_per_node(policy.max_slots_per_node, inherited),
         needs=_needs(policy, profiles.get(policy.profile_name)),
-        slots=_desired(policy, workload),
+        slots=known.seats(asked),
         owed=owed(policy.floor),
         spread=spread,
+        asked=asked,
+        used_by=frozenset(known.fillers) if policy.once else None,
     )
 
 
@@ -91,7 +95,7 @@ def owed(floor: Resources) -> dict[str, int]:
     return {name: floor[name] for name in keys.BANDWIDTHS.values() if name in floor}
 
 
-def _desired(policy: Policy, workload: Workload | None) -> int:
+def _asked(policy: Policy, workload: Workload | None) -> int:
     if workload is None:
         return policy.count or 0
     return workload.replicas + policy.surge.of(workload.replicas)

@@ -76,7 +76,13 @@ def desk(api, clock, metrics, make_policy):
 async def test_status_is_written_once_and_then_only_when_it_changes(desk, api):
     desk = desk()
     assert await desk.writer.run_once() == 0
-    assert desk.stored()["status"]["slots"] == {"desired": 2, "filled": 0, "held": 2, "unplaced": 0}
+    assert desk.stored()["status"]["slots"] == {
+        "desired": 2,
+        "filled": 0,
+        "held": 2,
+        "unplaced": 0,
+        "consumed": 0,
+    }
     assert desk.stored()["status"]["observedGeneration"] == 1
     for _ in range(5):
         desk.clock.advance(10)

@@ -139,7 +139,7 @@ def test_the_status_is_what_the_crd_says():
     MinimalReservationPolicyStatus.model_validate(computed)
     assert computed["observedGeneration"] == 3
     assert computed["selector"] == "app=checkout"
-    assert computed["slots"] == {"desired": 4, "filled": 1, "held": 1, "unplaced": 2}
+    assert computed["slots"] == {"desired": 4, "filled": 1, "held": 1, "unplaced": 2, "consumed": 0}
     assert computed["unplaced"] == [
         {"count": 2, "reason": "Insufficient", "resource": "memory", "missing": "8Gi"}
     ]

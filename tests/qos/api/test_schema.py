@@ -72,6 +72,7 @@ def test_only_what_is_honoured_is_in_the_schema() -> None:
         "limit",
         "slots",
         "consumePolicy",
+        "releaseDelaySeconds",
         "ttlSeconds",
         "expirationTime",
         "placement",
@@ -80,7 +81,7 @@ def test_only_what_is_honoured_is_in_the_schema() -> None:
     assert set(spec["floor"]["properties"]) == {"resources", "network", "requestPolicy"}
     assert set(spec["limit"]["properties"]) == {"network"}
     assert set(spec["slots"]["properties"]) == {"count", "scaleTargetRef", "surge"}
-    assert spec["consumePolicy"]["enum"] == ["Reuse"]
+    assert spec["consumePolicy"]["enum"] == ["Reuse", "Once"]
 
 
 def test_the_files_are_up_to_date() -> None:

@@ -55,6 +55,7 @@ def test_a_count_of_slots_of_the_floor():
         created=5.0,
         mode=PlacementMode.FLOATING,
         slots=3,
+        asked=3,
     )
 
 
