@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -91,6 +92,7 @@ class PolicyStatus:
             remembered = None
             if policy.remembers and isinstance(resolved, Demand):
                 remembered = await self._lives.advanced(policy, resolved, self._wall())
+                await asyncio.sleep(0)  # a thousand pods take a millisecond or two
             found.append(
                 status.Facts(
                     policy=policy,
