@@ -17,13 +17,15 @@ What it cannot see, and therefore does not report:
 - Several policies of different shapes: packing is best fit and the refutation has a budget, so a floor
   broken where neither decides is counted as undecided, not as broken. With one shape (or disjoint nodes)
   both are exact.
-- Node affinity beyond labels and names, topology spread and pod affinity are not part of a promise
-  (docs/limits.md).
+- Topology spread: a slot is kept only where pods may go one after the other (lab/evenness.py). With several
+  required constraints on one policy a broken floor is proven by capacity alone. Node affinity beyond labels
+  and names, and pod affinity, are not part of a promise (docs/limits.md).
 - qos.cluster.selectors and qos.cluster.requests are shared with the extender; a mistake there is made twice.
 
 Not violations, but noted: binds of pods that go before the policy (higher priority, DaemonSet,
-system-critical), that bypass the extender (nodeName at creation, another scheduler, mirror pods), binds
-while nobody guards (`Terms.unguarded`), and nodes lost.
+system-critical), that one of its spread constraints counts without being its owners, that bypass the extender
+(nodeName at creation, another scheduler, mirror pods), binds while nobody guards (`Terms.unguarded`), and
+nodes lost.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from lab.promises import Promise
 from lab.situation import Situation
 from lab.witness import Window, Witness
 from qos.cluster.objects import DaemonSet, Node, Pod
+from qos.cluster.selectors import matches
 
 
 class Kind(Enum):
@@ -244,7 +247,7 @@ class Checker:
         """What it is that a bind left fewer slots of a promise kept."""
         if bypass:
             return Kind.BYPASSED
-        if promise.yields_to(pod) or self._gains(pod, promise, promised):
+        if promise.yields_to(pod) or self._gains(pod, promise, promised) or self._is_counted(pod, promise):
             return Kind.OUTRANKED
         if any(start <= self._now <= end for start, end in self._terms.unguarded):
             return Kind.LAPSED
@@ -264,6 +267,12 @@ class Checker:
         first = owner in keys and keys.index(owner) < keys.index(promise.key)
         return first and kept[owner] > promised.get(owner, 0)
 
+    def _is_counted(self, pod: Pod, promise: Promise) -> bool:
+        """Whether a pod changed where owners may go by being there, not by what it takes."""
+        if pod.namespace != promise.namespace or self._witness.owner_of(pod) == promise.key:
+            return False
+        return any(one.required and matches(one.selector, pod.labels) for one in promise.spread)
+
     def _judge_node(self, pod: Pod) -> None:
         place = self._occupancy.places.get(pod.node_name)
         over = place.over_committed() if place is not None else {}
@@ -280,4 +289,4 @@ class Checker:
 
 def _takes(pod: Pod) -> tuple[object, ...]:
     """What of a pod matters to the account."""
-    return pod.node_name, pod.nominated_node_name, pod.terminal, pod.requests, pod.labels
+    return pod.node_name, pod.nominated_node_name, pod.terminal, pod.deleting, pod.requests, pod.labels

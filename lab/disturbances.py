@@ -93,7 +93,10 @@ class Disturbances:
 
 
 def _wider(want: Want, taken: _Taken) -> Want:
-    """A want that may also lie where it might before; a node that is not known holds nothing without it."""
+    """A want that may also lie where it might before; a node that is not known holds nothing without it.
+
+    In which spread domain it was is not known any more: such a want is judged by capacity alone.
+    """
     if want.key not in taken.left.room:
         return want
-    return replace(want, room={**want.room, taken.node: taken.left.room[want.key]})
+    return replace(want, room={**want.room, taken.node: taken.left.room[want.key]}, even=None)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from lab.evenness import Evenness
 from lab.occupancy import add
 from qos.cluster.objects import Resources
 
@@ -22,13 +23,14 @@ UNBOUNDED = 1 << 60
 @dataclass(frozen=True, slots=True)
 class Want:
     """`count` slots of `vector`; `room`: on which nodes they may lie, and how many there at most, capacity
-    aside.
+    aside; `even`: how they must be spread.
     """
 
     key: str
     vector: Resources
     count: int
     room: Mapping[str, int]
+    even: Evenness | None = None
 
 
 def room(free: Mapping[str, int], vector: Resources) -> int:
@@ -52,14 +54,29 @@ class Packing:
     def place(self, want: Want, count: int) -> int:
         """Place up to `count` more slots, fullest nodes first; how many were placed."""
         mine = self.held.setdefault(want.key, {})
+        if want.even is not None:
+            return self._place_evenly(want, mine, want.even, count)
         placed = 0
         for fits, name in sorted(self._open(want, mine)):
             n = min(fits, count - placed)
             if n > 0:
-                mine[name] = mine.get(name, 0) + n
-                add(self.free[name], {r: v * n for r, v in want.vector.items()}, -1)
+                self._put(want, mine, name, n)
                 placed += n
         return placed
+
+    def _place_evenly(self, want: Want, mine: dict[str, int], even: Evenness, count: int) -> int:
+        """Where slots may lie depends on where all of them lie: those that are placed already, too."""
+        before = dict(mine)
+        for name, number in before.items():
+            self.drop(want, name, number)
+        fits = {name: number for number, name in self._open(want, mine)}
+        for name, number in even.place(fits, sum(before.values()) + count).items():
+            self._put(want, mine, name, number)
+        return sum(mine.values()) - sum(before.values())
+
+    def _put(self, want: Want, mine: dict[str, int], name: str, count: int) -> None:
+        mine[name] = mine.get(name, 0) + count
+        add(self.free[name], {r: v * count for r, v in want.vector.items()}, -1)
 
     def _open(self, want: Want, mine: Mapping[str, int]) -> Iterator[tuple[int, str]]:
         for name, limit in want.room.items():
@@ -97,7 +114,15 @@ def _fits(free: Mapping[str, Mapping[str, int]], want: Want) -> dict[str, int]:
 
 
 def _one_lacks(free: Mapping[str, Mapping[str, int]], wants: Sequence[Want]) -> bool:
-    return any(sum(_fits(free, want).values()) < want.count for want in wants)
+    return any(_most(free, want) < want.count for want in wants)
+
+
+def _most(free: Mapping[str, Mapping[str, int]], want: Want) -> int:
+    """No more of these slots fit, were they alone; with one spread constraint it is exact."""
+    fits = _fits(free, want)
+    if want.even is not None and want.even.exact:
+        return sum(want.even.place(fits, want.count).values())
+    return sum(fits.values())
 
 
 def _sum_lacks(free: Mapping[str, Mapping[str, int]], wants: Sequence[Want]) -> bool:

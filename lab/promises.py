@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from lab.changes import PriorityClass
 from lab.tenures import Tenures
-from qos.cluster.objects import NodePredicate, PlacementMode, Pod, Resources, Selector
+from qos.cluster.objects import NodePredicate, PlacementMode, Pod, Resources, Selector, Spread
 from qos.cluster.policy import Policy, Profile, Workload
 from qos.cluster.selectors import matches
 from qos.keys import EGRESS_BANDWIDTH, INGRESS_BANDWIDTH, PODS, SYSTEM_CRITICAL_PRIORITY
@@ -24,7 +24,8 @@ _BANDWIDTHS = (EGRESS_BANDWIDTH, INGRESS_BANDWIDTH)
 class Promise:
     """One policy's promise: `slots` of `vector` on nodes that `where` admits, at most `per_node` on each.
 
-    `owed`: what its pods count for at least, whatever they request.
+    `owed`: what its pods count for at least, whatever they request. `spread`: how its pods must lie
+    (lab/evenness.py).
     """
 
     key: str
@@ -38,6 +39,7 @@ class Promise:
     per_node: int | None = None
     pinned: bool = False
     owed: Resources = field(default_factory=dict)
+    spread: tuple[Spread, ...] = ()
 
     def owned(self, pod: Pod) -> bool:
         """Whether the pod is one that fills a slot of this policy."""
@@ -94,6 +96,7 @@ class Sources:
             per_node=per_node,
             pinned=policy.mode is PlacementMode.PINNED,
             owed=_owed(policy, profile),
+            spread=_spread(policy, workload, follows=follows),
         )
 
     def _workload(self, policy: Policy) -> Workload | None:
@@ -119,6 +122,17 @@ def _slots(
     asked = tenures.slots(policy, _asked(policy, profile, workload), now)
     over = policy.suspend or (policy.expires is not None and now >= policy.expires)
     return 0 if over else asked
+
+
+def _spread(policy: Policy, workload: Workload | None, *, follows: bool) -> tuple[Spread, ...]:
+    """A policy without a workload has the pods with the labels that its selector names."""
+    if workload is not None and follows:
+        return workload.spread
+    exact = {
+        r.key: r.values[0] for r in policy.selector.requirements if r.operator == "In" and len(r.values) == 1
+    }
+    labels = workload.selected if workload is not None else exact
+    return tuple(replace(one, itself=matches(one.selector, labels)) for one in policy.spread)
 
 
 def _asked(policy: Policy, profile: Profile | None, workload: Workload | None) -> int:

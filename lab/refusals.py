@@ -87,6 +87,10 @@ def _elsewhere(
 def _room(situation: Situation, holds: Holds, promise: Promise, source: str) -> dict[str, int]:
     occupancy = situation.occupancy
     names = [n for n in occupancy.places if n != source and occupancy.eligible(promise, n)]
+    keys = [one.key for one in promise.spread if one.required]  # within their domains holds may always move
+    if keys and source in occupancy.places:
+        own, places = occupancy.places[source].node.labels, occupancy.places
+        names = [n for n in names if all(places[n].node.labels.get(key) == own.get(key) for key in keys)]
     if promise.per_node is None:
         return dict.fromkeys(names, UNBOUNDED)
     held = holds.get(promise.key, {})

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from lab.disturbances import Left
+from lab.evenness import evenness_of
 from lab.occupancy import Occupancy, add
 from lab.packing import UNBOUNDED, Packing, Want, pack, room
 from lab.promises import Promise
@@ -98,7 +99,8 @@ class Witness:
             self._filled[key] += 1
 
     def _want(self, promise: Promise, count: int) -> Want:
-        return Want(promise.key, promise.vector, max(0, count), self._room[promise.key])
+        even = evenness_of(promise, self._occupancy)
+        return Want(promise.key, promise.vector, max(0, count), self._room[promise.key], even)
 
     def _rooms(self, promise: Promise, names: Iterable[str]) -> dict[str, int]:
         occupancy, limit = self._occupancy, promise.per_node
@@ -132,6 +134,7 @@ class Witness:
         lacking = self._trim(needed, names)
         for name in names:
             lacking |= self._unload(name)
+        lacking |= self._even_out(needed)
         if not (lacking or grown):
             return
         for promise in self._promises:
@@ -178,6 +181,17 @@ class Witness:
                 here -= 1
                 dropped = True
         return dropped
+
+    def _even_out(self, needed: Mapping[str, int]) -> bool:
+        """Where slots may lie by spread constraints changes with any pod or node: place them anew. True: some
+        promise needs more.
+        """
+        lacking = False
+        for promise in self._promises:
+            if any(one.required for one in promise.spread):
+                self._packing.place(self._want(promise, 0), 0)
+                lacking |= self._packing.count(promise.key) < needed[promise.key]
+        return lacking
 
     def _overloaded(self, name: str, promise: Promise) -> bool:
         left = self._packing.free.get(name)

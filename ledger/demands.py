@@ -265,6 +265,12 @@ class Demands:
         keys = [one.key for one in record.spread if one.required == spread.required]
         return self._nodes.domains(record.where, spread, keys)
 
+    def alike(self, number: int, spread: Spread) -> object:
+        """What decides the domains of a constraint: those of many demands are the same."""
+        record = self[number]
+        keys = frozenset(one.key for one in record.spread if one.required == spread.required)
+        return record.where, spread.key, spread.honor_affinity, spread.honor_taints, keys
+
     def label(self, row: int, key: str) -> str:
         """What a node's label says, "" without one."""
         node = self._table.nodes[row]

@@ -109,9 +109,11 @@ class Eligibility:
             counts &= self._selected(where)
         if spread.honor_taints:
             counts &= self._tolerated(where)
-        of = np.full(counts.size, -1, dtype=np.intp)
-        codes, of[counts] = np.unique(self._label(spread.key).column[counts], return_inverse=True)
-        return of, codes.size
+        codes = self._label(spread.key)
+        used = np.bincount(codes.column[counts], minlength=len(codes.values)) > 0
+        number = np.cumsum(used) - 1
+        of = np.where(counts, number[codes.column], -1)
+        return of, int(used.sum())
 
     def _tolerated(self, where: NodePredicate) -> Flags:
         def holds(value: object) -> bool:

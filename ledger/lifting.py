@@ -17,6 +17,7 @@ _GIVE_WAY_PER_SETTLE = 16
 def lift(state: State, demand: int, row: int, count: int) -> None:
     """Take holds off a node; an owner in flight that was given one of them is charged in full."""
     state.holds.add(demand, row, -count)
+    _note(state, demand)
     given = int(state.holds.given[demand, row])
     for _ in range(given - int(state.holds.count[demand, row])):
         state.flights.bereave(demand, row)
@@ -30,7 +31,14 @@ def lift_many(state: State, demand: int, rows: Rows, counts: NDArray[np.int64]) 
         lift(state, demand, row, count)
     if not given.all():
         state.holds.add_many(demand, rows[~given], -counts[~given])
+        _note(state, demand)
         state.version += 1
+
+
+def _note(state: State, demand: int) -> None:
+    """Its other holds may be too many above the lowest domain now."""
+    if demand in state.demands.spread:
+        state.uneven[demand] = None
 
 
 def lift_least_useful(state: State, demand: int, count: int, among: Flags | None = None) -> None:

@@ -26,7 +26,7 @@ from ledger.leaving import (
     leave_uneven,
     lift_excess,
 )
-from ledger.lifting import first_of, keep_cap, lift_uneven, over_cap
+from ledger.lifting import first_of, keep_cap, over_cap
 from ledger.moves import SMALL, Search
 from ledger.requests import Request, board, board_at, cells, room, scale, vector_of
 from ledger.retries import Patience, cap_slots, in_turn, note_failure, pool_slots, slots_by_pool, take_turns
@@ -108,7 +108,6 @@ def _place(state: State, thorough: bool, patience: Patience) -> None:
         if not waits:
             del state.turns[demand]
         holds.wanting.discard(demand)
-        lift_uneven(state, demand)
         missing = holds.missing(demand)
         if missing <= 0:
             _content(state, demand)

@@ -31,7 +31,9 @@ class PodsCheck(Model):
 class UnplacedCheck(Model):
     """An entry of status.unplaced."""
 
-    reason: Literal["Insufficient", "NoNode", "CapReached", "PoolCapReached", "MaxSlotsPerNode", "Fragmented"]
+    reason: Literal[
+        "Insufficient", "NoNode", "CapReached", "PoolCapReached", "MaxSlotsPerNode", "Fragmented", "Spread"
+    ]
     count: Number | None = None
     resource: str | None = None
     missing: str | None = None

@@ -166,6 +166,7 @@ def _template(wanted: Workload, scope: Scope, shape: Mapping[str, int | str] | N
     optional = {
         "nodeSelector": scope.node_selector(wanted.node_selector),
         "tolerations": [toleration.to_json() for toleration in wanted.tolerations],
+        "topologySpreadConstraints": [one.to_json() for one in wanted.topology_spread_constraints],
         "priorityClassName": wanted.priority_class_name,
         "schedulerName": wanted.scheduler_name,
     }

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from lab.scenario.checks import Check
 from lab.scenario.fields import Amounts, Model, Name, Seconds
-from qos.api.upstream import Toleration
+from qos.api.upstream import Toleration, TopologySpreadConstraint
 
 Component = Literal["extender", "standby", "kube-scheduler"]
 
@@ -52,6 +52,7 @@ class Workload(Model):
     scheduler_name: str | None = None
     node_selector: dict[str, str] = Field(default_factory=dict)
     tolerations: list[Toleration] = Field(default_factory=list)
+    topology_spread_constraints: list[TopologySpreadConstraint] = Field(default_factory=list)
     grace_seconds: int = Field(default=0, ge=0, le=600)
     """terminationGracePeriodSeconds."""
     rate: float | None = Field(default=None, gt=0, le=2000)

@@ -13,7 +13,16 @@ from qos.cluster.objects import Demand, Node, PlacementMode, Pod, Spread
 from qos.cluster.selectors import matches
 from qos.cluster.spreading import with_keys
 from tests.ledger.builders import demand, labelled, node
-from tests.ledger.test_against_model import _SETTINGS, APPS, CPU, MEMORY, NODES, GuardMachine, Machine
+from tests.ledger.test_against_model import (
+    _SETTINGS,
+    APPS,
+    CPU,
+    MEMORY,
+    NODES,
+    GuardMachine,
+    ImpatientMachine,
+    Machine,
+)
 
 ZONES = dict(zip(NODES, ("a", "a", "b", "c"), strict=True))
 HOST, ZONE = "host", "zone"
@@ -169,6 +178,10 @@ class GuardSpreadMachine(GuardMachine, SpreadMachine):
     """The same in Guard mode."""
 
 
+class ImpatientSpreadMachine(ImpatientMachine, SpreadMachine):
+    """One demand is looked at in each call: that ends in a right state, too."""
+
+
 class OneSpreadDemandMachine(SpreadMachine):
     """One shape: as many slots are held as the best of all distributions has."""
 
@@ -215,5 +228,7 @@ TestStrict = SpreadMachine.TestCase
 TestStrict.settings = _SETTINGS
 TestGuard = GuardSpreadMachine.TestCase
 TestGuard.settings = _SETTINGS
+TestImpatient = ImpatientSpreadMachine.TestCase
+TestImpatient.settings = _SETTINGS
 TestOneShape = OneSpreadDemandMachine.TestCase
 TestOneShape.settings = _SETTINGS
