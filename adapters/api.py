@@ -36,6 +36,7 @@ REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
 POLICIES = Resource("j10ce.io", "v1alpha1", "minimalreservationpolicies", "MinimalReservationPolicy")
 PROFILES = Resource("j10ce.io", "v1alpha1", "qosprofiles", "QoSProfile", namespaced=False)
+BUDGETS = Resource("j10ce.io", "v1alpha1", "reservationbudgets", "ReservationBudget", namespaced=False)
 NODE_QOS = Resource("j10ce.io", "v1alpha1", "nodeqoses", "NodeQoS", namespaced=False)
 
 

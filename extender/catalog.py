@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from extender.owners import Owners, WorkloadKey
 from ledger.ledger import Ledger
+from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import Demand, PlacementMode
 from qos.cluster.policy import Policy, Profile, Workload
 from qos.cluster.precedence import PriorityClass, PriorityClasses, Problem
@@ -55,6 +56,7 @@ class Catalog:
         self._due: dict[str, None] = {}
         self._expiring: dict[str, float] = {}
         self.policies: dict[str, Policy] = {}
+        self.budgets: dict[str, ReservationBudget] = {}
         self.resolved: dict[str, Demand | Problem] = {}
         self.postponed: dict[str, Problem] = {}
         self._deleted_profiles: dict[str, float] = {}
@@ -113,6 +115,18 @@ class Catalog:
         self.postponed.pop(key, None)
         if isinstance(self.resolved.pop(key, None), Demand):
             self._ledger.remove_demand(key)
+        self._changed()
+
+    def set_budget(self, budget: ReservationBudget) -> None:
+        """Take a budget as it is now."""
+        self.budgets[budget.key] = budget
+        self._ledger.set_budget(budget.rules)
+        self._changed()
+
+    def remove_budget(self, name: str) -> None:
+        """Nobody must keep it any more."""
+        self.budgets.pop(name, None)
+        self._ledger.remove_budget(name)
         self._changed()
 
     def set_profile(self, profile: Profile) -> None:

@@ -12,8 +12,10 @@ from functools import partial
 from typing import Final
 
 from adapters.api import (
+    BUDGETS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    NAMESPACES,
     NODE_QOS,
     NODES,
     PODS,
@@ -89,6 +91,8 @@ class Ingest:
             Handler(PRIORITY_CLASSES, self._set_priority_class, self._catalog.remove_priority_class),
             Handler(PROFILES, self._set_profile, self._catalog.remove_profile),
             Handler(POLICIES, self._set_policy, self._remove_policy),
+            Handler(BUDGETS, self._set_budget, self._remove_budget),
+            Handler(NAMESPACES, self._set_namespace, self._remove_namespace),
             Handler(NODE_QOS, self._set_report, self._reports.remove),
             *(self._workloads(resource) for resource in WORKLOADS),
         ]
@@ -210,6 +214,25 @@ class Ingest:
     def _remove_policy(self, key: str) -> None:
         self._catalog.remove_policy(key)
         self._gone(key)
+
+    def _set_budget(self, raw: bytes) -> str:
+        budget = decode.budget(raw)
+        self._catalog.set_budget(budget)
+        return budget.key
+
+    def _remove_budget(self, name: str) -> None:
+        self._catalog.remove_budget(name)
+        self._gone(name)
+
+    def _set_namespace(self, raw: bytes) -> str:
+        name, labels = decode.namespace(raw)
+        self._ledger.set_namespace(name, labels)
+        self._changed()
+        return name
+
+    def _remove_namespace(self, name: str) -> None:
+        self._ledger.remove_namespace(name)
+        self._changed()
 
     def _workloads(self, resource: Resource) -> Handler:
         def take(raw: bytes) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from adapters import garbage
-from adapters.api import NODE_QOS, ClusterAPI
+from adapters.api import BUDGETS, NAMESPACES, NODE_QOS, ClusterAPI
 from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
@@ -20,6 +20,7 @@ from adapters.serving.server import serve_until
 from adapters.serving.server import server as server_of
 from extender import rest, server
 from extender.binder import Binder
+from extender.budget_status import BudgetStatus
 from extender.catalog import Catalog
 from extender.config import ExtenderConfig
 from extender.expiry import Expiry
@@ -121,10 +122,16 @@ class Program:
             clock=clock,
             wall=wall,
         )
+        self.budget_status = BudgetStatus(
+            api, self.ledger, self.catalog, self.events, self.metrics, clock=clock, wall=wall
+        )
         self.reflectors = self._reflectors()
         # No condition of readiness: without NodeQoS nobody has reported, and all but Strict policies go on.
         self._reported = self.reflectors[NODE_QOS.plural]
-        needed = {name: one for name, one in self.reflectors.items() if one is not self._reported}
+        # Nor without budgets: who upgrades from a version without them needs the verbs meanwhile.
+        self._budgeting = [self.reflectors[one.plural] for one in (BUDGETS, NAMESPACES)]
+        optional = [self._reported, *self._budgeting]
+        needed = {name: one for name, one in self.reflectors.items() if one not in optional}
         self.readiness = Readiness(needed, clock)
         self.binder = Binder(
             api,
@@ -152,7 +159,7 @@ class Program:
             reports=self.reports,
             owners=self.owners,
             changed=self._changes.note,
-            gone=self.writer.forget,
+            gone=self._forget,
         )
         return {
             one.resource.plural: Reflector(
@@ -167,6 +174,11 @@ class Program:
             for one in ingest.handlers()
         }
 
+    def _forget(self, key: str) -> None:
+        """A policy, or a budget, is gone; no name is both."""
+        self.writer.forget(key)
+        self.budget_status.forget(key)
+
     def _show_gauges(self) -> None:
         gauge = self.metrics.gauge
         self.metrics.watch_ledger(lambda: self.snapshots.latest)
@@ -175,6 +187,7 @@ class Program:
         gauge("policies", "Policies that are known.", lambda: len(self.catalog.policies))
         gauge("agents", "Nodes whose agent's report (NodeQoS) is fresh.", lambda: self.reports.agents)
         gauge("node_reports_heard", "1 while NodeQoS objects are listed and watched.", self._hears_reports)
+        gauge("budgets_heard", "1 while ReservationBudgets and Namespaces are listed.", self._hears_budgets)
         gauge("unsettled_binds", "Bindings whose outcome is not known yet.", lambda: self.binder.unsettled)
         gauge(
             "unguarded_pods",
@@ -184,6 +197,9 @@ class Program:
 
     def _hears_reports(self) -> bool:
         return self._reported.synced.is_set() and not self._reported.stale(self._clock())
+
+    def _hears_budgets(self) -> bool:
+        return all(one.synced.is_set() for one in self._budgeting)
 
     async def run(self, stop: asyncio.Event, sockets: server.Sockets | None = None) -> None:
         """Serve until `stop` is set; then finish what is under way. OSError when an address cannot be had.
@@ -289,7 +305,7 @@ class Program:
         if self.guarding.installed is None:
             return  # what a predecessor said of Guarded stays until there is something to judge it by
         await self._changes.wait()
-        if self.elector.is_leader and await self.writer.run_once():
+        if self.elector.is_leader and await self.writer.run_once() + await self.budget_status.run_once():
             self._changes.note()
 
     async def _start(self, stop: asyncio.Event) -> None:
@@ -297,6 +313,7 @@ class Program:
         with garbage.only_young():
             await self.readiness.wait_synced()
             await self._hear_reports()
+            await self._hear_budgets()
             try:
                 for _ in iter(self.ledger.tend, False):
                     await asyncio.sleep(0)  # the room of DaemonSets is known before holds are placed
@@ -320,6 +337,16 @@ class Program:
             await asyncio.wait_for(self._reported.answered.wait(), REPORTS_SECONDS)
         if not self._reported.synced.is_set():
             log.warning("nodeqoses not listed then=%r", "Strict policies find no node until they are")
+
+    async def _hear_budgets(self) -> None:
+        """What budgets do not give must not be held for a moment, unless there is nothing to read."""
+        for one in self._budgeting:
+            await one.answered.wait()
+        if not self._hears_budgets():
+            log.warning(
+                "reservationbudgets or namespaces not listed then=%r",
+                "No budget limits policies until they are",
+            )
 
     def _wake_who_waited(self) -> None:
         """Only the earlier process knew which pods it had refused (trap T21): all that wait are to ask again,

@@ -39,7 +39,9 @@ class MissingSlots(_Answer):
     reason: str = Field(description="One of those of a policy's status.unplaced.")
     resource: str = Field(description="The resource that is missing, or empty.")
     missing: str = Field(description="How much of it for all of these slots, as a quantity, or empty.")
-    message: str = Field(description="With NodeCannotEnforce and Spread: why, with names; else empty.")
+    message: str = Field(
+        description="NodeCannotEnforce, Spread: why, with names. BudgetExceeded: which, and what it leaves."
+    )
 
 
 class PolicyHolds(_Answer):

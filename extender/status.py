@@ -13,6 +13,7 @@ from extender.delivery import Delivery
 from extender.guarding import Guard
 from ledger.decisions import DemandReport, Unplaced
 from qos import keys, quantity
+from qos.cluster.budget import BUDGET_EXCEEDED, BUDGET_FORBIDS, named
 from qos.cluster.objects import Demand, PlacementMode, Requirement, Selector
 from qos.cluster.policy import Policy
 from qos.cluster.precedence import Problem
@@ -158,6 +159,8 @@ _RANK = {
             "MaxSlotsPerNode",
             "PoolCapReached",
             "CapReached",
+            "BudgetExceeded",
+            "BudgetForbids",
         )
     )
 }
@@ -170,6 +173,8 @@ def _reason_rank(reason: str) -> tuple[int, str]:
 def unplaced_text(one: Unplaced) -> str:
     """Such as `memory: 8Gi missing for 2 slots`."""
     slots = f"{one.count} slot" if one.count == 1 else f"{one.count} slots"
+    if one.reason in (BUDGET_EXCEEDED, BUDGET_FORBIDS):
+        return f"{slots} above {one.detail}" if one.resource else f"{slots}: {one.detail}"
     if one.resource and one.missing:
         amount = quantity.render(one.resource, one.missing)
         why = {"CapReached": " under the installation-wide cap", "Fragmented": " on any single node"}
@@ -237,7 +242,7 @@ def _slot(resolved: Demand | Problem) -> list[dict[str, str]]:
 def _unplaced(one: Unplaced) -> dict[str, Any]:
     shown: dict[str, Any] = {"count": one.count, "reason": one.reason}
     if one.resource:
-        shown["resource"] = one.resource
+        shown["resource"] = named(one.resource)
     if one.missing:
         shown["missing"] = quantity.render(one.resource, one.missing)
     if one.detail:

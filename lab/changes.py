@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import DaemonSet, Node, Pod
 from qos.cluster.policy import Policy, Profile, Workload
 
@@ -18,7 +20,17 @@ class PriorityClass:
     is_default: bool = False
 
 
-Watched: TypeAlias = Pod | Node | Policy | Profile | Workload | DaemonSet | PriorityClass
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace: its labels say which budgets concern it."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+Watched: TypeAlias = (
+    Pod | Node | Policy | Profile | Workload | DaemonSet | PriorityClass | ReservationBudget | Namespace
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from lab.changes import PriorityClass
+from lab.budgets import Want, left_to
+from lab.changes import Namespace, PriorityClass
 from lab.tenures import Tenures
+from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import NodePredicate, PlacementMode, Pod, Resources, Selector, Spread
 from qos.cluster.policy import Policy, Profile, Workload
 from qos.cluster.selectors import matches
@@ -69,13 +71,31 @@ class Sources:
     profiles: dict[str, Profile]
     classes: dict[str, PriorityClass]
     workloads: dict[tuple[str, str, str], Workload]
+    budgets: dict[str, ReservationBudget] = field(default_factory=dict)
+    namespaces: dict[str, Namespace] = field(default_factory=dict)
 
     def promises(self, now: float, tenures: Tenures) -> list[Promise]:
         """All promises, the one that comes first when capacity is short first: priority, then age, then
         key. `now`: seconds since the epoch.
         """
         made = [self._promise(policy, now, tenures) for policy in self.policies.values()]
-        return sorted(made, key=lambda p: (-p.priority, p.created, p.key))
+        ordered = sorted(made, key=lambda p: (-p.priority, p.created, p.key))
+        return self._within_budgets(ordered) if self.budgets else ordered
+
+    def _within_budgets(self, ordered: list[Promise]) -> list[Promise]:
+        wants = [
+            Want(one.namespace, one.vector, one.slots, self._class_of(policy), policy.profile_name)
+            for one in ordered
+            for policy in (self.policies[one.key],)
+        ]
+        rules = [budget.rules for budget in self.budgets.values()]
+        labels = {one.name: one.labels for one in self.namespaces.values()}
+        slots = left_to(wants, rules, labels)
+        return [replace(one, slots=left) for one, left in zip(ordered, slots, strict=True)]
+
+    def _class_of(self, policy: Policy) -> str:
+        profile = self.profiles.get(policy.profile_name)
+        return policy.priority_class_name or (profile.priority_class_name if profile else "")
 
     def _promise(self, policy: Policy, now: float, tenures: Tenures) -> Promise:
         profile = self.profiles.get(policy.profile_name)
@@ -90,7 +110,7 @@ class Sources:
             selector=policy.selector,
             vector=_slot(policy.floor, workload.requests if workload else {}),
             slots=_slots(policy, profile, workload, now, tenures),
-            priority=self._priority(policy, profile),
+            priority=self._priority(policy),
             created=policy.created,
             where=workload.where if follows and workload is not None else policy.where,
             per_node=per_node,
@@ -103,8 +123,8 @@ class Sources:
         target = policy.scale_target
         return self.workloads.get((policy.namespace, target.kind, target.name)) if target else None
 
-    def _priority(self, policy: Policy, profile: Profile | None) -> int:
-        name = policy.priority_class_name or (profile.priority_class_name if profile else "")
+    def _priority(self, policy: Policy) -> int:
+        name = self._class_of(policy)
         if name:
             return self.classes[name].value if name in self.classes else 0
         return next((c.value for c in self.classes.values() if c.is_default), 0)

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from adapters.api import (
+    BUDGETS,
     DAEMON_SETS,
     DEPLOYMENTS,
     EVENTS,
+    NAMESPACES,
     NODES,
     PODS,
     POLICIES,
@@ -29,13 +31,15 @@ from adapters.api import (
     Unreachable,
 )
 from adapters.kubernetes import decode
-from lab.changes import Change, PriorityClass, Watched
+from lab.changes import Change, Namespace, PriorityClass, Watched
 
 _DECODE: dict[Resource, Callable[[bytes], Watched]] = {
     NODES: decode.node,
     PODS: decode.pod,
     POLICIES: decode.policy,
     PROFILES: decode.profile,
+    BUDGETS: decode.budget,
+    NAMESPACES: lambda raw: Namespace(*decode.namespace(raw)),
     PRIORITY_CLASSES: lambda raw: PriorityClass(*decode.priority_class(raw)),
     DEPLOYMENTS: lambda raw: decode.workload(DEPLOYMENTS, raw),
     STATEFUL_SETS: lambda raw: decode.workload(STATEFUL_SETS, raw),

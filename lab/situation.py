@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lab.changes import Change, PriorityClass
+from lab.changes import Change, Namespace, PriorityClass
 from lab.occupancy import Occupancy
 from lab.promises import Promise, Sources, counted
 from lab.tenures import Tenures
+from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import DaemonSet, Node, Pod
 from qos.cluster.policy import Policy, Profile, Workload
 
@@ -55,7 +56,9 @@ class Situation:
             case other:
                 self._apply_source(other, gone)
 
-    def _apply_source(self, thing: Policy | Profile | Workload | PriorityClass, gone: bool) -> None:
+    def _apply_source(
+        self, thing: Policy | Profile | Workload | PriorityClass | ReservationBudget | Namespace, gone: bool
+    ) -> None:
         sources = self._sources
         match thing:
             case Policy():
@@ -68,6 +71,10 @@ class Situation:
                 _put(sources.workloads, (thing.namespace, thing.kind, thing.name), thing, gone)
             case PriorityClass():
                 _put(sources.classes, thing.name, thing, gone)
+            case ReservationBudget():
+                _put(sources.budgets, thing.name, thing, gone)
+            case Namespace():
+                _put(sources.namespaces, thing.name, thing, gone)
         self._renew()
         self._follow_owners()
 

@@ -68,7 +68,8 @@ class Unplaced:
     (every eligible node is at its limit), Fragmented (enough in total, on no single node), Spread (where
     there is room a spread constraint lets no more of the pods go; `detail` names it and its domains),
     NodeCannotEnforce (nodes that would do otherwise do not enforce what the policy needs; `detail` says why,
-    by node).
+    by node), BudgetExceeded, BudgetForbids (qos.cluster.budget; `detail` names the budget and what it
+    leaves).
     """
 
     count: int

@@ -6,17 +6,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ledger import report
 from ledger.bind import bind_pod
+from ledger.budgets import Budgets
 from ledger.claims import ClaimState
 from ledger.decisions import BindDecision, DemandReport, Filtered, Mode
 from ledger.demands import NO_DEMAND, losers
 from ledger.filter import filter_nodes, prioritize_nodes
 from ledger.lost_nodes import NOT_READY_SECONDS
-from ledger.pinned import restore
 from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
 from ledger.seats import Occupants, Untrue, gather_untrue, occupants
 from ledger.state import State
 from ledger.waiting import SAMPLE, Waiting
+from qos.cluster.budget import Budget, Part, Scope
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, Pod
 
@@ -55,6 +56,7 @@ class Ledger:
             not_ready_seconds=not_ready_seconds,
             pool_labels=pool_labels,
         )
+        self._budgets = Budgets(self._state)
         self._waiting = Waiting(sample)
         self._reports = report.Reports()
 
@@ -93,16 +95,36 @@ class Ledger:
             self._state.changed()  # those that were not woken beside it are to be judged again
 
     def set_demand(self, demand: Demand) -> None:
-        """Take a policy's demand as it is now."""
-        self._state.set_demand(demand)
+        """Take a policy's demand as it is now; what budgets do not give of it is not held."""
+        self._budgets.set_demand(demand)
 
     def restore(self, key: str, holds: Iterable[tuple[str, int]]) -> None:
         """Place a new demand's holds (node, slots) where they were before a restart, if there is room."""
-        restore(self._state, key, holds)
+        self._budgets.restore(key, holds)
 
     def remove_demand(self, key: str) -> None:
         """Release all holds of a demand."""
-        self._state.remove_demand(key)
+        self._budgets.remove_demand(key)
+
+    def set_budget(self, budget: Budget) -> None:
+        """Take a budget as it is now."""
+        self._budgets.set_budget(budget)
+
+    def remove_budget(self, name: str) -> None:
+        """Nobody must keep it any more."""
+        self._budgets.remove_budget(name)
+
+    def set_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        """Take a namespace's labels: they say which budgets concern it."""
+        self._budgets.set_namespace(name, labels)
+
+    def remove_namespace(self, name: str) -> None:
+        """The namespace is gone."""
+        self._budgets.remove_namespace(name)
+
+    def budget_parts(self) -> Mapping[Scope, Part]:
+        """What is used of each budget, as policies were last given slots."""
+        return self._budgets.parts
 
     def set_daemon_set(self, daemon_set: DaemonSet) -> None:
         """Expect this DaemonSet's pod on each node that admits it."""
@@ -114,6 +136,7 @@ class Ledger:
 
     def filter(self, pod: Pod, names: Sequence[str], now: float) -> Filtered:
         """Which of the nodes kube-scheduler found fitting may be used."""
+        self._budgets.settle()
         return filter_nodes(self._state, self._waiting, pod, names, now)
 
     def prioritize(self, pod: Pod, names: Sequence[str], now: float) -> list[int]:
@@ -135,6 +158,7 @@ class Ledger:
 
     def bind(self, pod: Pod, node: str, now: float, gone: Collection[str] = ()) -> BindDecision:
         """Check, move, claim: the commit point. `gone`: UIDs of its victims that are known to be."""
+        self._budgets.settle()
         return bind_pod(self._state, self._waiting, pod, node, now, gone)
 
     def bound(self, uid: str, node: str) -> None:
@@ -197,10 +221,11 @@ class Ledger:
 
     def tend(self) -> bool:
         """Place missing holds, as many as a few milliseconds allow; True when more is left to be tried."""
+        given = self._budgets.settle()
         settle(self._state, thorough=True)
         state = self._state
         unfinished = state.daemons.unjudged or state.ownership.under_way
-        return bool(state.dirty or state.turns or state.crowded or state.overdue or unfinished)
+        return bool(given or state.dirty or state.turns or state.crowded or state.overdue or unfinished)
 
     def gather_overlaps(self) -> Iterator[Mapping[str, str]]:
         """The same in steps of a millisecond or so: what is known of it after each; the last is all of it."""
@@ -257,4 +282,4 @@ class Ledger:
 
     def gauges(self) -> Mapping[str, float]:
         """Totals for /metrics."""
-        return report.gauges(self._state, len(self._waiting))
+        return report.gauges(self._state, len(self._waiting), self._budgets.withheld)

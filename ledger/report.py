@@ -63,7 +63,7 @@ class Reports:
         record = state.demands[demand]
         return DemandReport(
             key=record.key,
-            desired=record.desired,
+            desired=record.desired_of_budgets,
             filled=min(record.desired, state.holds.filled_total[demand]),
             held=state.holds.held_total[demand],
             holds=self._held(state, demand, record.key),
@@ -97,10 +97,11 @@ def _overcommitted(table: Table) -> Flags:
     return np.asarray(short.any(axis=0))
 
 
-def gauges(state: State, waiting: int) -> Mapping[str, float]:
+def gauges(state: State, waiting: int, withheld: int = 0) -> Mapping[str, float]:
     """Totals.
 
     `KIND/RESOURCE` for allocatable, claimed and held, plain names for the rest, `*_total` for counters.
+    `withheld`: slots that budgets do not give, which are in no demand.
     """
     settle(state)
     table = state.table
@@ -124,6 +125,7 @@ def gauges(state: State, waiting: int) -> Mapping[str, float]:
         "nominated": len(state.nominations.by_uid),
         "waiting": waiting,
         "holds": sum(state.holds.held_total),
-        "unplaced": state.holds.unplaced,
+        "unplaced": state.holds.unplaced + withheld,
+        "over_budget": withheld,
     }
     return values | {f"{name}_total": count for name, count in state.counters.items()}

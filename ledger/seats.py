@@ -102,10 +102,11 @@ def _untrue(state: State, number: int) -> Iterator[Untrue | None]:
             (using if claim.pod.uid in used_by else known).append(claim)
         if looked % _A_STEP == 0:
             yield None
-    wanted, seats = [], demand.seats - (len(used_by) - len(using))
+    wanted, ended = [], len(used_by) - len(using)
+    seats, most = demand.seats - ended, demand.most_seats - ended
     for place, claim in enumerate((*using, *filling, *others, *denied)):
         said = claim.pod.slot
-        fills = place < seats
+        fills = place < (most if said == demand.key else seats)
         true = said == demand.key or said is None if fills else said == NO_SLOT
         if not true and claim.state is ClaimState.SEEN:
             wanted.append((claim.pod, demand.key if fills else NO_SLOT))

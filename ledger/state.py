@@ -480,7 +480,8 @@ class State:
         self.holds.wanting.add(number)
         self.claims.recounted.add(number)
         self.holds.fuller.setdefault(number, set()).update(row for row, _ in self.holds.of(number))
-        self.changed(grown=before is None or replace(before, desired=demand.desired) != demand)
+        same = before is not None and replace(before, desired=demand.desired, withheld=demand.withheld)
+        self.changed(grown=same != demand)
 
     def _watch(self, demand: Demand, before: Demand | None) -> None:
         """Count the pods that its constraints count, and no more those of the ones before."""

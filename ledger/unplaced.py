@@ -12,6 +12,7 @@ from ledger.requests import room, vector_of
 from ledger.retries import cap_slots, pool_slots
 from ledger.state import State
 from ledger.table import Columns, Rows
+from qos.cluster.objects import Withheld
 
 INSUFFICIENT = "Insufficient"
 NO_NODE = "NoNode"
@@ -38,6 +39,17 @@ def why(state: State, demand: int, place: Place) -> tuple[Unplaced, ...]:
     `missing` is what whole slots lack: so much more of the resource, in pieces of at least one slot, would
     do.
     """
+    withheld = state.demands[demand].withheld
+    beyond = (_beyond(withheld),) if withheld is not None else ()
+    return (*beyond, *_without_place(state, demand, place))
+
+
+def _beyond(withheld: Withheld) -> Unplaced:
+    return Unplaced(withheld.count, withheld.reason, withheld.resource, withheld.missing, withheld.text)
+
+
+def _without_place(state: State, demand: int, place: Place) -> tuple[Unplaced, ...]:
+    """Why slots have no place that budgets give."""
     count = state.holds.missing(demand)
     if count <= 0:
         return ()

@@ -85,6 +85,10 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 NODE_TAINT_PREFIX: Final = "node.kubernetes.io/"
 """Taints that the node lifecycle sets: not-ready, unreachable, disk-pressure ..."""
 
+# Labels on namespaces.
+NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+"""Upstream's: the API server keeps the namespace's name there."""
+
 # Labels on what a scenario creates in a lab cluster.
 SCENARIO_LABEL: Final = f"{GROUP}/scenario"
 """Which run of which scenario an object belongs to."""
@@ -120,6 +124,9 @@ APPLIED: Final = "Applied"
 VERIFIED: Final = "Verified"
 EXPIRED: Final = "Expired"
 """Of policies that have an end: ttlSeconds or expirationTime."""
+
+# Of a ReservationBudget:
+EXCEEDED: Final = "Exceeded"
 
 # Of a NodeQoS: READY, APPLIED, and:
 UNDISTURBED: Final = "Undisturbed"

@@ -46,9 +46,15 @@ def parse(resource: str, text: str | float) -> int:
     per_unit = 1000 if resource == keys.CPU else 1
     if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < _LONGEST_TEXT:
         return min(int(text) * per_unit, MAXIMUM)
-    exact = _exact(resource, text) * per_unit
+    amount = parse_large(resource, text)
+    return max(-MAXIMUM, min(amount, MAXIMUM))
+
+
+def parse_large(resource: str, text: str | float) -> int:
+    """The same, not capped: for sums over a cluster. Raises QuantityError."""
+    exact = _exact(resource, text) * (1000 if resource == keys.CPU else 1)
     rounded = -(-abs(exact.numerator) // exact.denominator)
-    return min(rounded, MAXIMUM) * (-1 if exact < 0 else 1)
+    return rounded * (-1 if exact < 0 else 1)
 
 
 def is_whole(resource: str, text: str | float) -> bool:

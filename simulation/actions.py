@@ -8,7 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adapters.api import DAEMON_SETS, NODES, PODS, POLICIES, PRIORITY_CLASSES, NotFound, Resource
+from adapters.api import (
+    BUDGETS,
+    DAEMON_SETS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    POLICIES,
+    PRIORITY_CLASSES,
+    NotFound,
+    Resource,
+)
 from simulation import objects
 from simulation.api import Client, Fault
 from simulation.cluster import OTHER_SCHEDULER, App
@@ -16,7 +26,7 @@ from simulation.play import Play
 from simulation.store import EPOCH, Body, timestamp
 
 RESOURCES: dict[str, Resource] = {
-    one.plural: one for one in (NODES, PODS, POLICIES, PRIORITY_CLASSES, DAEMON_SETS)
+    one.plural: one for one in (NODES, PODS, POLICIES, PRIORITY_CLASSES, DAEMON_SETS, BUDGETS, NAMESPACES)
 }
 
 _COUNTED_OUT = 2.0
@@ -132,6 +142,22 @@ def policy_gone(play: Play, name: str) -> None:
     """A policy is deleted."""
     if play.store.find(POLICIES, "default", name) is not None:
         play.store.remove(POLICIES, "default", name)
+
+
+def budget(play: Play, name: str, spec: Body) -> None:
+    """A budget, new or changed."""
+    play.store.write(BUDGETS, objects.budget(name, spec))
+
+
+def budget_gone(play: Play, name: str) -> None:
+    """A budget is deleted."""
+    if play.store.find(BUDGETS, "", name) is not None:
+        play.store.remove(BUDGETS, "", name)
+
+
+def tier(play: Play, name: str) -> None:
+    """The namespace of all policies gets another label."""
+    play.store.write(NAMESPACES, objects.namespace(name))
 
 
 def priority(play: Play, name: str, value: int) -> None:

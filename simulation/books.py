@@ -6,8 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from adapters.api import (
+    BUDGETS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    NAMESPACES,
     NODES,
     PODS,
     POLICIES,
@@ -32,7 +34,7 @@ from simulation import parsed
 from simulation.history import World
 from simulation.store import EPOCH, Store
 
-WATCHED = (NODES, PODS, POLICIES, PRIORITY_CLASSES, DEPLOYMENTS, DAEMON_SETS)
+WATCHED = (NODES, PODS, POLICIES, PRIORITY_CLASSES, DEPLOYMENTS, DAEMON_SETS, BUDGETS, NAMESPACES)
 SCHEDULER = "default-scheduler"
 
 Clock = Callable[[], float]
@@ -206,6 +208,8 @@ def rebuilt(world: World, store: Store, api: ClusterAPI, now: float) -> Books:
         for entry in store.entries(resource):
             handlers[resource.plural].set(entry.raw)
     books.catalog.open()
+    for _ in iter(books.ledger.tend, False):  # as a start does
+        pass
     for moment in (now - world.not_ready - 1.0, now):  # what is not ready has been so for long
         books.ledger.expired(moment)
         books.ledger.gauges()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from adapters.api import DAEMON_SETS, NODES, PODS
+from adapters.api import BUDGETS, DAEMON_SETS, NAMESPACES, NODES, PODS
 from adapters.kubernetes import decode
 from qos.cluster.objects import Demand, Node, Pod, Resources
 from qos.cluster.selectors import admits, matches
@@ -41,6 +41,8 @@ def facts_of(world: World, store: Store, extender: Extender) -> Facts:
         nominated=nominated,
         expected=_expected(store, nodes, pods),
         cap=world.cap,
+        budgets=[decode.budget(entry.raw).rules for entry in store.entries(BUDGETS)],
+        labels=dict(decode.namespace(entry.raw) for entry in store.entries(NAMESPACES)),
     )
 
 

@@ -5,6 +5,7 @@ Only here are random numbers drawn in a row; what is made is data, and playing i
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -27,6 +28,10 @@ LINKED = 0.3
 
 MORTAL = 0.15
 """Of so many histories some policies come to an end."""
+BUDGETED = 0.3
+"""Of so many histories that are not narrow, budgets come, change and go beside everything else."""
+BUDGETS = {"all": {}, "gold": {"matchLabels": {"tier": "gold"}}, "rest": {}}
+"""Their namespaceSelector, by name; `rest` is a default one."""
 
 LASTING = 0.2
 """Of so many histories some policies' slots are used up by their first pods, or outlive them."""
@@ -133,6 +138,7 @@ class Maker:
         self._mortal = self._ends.random() < MORTAL
         self._lives = Random(f"lives {seed}")  # noqa: S311
         self._lasting = self._lives.random() < LASTING
+        self._budgets = Random(f"budgets {seed}")  # noqa: S311
         drawn = random.choice(("Guard", "Strict"))
         binding = random.random() < 0.75
         self._world = World(
@@ -169,7 +175,16 @@ class Maker:
             # What frees capacity and is no event to kube-scheduler, when no pod backs off any more.
             steps.append(self._at(15.0, ("nothing", ())))
             steps += [self._at(0.0, ("policy-gone", (name,))) for name in APPS]
-        return History(self._world, tuple(steps), f"seed {self._world.seed}: {self._theme}")
+        about = f"seed {self._world.seed}: {self._theme}"
+        if self._budgets.random() < BUDGETED:
+            about, steps = f"{about}, with budgets", [*self._with_budgets(steps)]
+        return History(self._world, tuple(steps), about)
+
+    def _with_budgets(self, steps: Iterable[Step]) -> Iterator[Step]:
+        for step in steps:
+            yield step
+            if self._budgets.random() < 0.12:
+                yield self._at(0.0, self._budget())
 
     def _narrow(self, theme: Narrow) -> History:
         """A history of this theme."""
@@ -390,6 +405,22 @@ class Maker:
         if self._random.random() < 0.7:
             return [("daemon", ("d", self._random.choice((100, 500, 100_000)), 16))]
         return [("daemon-gone", ("d",))]
+
+    def _budget(self) -> What:
+        """A budget comes, changes or goes, or the namespace gets another label."""
+        random = self._budgets
+        draw, name = random.random(), random.choice(sorted(BUDGETS))
+        if draw < 0.2:
+            return "budget-gone", (name,)
+        if draw < 0.4:
+            return "tier", (random.choice(("", "gold", "tin")),)
+        spec: dict[str, Any] = {"namespaceSelector": BUDGETS[name], "default": name == "rest"}
+        amounts = {"slots": random.randint(0, 12), "cpu": f"{random.choice((500, 2000, 4000, 9000))}m"}
+        for scope in random.sample(("perNamespace", "total"), random.randint(1, 2)):
+            spec[scope] = dict(random.sample(sorted(amounts.items()), random.randint(1, 2)))
+        if random.random() < 0.1:
+            spec["priorityClassNames"] = random.sample(CLASSES, random.randint(1, 2))
+        return "budget", (name, spec)
 
     # --- disturbance ---
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lab.budgets import Want, above, left_to
 from ledger.decisions import DemandReport
 from ledger.unplaced import FRAGMENTED
+from qos.cluster.budget import Budget
 from qos.cluster.objects import Demand, Node, PlacementMode, Pod, Resources
 from qos.cluster.policy import Policy
 from qos.cluster.selectors import admits
@@ -28,7 +30,8 @@ class Facts:
 
     `pods`: those that count against their node (bound, not ended), by node. `nominated`: requests of
     pending pods by the node they are nominated to; `expected`: those that DaemonSets still miss, by node.
-    `demands` in the ledger's order, `reports` by key. `cap`: percent.
+    `demands` in the ledger's order, as policies ask, `reports` by key. `cap`: percent. `labels`: of
+    namespaces.
     """
 
     nodes: Mapping[str, Node]
@@ -39,6 +42,8 @@ class Facts:
     nominated: Mapping[str, Sequence[Resources]] = field(default_factory=dict)
     expected: Mapping[str, Sequence[Resources]] = field(default_factory=dict)
     cap: int = 100
+    budgets: Sequence[Budget] = ()
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def free(self, node: str) -> dict[str, int]:
         """Allocatable less what pods ask for."""
@@ -125,6 +130,30 @@ def _lasting(policy: Policy) -> int:
     return max(slots, named) if policy.delay else slots
 
 
+def within_budgets(facts: Facts) -> list[str]:
+    """No more slots are filled and held than budgets allow, and what they withhold is said to be theirs."""
+    wrong = above(
+        ((_want(d), facts.reports[d.key].filled + facts.reports[d.key].held) for d in facts.demands),
+        facts.budgets,
+        facts.labels,
+    )
+    for demand, slots in zip(facts.demands, _left_to(facts), strict=True):
+        said = sum(u.count for u in facts.reports[demand.key].unplaced if u.reason.startswith("Budget"))
+        if said != demand.desired - slots:
+            wrong.append(
+                f"{demand.key}: budgets leave {slots} of {demand.desired}, {said} are said to be above"
+            )
+    return wrong
+
+
+def _want(demand: Demand) -> Want:
+    return Want(demand.namespace, demand.vector, demand.desired, demand.priority_class, demand.profile)
+
+
+def _left_to(facts: Facts) -> list[int]:
+    return left_to(map(_want, facts.demands), facts.budgets, facts.labels)
+
+
 def fillings(facts: Facts) -> list[str]:
     """As many slots are filled as owners are bound.
 
@@ -149,8 +178,10 @@ def placeable(facts: Facts) -> dict[str, str]:
     By key, with the node. Only what needs no move is looked for: so whoever is named could be held at once.
     """
     found = {}
-    for demand in facts.demands:
-        if facts.reports[demand.key].missing > 0 and _under_cap(facts, demand):
+    for demand, slots in zip(facts.demands, _left_to(facts), strict=True):
+        report = facts.reports[demand.key]
+        within = report.filled + report.held < slots
+        if report.missing > 0 and within and _under_cap(facts, demand):
             node = next((n for n in sorted(facts.nodes) if _fits(facts, demand, n)), "")
             if node:
                 found[demand.key] = node

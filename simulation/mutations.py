@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 import ledger.bind
+import ledger.budgets
 import ledger.placement
 import ledger.preempt
 import ledger.waiting
 from extender.binder import Binder
 from extender.waking import Waker
+from ledger.budgets import Budgets
 from ledger.claims import Claims
 from ledger.demands import Demands
 from ledger.flights import Flight, Flights, Nominations
@@ -22,6 +24,7 @@ from ledger.holds import Holds
 from ledger.judge import Verdict
 from ledger.ledger import Ledger
 from ledger.state import State
+from qos.cluster.budget import Budget
 from simulation.generator import history
 from simulation.play import play
 
@@ -49,6 +52,15 @@ class Mutation:
 def _never(answer: Any = None) -> Callable[[Any], Any]:
     """In place of what should be done: nothing, and this answer."""
     return lambda _right: lambda *_args, **_options: answer
+
+
+def _all_that_select(right: Any) -> Any:
+    def concerning(
+        budgets: Collection[Budget], namespace: str, labels: Mapping[str, str]
+    ) -> tuple[Budget, ...]:
+        return right([replace(one, default=False) for one in budgets], namespace, labels)  # type: ignore[no-any-return]
+
+    return concerning
 
 
 def _accepts(right: Any) -> Any:
@@ -114,6 +126,9 @@ MUTATIONS = (
     Mutation("nominations keep no hole", Nominations, "put", _never(False)),
     Mutation("an owner that goes leaves its slot filled", Holds, "fill", _only_in),
     Mutation("holds in excess are not lifted", ledger.placement, "lift_excess", _never()),
+    Mutation("budgets that change are not noticed", Budgets, "_forget", _never()),
+    Mutation("labels of a namespace choose no budget", Budgets, "set_namespace", _never()),
+    Mutation("a default budget is for every namespace", ledger.budgets, "concerning", _all_that_select),
     Mutation("holds stay on lost nodes", ledger.placement, "leave_lost_nodes", _never()),
     Mutation("holds stay where their room was taken", ledger.placement, "leave_short_nodes", _never()),
     Mutation("preempt keeps hopeless candidates", ledger.preempt, "_ways", _keeps_all),

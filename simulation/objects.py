@@ -76,6 +76,21 @@ def policy(name: str, spec: Mapping[str, Any]) -> Body:
     }
 
 
+def budget(name: str, spec: Mapping[str, Any]) -> Body:
+    """A ReservationBudget."""
+    return {
+        "apiVersion": keys.API_VERSION,
+        "kind": "ReservationBudget",
+        "metadata": {"name": name},
+        "spec": dict(spec),
+    }
+
+
+def namespace(tier: str) -> Body:
+    """The namespace of all policies, of some tier; "" none."""
+    return {"metadata": {"name": "default", "labels": {"tier": tier} if tier else {}}}
+
+
 def deployment(name: str, replicas: int, template: Body) -> Body:
     """A Deployment of these pods."""
     return {

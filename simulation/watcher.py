@@ -10,9 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from adapters.api import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, POLICIES, PRIORITY_CLASSES, Resource
+from adapters.api import (
+    BUDGETS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    POLICIES,
+    PRIORITY_CLASSES,
+    Resource,
+)
 from adapters.kubernetes import decode
-from lab.changes import Change, PriorityClass, Watched
+from lab.changes import Change, Namespace, PriorityClass, Watched
 from lab.checker import Checker, Finding, Kind, Terms
 from ledger.decisions import DemandReport
 from ledger.demands import NO_SLOT
@@ -460,6 +470,8 @@ class Watcher(Told):
         policies = (decode.policy(entry.raw) for entry in self._store.entries(POLICIES))
         for problem in invariants.as_asked(facts, policies, EPOCH + self._clock()):
             self.wrong("as asked", problem)
+        for problem in invariants.within_budgets(facts):
+            self.wrong("within budgets", problem)
         if extender.busy:
             return
         for problem in invariants.fillings(facts):
@@ -561,6 +573,10 @@ def _decoded(resource: Resource, raw: bytes) -> Watched:
         return PriorityClass(*decode.priority_class(raw))
     if resource is DAEMON_SETS:
         return decode.daemon_set(raw)
+    if resource is BUDGETS:
+        return decode.budget(raw)
+    if resource is NAMESPACES:
+        return Namespace(*decode.namespace(raw))
     assert resource is DEPLOYMENTS, resource.plural
     return decode.workload(resource, raw)
 

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from adapters.kubernetes import wire
+from adapters.kubernetes.budgets import budget, namespace
 from adapters.kubernetes.policies import policy, priority_class, profile
 from adapters.kubernetes.requests import request_of, vector_of
 from adapters.kubernetes.templates import daemon_set, workload
@@ -40,8 +41,10 @@ __all__ = [
     "DecodeError",
     "Metadata",
     "PodObject",
+    "budget",
     "daemon_set",
     "metadata",
+    "namespace",
     "node",
     "pod",
     "pod_from",

@@ -271,14 +271,20 @@ def _kind(meta: wire.Metadata) -> str:
 
 
 def _selector(meta: wire.Metadata, selector: wire.LabelSelector) -> Selector:
+    requirements = requirements_of(selector)
+    if not requirements:
+        raise _refused(meta, "spec.selector", {}, "must select something: an empty one selects every pod")
+    return Selector(requirements)
+
+
+def requirements_of(selector: wire.LabelSelector) -> tuple[Requirement, ...]:
+    """What a label selector requires, matchLabels first."""
     exact = [Requirement(key, "In", (value,)) for key, value in sorted((selector.match_labels or {}).items())]
     others = [
         Requirement(each.key, each.operator, tuple(each.values or ()))
         for each in selector.match_expressions or ()
     ]
-    if not exact and not others:
-        raise _refused(meta, "spec.selector", {}, "must select something: an empty one selects every pod")
-    return Selector((*exact, *others))
+    return (*exact, *others)
 
 
 def _floor(meta: wire.Metadata, floor: _Floor) -> dict[str, int]:

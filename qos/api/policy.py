@@ -435,7 +435,8 @@ class UnplacedStatus(Reported):
             "CapReached (the installation-wide cap), PoolCapReached (the cap of every pool of nodes that has "
             "room), Spread (where there is room, a topology spread constraint lets no more of the pods go), "
             "NodeCannotEnforce (nodeEnforcement is Strict, and nodes that would do otherwise do not enforce "
-            "every promise)."
+            "every promise), BudgetExceeded (a ReservationBudget leaves less than is asked), BudgetForbids "
+            "(it permits no such PriorityClass or QoSProfile)."
         ),
     )
     resource: str | None = Field(default=None, max_length=317, description="The resource that is missing.")
@@ -449,7 +450,7 @@ class UnplacedStatus(Reported):
         max_length=1024,
         description=(
             "With NodeCannotEnforce the first reason, by node; with Spread the constraint, and how many pods "
-            "and holds each domain has."
+            "and holds each domain has; with BudgetExceeded the budget, and what is asked, used and left."
         ),
     )
 

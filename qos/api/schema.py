@@ -16,6 +16,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
+from qos.api.budget import ReservationBudget
 from qos.api.fields import cel
 from qos.api.node_qos import NodeQoS
 from qos.api.policy import MinimalReservationPolicy
@@ -202,6 +203,28 @@ KINDS: Final = (
             Column("Description", ".spec.description", "What it is for.", wide=True),
         ),
         {},
+    ),
+    Kind(
+        ReservationBudget,
+        "reservationbudgets",
+        "rbudget",
+        "Cluster",
+        (
+            Column("Used/Total", ".status.usedOfTotal", "What all its namespaces have together."),
+            Column("Fullest", ".status.fullest", "The namespace that has most of what it may have."),
+            Column(
+                "Namespaces", ".status.namespaces", "Namespaces with policies that it concerns.", "integer"
+            ),
+            Column("Exceeding", ".status.exceeding", "Policies that ask for more than it gives.", "integer"),
+            _AGE,
+            Column("Policies", ".status.policies", "Policies that it concerns.", "integer", wide=True),
+            Column(
+                "Default", ".spec.default", "Whether it is for namespaces without another.", "boolean", True
+            ),
+            Column("Classes", ".spec.priorityClassNames", "The PriorityClasses it permits.", wide=True),
+            Column("Profiles", ".spec.profileNames", "The QoSProfiles it permits.", wide=True),
+        ),
+        {"status": {}},
     ),
     Kind(
         NodeQoS,

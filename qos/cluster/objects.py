@@ -167,15 +167,33 @@ class NodeEnforcement(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Withheld:
+    """Slots that a policy asks for and a budget does not give (qos.cluster.budget).
+
+    reason: BudgetExceeded, or BudgetForbids, where the budget permits no slot of such a policy. `missing` of
+    `resource`, canonical units, is what the budget lacks for all of them; `text` names the budget.
+    """
+
+    count: int
+    reason: str
+    budget: str
+    text: str
+    resource: str = ""
+    missing: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Demand:
     """A policy resolved against its workload, profile and PriorityClass: what the ledger shall hold.
 
     `vector` is one slot: max(floor, the template's effective request), pods: 1 included. `owed`: what of the
     floor a pod that fills a slot counts for even where it requests less: bandwidth.
-    `desired` counts filled and held slots together; 0 when suspended. `slots`: the same, suspended or not:
-    nothing is held then, and floors stay; None: as desired. `asked`: how many the policy names, whatever has
-    been used up since, or outlives its pod; None: as desired. `used_by`: of slots that are used up by their
-    first pod, UIDs of the pods that are known for good to have one; None: slots are used again.
+    `desired` counts filled and held slots together, without those `withheld` by a budget; 0 when suspended.
+    `slots`: what it has without budgets, suspended or not: nothing is held then, and floors stay; None: as
+    desired. `asked`: how many the policy names, whatever has been used up since, or outlives its pod; None:
+    as desired. `used_by`: of slots that are used up by their first pod, UIDs of the pods that are known for
+    good to have one; None: slots are used again. `priority_class` and `profile`: the names by which budgets
+    permit it, "" for none.
     `needs`: the promises that its nodes must enforce (NodeEnforcement.STRICT); None: any node does.
     `spread`: how its pods lie over spread domains; `where` admits only nodes with the required ones' keys.
     Demands are ordered by `qos.cluster.precedence`.
@@ -197,11 +215,24 @@ class Demand:
     spread: tuple[Spread, ...] = ()
     asked: int | None = None
     used_by: frozenset[str] | None = None
+    priority_class: str = ""
+    profile: str = ""
+    withheld: Withheld | None = None
+
+    @property
+    def desired_of_budgets(self) -> int:
+        """`desired` before any budget was looked at."""
+        return self.desired + (self.withheld.count if self.withheld else 0)
+
+    @property
+    def most_seats(self) -> int:
+        """How many of its pods keep their floor on the node that have it; a budget takes no pod's floor."""
+        return self.desired_of_budgets if self.slots is None else self.slots
 
     @property
     def seats(self) -> int:
-        """How many of its pods have their floor on the node."""
-        return self.desired if self.slots is None else self.slots
+        """How many of its pods get their floor on the node."""
+        return self.most_seats - (self.withheld.count if self.withheld else 0)
 
 
 @dataclass(frozen=True, slots=True)

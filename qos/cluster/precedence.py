@@ -44,8 +44,7 @@ def priority_of(policy: Policy, profiles: Mapping[str, Profile], classes: Priori
     problem = profile_problem(policy, profiles)
     if problem is not None:
         return problem
-    profile = profiles.get(policy.profile_name)
-    name = policy.priority_class_name or (profile.priority_class_name if profile else "")
+    name = class_of(policy, profiles.get(policy.profile_name))
     if name and name not in classes.by_name:
         return Problem("PriorityClassNotFound", f"PriorityClass {name} does not exist")
     priority = classes.by_name[name].value if name else classes.default
@@ -57,6 +56,11 @@ def priority_of(policy: Policy, profiles: Mapping[str, Profile], classes: Priori
             f"{classes.highest}: name a lower class, or ask for a higher maxPolicyPriority",
         )
     return priority
+
+
+def class_of(policy: Policy, profile: Profile | None) -> str:
+    """The PriorityClass that the policy names, or its profile does, or ""."""
+    return policy.priority_class_name or (profile.priority_class_name if profile else "")
 
 
 def precedence(priority: int | Problem, created: float, name: str) -> tuple[bool, int, float, str]:

@@ -9,7 +9,7 @@ from qos import keys
 from qos.cluster.needs import needs_of
 from qos.cluster.objects import Demand, NodeEnforcement, Resources, Selector, Spread
 from qos.cluster.policy import Policy, Profile, Workload
-from qos.cluster.precedence import PriorityClasses, Problem, priority_of, profile_problem
+from qos.cluster.precedence import PriorityClasses, Problem, class_of, priority_of, profile_problem
 from qos.cluster.remembered import NOTHING as REMEMBERED_NOTHING
 from qos.cluster.selectors import matches
 from qos.cluster.spreading import counting, labels_of, with_keys
@@ -41,6 +41,7 @@ def resolve(
     )
     if problem is not None:
         return problem
+    profile = profiles.get(policy.profile_name)
     priority = priority_of(policy, profiles, priority_classes)
     if isinstance(priority, Problem):
         return priority
@@ -59,12 +60,14 @@ def resolve(
         mode=policy.mode,
         where=with_keys(where, (one.key for one in spread if one.required)),
         max_slots_per_node=_max_per_node(policy.max_slots_per_node, inherited),
-        needs=_needs(policy, profiles.get(policy.profile_name)),
+        needs=_needs(policy, profile),
         slots=known.seats(asked),
         owed=owed(policy.floor),
         spread=spread,
         asked=asked,
         used_by=frozenset(known.fillers) if policy.once else None,
+        priority_class=class_of(policy, profile),
+        profile=policy.profile_name,
     )
 
 

@@ -39,7 +39,8 @@ def base(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("document", "entry"), documents("policies", "refused") + documents("profiles", "refused")
+    ("document", "entry"),
+    documents("policies", "refused") + documents("profiles", "refused") + documents("budgets", "refused"),
 )
 def test_nonsense_is_refused_and_the_field_named(
     document: dict[str, Any], entry: dict[str, Any], kubectl: Kubectl, namespace: str
@@ -51,12 +52,14 @@ def test_nonsense_is_refused_and_the_field_named(
     assert entry["says"] in said
 
 
-@pytest.mark.parametrize(("document", "entry"), documents("profiles", "accepted"))
-def test_good_profiles_are_taken(
+@pytest.mark.parametrize(
+    ("document", "entry"), documents("profiles", "accepted") + documents("budgets", "accepted")
+)
+def test_good_profiles_and_budgets_are_taken(
     document: dict[str, Any], entry: dict[str, Any], kubectl: Kubectl, namespace: str
 ) -> None:
     taken = kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", document=document)
-    assert json.loads(taken.stdout)["spec"] == document["spec"]
+    assert json.loads(taken.stdout)["spec"].items() >= document["spec"].items()
 
 
 @pytest.mark.parametrize(("document", "entry"), documents("policies", "accepted"))
@@ -139,6 +142,11 @@ def test_status_is_written_by_its_subresource_only(kubectl: Kubectl, namespace: 
         ("qosp.spec.promises", "otherwise than the class has it"),
         ("qosp.spec.promises.memoryMinPercent", "is never reclaimed (memory.min"),
         ("qosp.spec.promises.ioLimit", "Bytes read per second and disk"),
+        ("rbudget", "The most that the policies of each selected namespace may have"),
+        ("rbudget.spec.namespaceSelector", "{} selects all of them"),
+        ("rbudget.spec.perNamespace", "what a slot holds times the number of slots"),
+        ("rbudget.spec.default", "Only for namespaces that no other budget selects"),
+        ("rbudget.status.perNamespace", "fullest first"),
         ("nodeqos", "what its pods really have"),
         ("nodeqos.status", "written by its agent"),
         ("nodeqos.status.promises", "read back its file in a cgroup made for the trial"),
