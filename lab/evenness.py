@@ -27,7 +27,7 @@ class Rule:
     def allows(self, name: str, more: Mapping[str, int]) -> bool:
         """Whether one more pod may go to a node beside `more`, new ones by domain."""
         if name not in self.domains:
-            return False
+            return self.spread.apart
         counts = {domain: count + more.get(domain, 0) for domain, count in self.pods.items()}
         least = 0 if len(counts) < self.spread.min_domains else min(counts.values())
         return counts[self.domains[name]] + self.spread.itself - least <= self.spread.max_skew
@@ -52,15 +52,19 @@ class Evenness:
             left[name] -= 1
             placed[name] += 1
             for rule, new in zip(self.rules, more, strict=True):
-                new[rule.domains[name]] += rule.spread.itself
+                new[rule.domains.get(name, "")] += rule.spread.itself
         return dict(placed)
 
     def _next(self, left: Mapping[str, int], more: list[Counter[str]]) -> str:
         first = self.rules[0]
         order = sorted(
-            (first.pods[first.domains[name]] + more[0][first.domains[name]], room, name)
+            (
+                first.pods.get(first.domains.get(name, ""), 0) + more[0][first.domains.get(name, "")],
+                room,
+                name,
+            )
             for name, room in left.items()
-            if room > 0 and name in first.domains
+            if room > 0
         )
         rules = list(zip(self.rules, more, strict=True))
         return next((name for *_, name in order if all(rule.allows(name, new) for rule, new in rules)), "")
@@ -76,8 +80,9 @@ def evenness_of(promise: Promise, occupancy: Occupancy) -> Evenness | None:
     required = [spread for spread in promise.spread if spread.required]
     if not required:
         return None
-    keys = {spread.key for spread in required}
-    return Evenness(tuple(_rule(promise, occupancy, spread, keys) for spread in required))
+    keys = {spread.key for spread in required if not spread.apart}
+    rules = (_rule(promise, occupancy, one, {one.key} if one.apart else keys) for one in required)
+    return Evenness(tuple(rules))
 
 
 def _rule(promise: Promise, occupancy: Occupancy, spread: Spread, keys: Iterable[str]) -> Rule:
@@ -87,7 +92,8 @@ def _rule(promise: Promise, occupancy: Occupancy, spread: Spread, keys: Iterable
     pods = dict.fromkeys(domains.values(), 0)
     for pod in occupancy.pods.values():
         domain = domains.get(pod.node_name)
-        if domain is None or pod.terminal or pod.deleting or pod.namespace != promise.namespace:
+        leaving = pod.deleting and not spread.apart
+        if domain is None or pod.terminal or leaving or pod.namespace != promise.namespace:
             continue
         pods[domain] += matches(spread.selector, pod.labels)
     return Rule(spread, domains, pods)

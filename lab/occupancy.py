@@ -129,7 +129,7 @@ class Occupancy:
     def eligible(self, promise: Promise, name: str) -> bool:
         """Whether slots of a promise may lie on a node at all."""
         node = self.places[name].node
-        labelled = all(one.key in node.labels for one in promise.spread if one.required)
+        labelled = all(one.key in node.labels for one in promise.spread if one.keyed)
         return node.ready and labelled and admits(promise.where, node)
 
     def owners_on(self, name: str, promise: Promise) -> int:

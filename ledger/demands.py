@@ -262,14 +262,14 @@ class Demands:
     def domains(self, number: int, spread: Spread) -> tuple[Rows, int]:
         """Each row's domain by one of a demand's constraints, -1 for none, and how many there are."""
         record = self[number]
-        keys = [one.key for one in record.spread if one.required == spread.required]
+        keys = _keys(record, spread)
         return self._nodes.domains(record.where, spread, keys)
 
     def alike(self, number: int, spread: Spread) -> object:
         """What decides the domains of a constraint: those of many demands are the same."""
         record = self[number]
-        keys = frozenset(one.key for one in record.spread if one.required == spread.required)
-        return record.where, spread.key, spread.honor_affinity, spread.honor_taints, keys
+        where = record.where if spread.honor_affinity or spread.honor_taints else None
+        return where, spread.key, spread.honor_affinity, spread.honor_taints, _keys(record, spread)
 
     def label(self, row: int, key: str) -> str:
         """What a node's label says, "" without one."""
@@ -279,6 +279,12 @@ class Demands:
     def later(self, number: int) -> list[int]:
         """The demands strictly after this one, last first."""
         return self.order[: self.position[number] : -1]
+
+
+def _keys(demand: Demand, spread: Spread) -> frozenset[str]:
+    """The labels that a node has that is in a domain: those of all constraints of the same kind."""
+    alike = (one for one in demand.spread if one.required == spread.required and not one.apart)
+    return frozenset({spread.key} if spread.apart else (one.key for one in alike))
 
 
 def _arranged(demand: Demand) -> tuple[object, ...]:

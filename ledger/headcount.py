@@ -1,4 +1,4 @@
-"""How many pods each node has that a topology spread constraint counts, as kube-scheduler counts them."""
+"""How many pods each node has that a spread constraint counts, as kube-scheduler counts them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.table import Table, reshaped
-from qos.cluster.objects import Pod, Selector
+from qos.cluster.objects import Pod, Selector, Spread
 from qos.cluster.selectors import matches
 
 Numbers: TypeAlias = NDArray[np.int64]
 """Indexed [row]."""
+_Kind: TypeAlias = tuple[Selector, bool]
+"""Pods that a selector matches; True: those that are being deleted, too."""
 
 
 class Headcount:
-    """By namespace and selector: pods with a claim that are not being deleted, of policies or not.
+    """By namespace and constraint: pods with a claim, of policies or not.
+
+    Those that are being deleted count for an anti-affinity alone.
 
     Only what some demand asks for is counted. `touched`: namespaces in which a count has changed since
     somebody looked and took them out.
@@ -25,47 +29,57 @@ class Headcount:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._columns: dict[str, dict[Selector, Numbers]] = {}
-        self._users: dict[tuple[str, Selector], int] = {}
+        self._columns: dict[str, dict[_Kind, Numbers]] = {}
+        self._users: dict[tuple[str, _Kind], int] = {}
         self.touched: set[str] = set()
 
     def resize(self) -> None:
         """Follow the table's growth."""
         shape = self._table.shape[1:]
         for columns in self._columns.values():
-            for selector, column in columns.items():
-                columns[selector] = np.asarray(reshaped(column, shape), dtype=np.int64)
+            for kind, column in columns.items():
+                columns[kind] = np.asarray(reshaped(column, shape), dtype=np.int64)
 
-    def watch(self, namespace: str, selector: Selector, claimed: Iterable[tuple[Pod, int]]) -> None:
-        """Count the pods that a selector matches from now on; `claimed`: the namespace's, with rows."""
-        self._users[namespace, selector] = self._users.get((namespace, selector), 0) + 1
+    def watch(self, namespace: str, spread: Spread, claimed: Iterable[tuple[Pod, int]]) -> None:
+        """Count a constraint's pods from now on; `claimed`: the namespace's, with rows."""
+        kind = _kind(spread)
+        self._users[namespace, kind] = self._users.get((namespace, kind), 0) + 1
         columns = self._columns.setdefault(namespace, {})
-        if selector in columns:
+        if kind in columns:
             return
-        column = columns[selector] = np.zeros(self._table.shape[1], dtype=np.int64)
+        column = columns[kind] = np.zeros(self._table.shape[1], dtype=np.int64)
         for pod, row in claimed:
-            if not pod.deleting and matches(selector, pod.labels):
-                column[row] += 1
+            column[row] += _counts(pod, kind)
 
-    def forget(self, namespace: str, selector: Selector) -> None:
+    def forget(self, namespace: str, spread: Spread) -> None:
         """One demand less asks for it."""
-        self._users[namespace, selector] -= 1
-        if self._users[namespace, selector]:
+        kind = _kind(spread)
+        self._users[namespace, kind] -= 1
+        if self._users[namespace, kind]:
             return
-        del self._users[namespace, selector], self._columns[namespace][selector]
+        del self._users[namespace, kind], self._columns[namespace][kind]
         if not self._columns[namespace]:
             del self._columns[namespace]
 
-    def of(self, namespace: str, selector: Selector) -> Numbers:
+    def of(self, namespace: str, spread: Spread) -> Numbers:
         """How many pods each row has."""
-        return self._columns[namespace][selector]
+        return self._columns[namespace][_kind(spread)]
 
     def count(self, pod: Pod, row: int, sign: int) -> None:
         """A pod's claim came (1) or went (-1)."""
         columns = self._columns.get(pod.namespace)
-        if columns is None or pod.deleting:
+        if columns is None:
             return
-        for selector, column in columns.items():
-            if matches(selector, pod.labels):
+        for kind, column in columns.items():
+            if _counts(pod, kind):
                 column[row] += sign
                 self.touched.add(pod.namespace)
+
+
+def _kind(spread: Spread) -> _Kind:
+    return spread.selector, spread.apart
+
+
+def _counts(pod: Pod, kind: _Kind) -> bool:
+    selector, deleting = kind
+    return (deleting or not pod.deleting) and matches(selector, pod.labels)

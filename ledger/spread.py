@@ -57,7 +57,7 @@ class Domains:
 
     def open_at(self, where: Rows) -> Flags:
         """Whether one more slot may be held in each of these domains."""
-        may = np.append(self.levels + self.spread.itself - self.floor <= self.skew, not self.spread.required)
+        may = np.append(self.levels + self.spread.itself - self.floor <= self.skew, not self.spread.keyed)
         return np.asarray(may[where])  # _NO_DOMAIN is the last
 
     def levels_at(self, where: Rows) -> Levels:
@@ -83,7 +83,10 @@ class Domains:
                 held[domain] += count
         after = Domains(self.spread, self.of, levels, held)
         domain = self.of[target]
-        if domain == _NO_DOMAIN or levels[domain] - after.floor > self.skew:
+        open_there = (
+            not self.spread.keyed if domain == _NO_DOMAIN else levels[domain] - after.floor <= self.skew
+        )
+        if not open_there:
             return False
         return after._worst() <= max(self.skew, self._worst())
 
@@ -114,7 +117,7 @@ class Spreads:
     def _domains(self, demand: int, spread: Spread) -> Domains:
         of, count = self._rows(demand, spread)
         held = _by_domain(self._holds.count[demand], of, count)
-        pods = self._headcount.of(self._demands[demand].namespace, spread.selector)
+        pods = self._headcount.of(self._demands[demand].namespace, spread)
         levels = _by_domain(pods, of, count)
         return Domains(spread, of, levels + held if spread.itself else levels, held)
 
@@ -141,7 +144,7 @@ class Spreads:
             order = np.full(size, rows.size, dtype=np.int64)
             order[where[some[::-1]]] = some[::-1]  # each domain's first row is written last
             quota = domains.quota(room, want, order)
-            fit = _first_of_each(fit, where, quota, elsewhere=not domains.spread.required)
+            fit = _first_of_each(fit, where, quota, elsewhere=not domains.spread.keyed)
         return fit
 
     def _in_rounds(self, all_domains: list[Domains], rows: Rows, fit: Levels, want: int) -> Levels:
@@ -207,7 +210,8 @@ class Spreads:
         if size > len(lowest):
             told.append(f"{size - len(lowest)} more")
         few = f", minDomains {spread.min_domains}" if size < spread.min_domains else ""
-        return f"{spread.key}, maxSkew {spread.max_skew}{few}: {', '.join(told) or 'no domain'}"
+        rule = "anti-affinity" if spread.apart else f"maxSkew {spread.max_skew}{few}"
+        return f"{spread.key}, {rule}: {', '.join(told) or 'no domain'}"
 
 
 def may_move(all_domains: Iterable[Domains], changes: Mapping[int, int], source: int, target: int) -> bool:

@@ -491,11 +491,10 @@ class State:
         for spread in demand.spread:
             known = self.ownership.kinds.get(demand.namespace, {}).values()
             uids = (uid for same in known for uid in same)
-            self.headcount.watch(
-                demand.namespace, spread.selector, self.claims.of_namespace(uids, demand.namespace)
-            )
+            claimed = self.claims.of_namespace(uids, demand.namespace)
+            self.headcount.watch(demand.namespace, spread, claimed)
         for spread in stated:
-            self.headcount.forget(demand.namespace, spread.selector)
+            self.headcount.forget(demand.namespace, spread)
         self.uneven[self.demands.numbers[demand.key]] = None
 
     def remove_demand(self, key: str) -> None:
@@ -505,7 +504,7 @@ class State:
             return
         namespace = self.demands[number].namespace
         for spread in self.demands[number].spread:
-            self.headcount.forget(namespace, spread.selector)
+            self.headcount.forget(namespace, spread)
         self.uneven.pop(number, None)
         self.flights.bereave(number)
         self.holds.forget(number)

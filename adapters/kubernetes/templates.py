@@ -23,7 +23,7 @@ from qos.cluster.objects import (
 )
 from qos.cluster.policy import Workload
 from qos.cluster.selectors import matches
-from qos.cluster.spreading import counting
+from qos.cluster.spreading import apart, counting
 
 _WORKLOAD = msgspec.json.Decoder(WorkloadObject)
 
@@ -65,7 +65,7 @@ def workload(resource: Resource, raw: bytes) -> Workload:
         replicas=1 if obj.spec.replicas is None else obj.spec.replicas,
         requests=request_of(resource.kind, obj.metadata, template.spec),
         where=_predicate(template.spec),
-        spread=_spread(template),
+        spread=_spread(obj.metadata.namespace, template),
         one_per_node=_one_per_node(obj.metadata.namespace, template),
         selected=_labels(template),
     )
@@ -126,20 +126,34 @@ def _refuses_itself(term: wire.PodAffinityTerm, namespace: str, labels: Mapping[
     return matches(selector_of(term.label_selector), labels)
 
 
-def _spread(template: wire.Template) -> tuple[Spread, ...]:
+def _spread(namespace: str, template: wire.Template) -> tuple[Spread, ...]:
     labels = _labels(template)
     stated = template.spec.topology_spread_constraints or ()
-    return counting((spread_of(one, _narrowed(one, labels)) for one in stated), labels)
+    spread = [spread_of(one, _narrowed(one.label_selector, one.match_label_keys, labels)) for one in stated]
+    return counting([*spread, *_apart(namespace, template)], labels)
 
 
-def _narrowed(one: wire.TopologySpreadConstraint, labels: Mapping[str, str]) -> Selector:
+def _apart(namespace: str, template: wire.Template) -> Iterable[Spread]:
+    """Required anti-affinity to pods of the template's own namespace; what is _one_per_node is left out."""
+    affinity, labels = template.spec.affinity, _labels(template)
+    stated = affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else None
+    for term in stated or ():
+        elsewhere = term.namespaces and namespace not in term.namespaces and term.namespace_selector is None
+        if elsewhere or term.mismatch_label_keys or _refuses_itself(term, namespace, labels):
+            continue
+        yield apart(term.topology_key, _narrowed(term.label_selector, term.match_label_keys, labels))
+
+
+def _narrowed(
+    selector: wire.LabelSelector | None, keys: Iterable[str] | None, labels: Mapping[str, str]
+) -> Selector:
     """The selector; by matchLabelKeys only of pods that have the same values. Keys that the template does not
     state are added to pods by controllers, a value for each revision: all revisions are counted then.
     """
-    if one.label_selector is None:
+    if selector is None:
         return _NO_POD
-    same = (Requirement(key, "In", (labels[key],)) for key in one.match_label_keys or () if key in labels)
-    return Selector((*selector_of(one.label_selector).requirements, *same))
+    same = (Requirement(key, "In", (labels[key],)) for key in keys or () if key in labels)
+    return Selector((*selector_of(selector).requirements, *same))
 
 
 def spread_of(one: wire.TopologySpreadConstraint, selector: Selector) -> Spread:

@@ -79,7 +79,9 @@ class Spread:
     kind. No domain may come to have more than `max_skew` pods more than the emptiest one, which counts as
     empty while there are fewer than `min_domains`. `required` is DoNotSchedule; else it is a preference.
     `honor_affinity`, `honor_taints`: nodes that the pods' placement, or tolerations, do not admit are in no
-    domain. `itself`: the selector matches the pods that are spread.
+    domain. `itself`: the selector matches the pods that are spread. `apart`: a required pod anti-affinity, as
+    the plugin InterPodAffinity counts: no domain may have one of these pods beside those that `selector`
+    matches, which count until they are gone; a node without the key is in no domain, and open to all.
     """
 
     key: str
@@ -90,6 +92,12 @@ class Spread:
     honor_affinity: bool = True
     honor_taints: bool = False
     itself: bool = True
+    apart: bool = False
+
+    @property
+    def keyed(self) -> bool:
+        """Whether pods go only to nodes that have the key."""
+        return self.required and not self.apart
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def resolve(
         priority=priority,
         created=policy.created,
         mode=policy.mode,
-        where=with_keys(where, (one.key for one in spread if one.required)),
+        where=with_keys(where, (one.key for one in spread if one.keyed)),
         max_slots_per_node=_max_per_node(policy.max_slots_per_node, inherited),
         needs=_needs(policy, profile),
         slots=known.seats(asked),

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from qos.cluster.objects import NodePredicate, NodeSelectorTerm, Requirement, Selector, Spread
 from qos.cluster.selectors import matches
+
+_NEVER_SO_MANY: Final = 1 << 30
+"""So that skew is counted from zero."""
 
 
 def with_keys(where: NodePredicate, keys: Iterable[str]) -> NodePredicate:
@@ -23,7 +27,18 @@ def with_keys(where: NodePredicate, keys: Iterable[str]) -> NodePredicate:
 
 def counting(spread: Iterable[Spread], labels: Mapping[str, str]) -> tuple[Spread, ...]:
     """The constraints of pods with these labels: whether each pod counts in its own domain."""
-    return tuple(replace(one, itself=matches(one.selector, labels)) for one in spread)
+    return tuple(_counting(one, matches(one.selector, labels)) for one in spread)
+
+
+def _counting(one: Spread, itself: bool) -> Spread:
+    return replace(one, itself=itself, max_skew=int(itself) if one.apart else one.max_skew)
+
+
+def apart(key: str, selector: Selector) -> Spread:
+    """A required anti-affinity: a domain without any of the selected pods may have one pod, if such pods are
+    among those, and else as many as fit.
+    """
+    return Spread(key, 1, selector, min_domains=_NEVER_SO_MANY, honor_affinity=False, apart=True)
 
 
 def labels_of(selector: Selector) -> dict[str, str]:

@@ -151,3 +151,23 @@ def test_spread_constraints_of_a_template():
     assert (other.key, other.max_skew, other.required, other.itself) == (HOSTNAME, 3, False, False)
     given = workload_object(labels={"app": "other"}, topologySpreadConstraints=[hard])
     assert not decode.workload(DEPLOYMENTS, encode(given)).spread[0].itself
+
+
+def test_required_anti_affinity_of_a_template():
+    def term(key, app, **more):
+        return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}} | more
+
+    terms = [
+        term("zone", "web"),
+        term("zone", "batch"),
+        term(HOSTNAME, "batch"),
+        term(HOSTNAME, "web"),  # one a node
+        term("rack", "web", namespaces=["other"]),
+        term("rack", "web", mismatchLabelKeys=["tenant"]),
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    raw = encode(workload_object(affinity={"podAntiAffinity": required}))
+    workload = decode.workload(DEPLOYMENTS, raw)
+    found = [(one.key, one.apart, one.itself, one.max_skew) for one in workload.spread]
+    assert found == [("zone", True, True, 1), ("zone", True, False, 0), (HOSTNAME, True, False, 0)]
+    assert workload.one_per_node

@@ -28,18 +28,17 @@ def check_columns(ledger: Ledger) -> None:
 
 def _check_headcount(state: State) -> None:
     """Pods that constraints count, by row; of all constraints that demands have, and of no others."""
-    stated = {
-        (d.namespace, s.selector) for n in state.demands.order for d in (state.demands[n],) for s in d.spread
-    }
+    demands = [state.demands[number] for number in state.demands.order]
+    stated = {(d.namespace, (spread.selector, spread.apart)) for d in demands for spread in d.spread}
     columns = state.headcount._columns
-    assert {(namespace, selector) for namespace, there in columns.items() for selector in there} == stated
-    for namespace, selector in stated:
+    assert {(namespace, kind) for namespace, there in columns.items() for kind in there} == stated
+    for namespace, (selector, deleting) in stated:
         fresh = np.zeros(state.table.shape[1], dtype=np.int64)
         for claim in state.claims.by_uid.values():
             pod = claim.pod
-            if pod.namespace == namespace and not pod.deleting and matches(selector, pod.labels):
-                fresh[claim.row] += 1
-        assert (columns[namespace][selector] == fresh).all()
+            if pod.namespace == namespace and (deleting or not pod.deleting):
+                fresh[claim.row] += matches(selector, pod.labels)
+        assert (columns[namespace][selector, deleting] == fresh).all()
 
 
 def _check_boards(state: State) -> None:

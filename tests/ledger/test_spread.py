@@ -9,7 +9,7 @@ import pytest
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos.cluster.objects import Node, NodePredicate, NodeSelectorTerm, Requirement, Spread, Taint
-from qos.cluster.spreading import counting, labels_of, with_keys
+from qos.cluster.spreading import apart, counting, labels_of, with_keys
 from tests.ledger.builders import demand, go, holds, labelled, ledger, node, pod
 from tests.ledger.recount import check_columns
 
@@ -30,7 +30,7 @@ def even(key: str = ZONE, skew: int = 1, app: str = "a", **others: Any) -> Sprea
 
 
 def spread(app: str, desired: int, *constraints: Spread, **others: Any) -> Any:
-    where = with_keys(others.pop("where", NodePredicate()), [c.key for c in constraints if c.required])
+    where = with_keys(others.pop("where", NodePredicate()), [c.key for c in constraints if c.keyed])
     return demand(app, desired, spread=constraints, where=where, **others)
 
 
@@ -208,3 +208,26 @@ def test_what_constraints_come_to() -> None:
     assert with_keys(NodePredicate(), []) == NodePredicate()
     assert labels_of(labelled("a")) == {"app": "a"}
     assert [one.itself for one in counting([even(), even(app="b")], {"app": "a"})] == [True, False]
+
+
+def test_anti_affinity_to_itself_is_one_a_domain() -> None:
+    made = ledger(
+        *zoned("aabbc"), pod("p0", 1, app="a", node="n4"), spread("a", 5, apart(ZONE, labelled("a")))
+    )
+    assert zones(made, "a", "aabbc") == {"a": 1, "b": 1, "c": 0}
+    assert reasons(made, "a") == [("Spread", 2, f"{ZONE}, anti-affinity: a 1, b 1, c 1")]
+    made.set_pod(pod("p0", 1, app="a", node="n4", deleting=True))
+    assert zones(made, "a", "aabbc") == {"a": 1, "b": 1, "c": 0}, "it is there until it is gone"
+    made.remove_pod("p0")
+    assert zones(made, "a", "aabbc") == {"a": 1, "b": 1, "c": 1}
+    check_columns(made)
+
+
+def test_anti_affinity_to_others_keeps_off_their_domains() -> None:
+    (one,) = counting([apart(ZONE, labelled("other"))], {"app": "a"})
+    made = ledger(*zoned("aab-"), pod("p0", 1, app="other", node="n0"), spread("a", 9, one, cpu=2))
+    assert holds(made, "a") == {"n2": 4, "n3": 4}
+    made.set_pod(pod("p1", 1, app="other", node="n2"))
+    assert holds(made, "a") == {"n3": 4}
+    made.remove_pod("p0")
+    assert sum(holds(made, "a").values()) == 9

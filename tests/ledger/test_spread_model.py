@@ -11,7 +11,7 @@ from hypothesis.stateful import invariant, rule
 from ledger.ledger import Ledger
 from qos.cluster.objects import Demand, Node, PlacementMode, Pod, Spread
 from qos.cluster.selectors import matches
-from qos.cluster.spreading import with_keys
+from qos.cluster.spreading import apart, with_keys
 from tests.ledger.builders import demand, labelled, node
 from tests.ledger.test_against_model import (
     _SETTINGS,
@@ -26,11 +26,16 @@ from tests.ledger.test_against_model import (
 
 ZONES = dict(zip(NODES, ("a", "a", "b", "c"), strict=True))
 HOST, ZONE = "host", "zone"
+APART = -1
+"""In place of a least number of domains: anti-affinity."""
 
 
 def spread_of(app: str, key: str, skew: int, minimum: int, counts: str) -> Spread:
     selector = labelled(counts)
-    return Spread(key, skew, selector, min_domains=minimum, itself=matches(selector, {"app": app}))
+    itself = matches(selector, {"app": app})
+    if minimum == APART:
+        return replace(apart(key, selector), itself=itself, max_skew=int(itself))
+    return Spread(key, skew, selector, min_domains=minimum, itself=itself)
 
 
 class Evenness:
@@ -38,7 +43,7 @@ class Evenness:
 
     def __init__(self, machine: Machine, record: Demand, spread: Spread, held: dict[str, int]) -> None:
         nodes = machine.account.nodes.values()
-        keys = [one.key for one in record.spread]
+        keys = [spread.key] if spread.apart else [one.key for one in record.spread]
         self.spread = spread
         self.domains = {n.name: n.labels[spread.key] for n in nodes if all(key in n.labels for key in keys)}
         self.pods = dict.fromkeys(self.domains.values(), 0)
@@ -47,7 +52,8 @@ class Evenness:
             if on in self.domains and matches(spread.selector, who.labels):
                 self.pods[self.domains[on]] += 1
         for name, count in held.items():
-            self.held[self.domains[name]] += count
+            if name in self.domains:
+                self.held[self.domains[name]] += count
 
     def levels(self) -> dict[str, int]:
         own = self.spread.itself
@@ -59,16 +65,15 @@ class Evenness:
     def allows_pod(self, name: str) -> bool:
         """What kube-scheduler's filter says of one more pod."""
         if name not in self.domains:
-            return False
+            return self.spread.apart
         more = self.pods[self.domains[name]] + self.spread.itself
         return more - self.floor(self.pods) <= self.spread.max_skew
 
     def allows_hold(self, name: str) -> bool:
         levels = self.levels()
-        return (
-            name in self.domains
-            and levels[self.domains[name]] + self.spread.itself - self.floor(levels) <= self.spread.max_skew
-        )
+        if name not in self.domains:
+            return self.spread.apart
+        return levels[self.domains[name]] + self.spread.itself - self.floor(levels) <= self.spread.max_skew
 
     def can_be_filled(self) -> bool:
         """Owners come one after the other, each to the lowest domain that has a hold: all get theirs."""
@@ -109,7 +114,7 @@ class SpreadMachine(Machine):
         most=st.sampled_from((None, None, 1, 2)),
         keys=st.sampled_from(((), (ZONE,), (ZONE,), (HOST,), (ZONE, HOST))),
         skew=st.integers(1, 2),
-        minimum=st.sampled_from((1, 1, 3)),
+        minimum=st.sampled_from((1, 1, 3, APART)),
         counts=st.sampled_from((None, None, None, *APPS)),
     )
     def set_demand(  # type: ignore[override]
@@ -133,7 +138,7 @@ class SpreadMachine(Machine):
             mode=mode,
             max_slots_per_node=most,
             created=1.0 + APPS.index(app),
-            where=with_keys(demand(app, 0).where, keys),
+            where=with_keys(demand(app, 0).where, keys if minimum != APART else ()),
             spread=tuple(spread_of(app, key, skew, minimum, counts or app) for key in keys),
         )
         if made.key in self.account.demands or len(self.account.demands) < self.most_demands:
@@ -152,7 +157,8 @@ class SpreadMachine(Machine):
         return owner is None or all(one.allows_pod(name) for one in self._evennesses(owner))
 
     def _fits_besides(self, record: Demand, name: str, reports: dict, later: set[str]) -> bool:
-        if any(spread.key not in self.account.nodes[name].labels for spread in record.spread):
+        labels = self.account.nodes[name].labels
+        if any(spread.keyed and spread.key not in labels for spread in record.spread):
             return False
         if not super()._fits_besides(record, name, reports, later):
             return False
@@ -207,13 +213,14 @@ class OneSpreadDemandMachine(SpreadMachine):
             if best < sum(counts) <= wanted:
                 one = Evenness(self, record, record.spread[0], {})
                 for name, count in zip(there, counts, strict=True):
-                    if count:
+                    if count and name in one.domains:
                         one.held[one.domains[name]] += count
                 best = sum(counts) if one.can_be_filled() else best
         return best
 
     def _room(self, record: Demand, name: str) -> int:
-        if any(spread.key not in self.account.nodes[name].labels for spread in record.spread):
+        labels = self.account.nodes[name].labels
+        if any(spread.keyed and spread.key not in labels for spread in record.spread):
             return 0
         free, most = self.account.free(name), record.max_slots_per_node
         fit = max(0, min(free[d] // record.vector[d] for d in record.vector))
