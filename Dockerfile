@@ -1,4 +1,4 @@
-# One image, several commands: j10ce-extender and j10ce-agent (what manifests/ runs), and j10ce.
+# One image, several commands: j10ce-extender, j10ce-manager and j10ce-agent (what manifests/ runs), and j10ce.
 #   docker build -t j10ce-qos:0.1.0 .
 
 # The Python that the tests run on.
@@ -13,6 +13,7 @@ COPY hook hook
 COPY kernel kernel
 COPY lab lab
 COPY ledger ledger
+COPY manager manager
 COPY manifests manifests
 COPY qos qos
 COPY simulation simulation
@@ -27,5 +28,5 @@ ENV PATH=/opt/j10ce/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 # Nobody in particular; writes nothing, so the root file system may be read-only. The agent alone is root, where
 # manifests/agent says so.
 USER 65532:65532
-EXPOSE 10260 10261 10262
+EXPOSE 10260 10261 10262 10265
 CMD ["j10ce-extender", "--help"]

@@ -1,4 +1,4 @@
-"""`j10ce install`: CRDs, rights, a kube-scheduler with the extender, and agents, by server-side apply."""
+"""`j10ce install`: CRDs, rights, kube-scheduler with extender, manager, agents, by server-side apply."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from cli.preflight import (
     Outcome,
     Overlay,
     OverlayOption,
+    Part,
     SchedulerImageOption,
+    WithoutOption,
     assess,
     gather,
     show_changes,
@@ -48,6 +50,7 @@ def install(
     scheduler_image: SchedulerImageOption = "",
     mode: ModeOption = None,
     agent: AgentOption = False,
+    without: WithoutOption = None,
     network_floors: NetworkFloorsOption = None,
     files: Annotated[
         Path | None,
@@ -69,7 +72,7 @@ def install(
     context: ContextOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Install CRDs, rights, and a kube-scheduler with the extender; again to upgrade.
+    """Install CRDs, rights, a kube-scheduler with the extender, and the manager; again to upgrade.
 
     An upgrade of the second scheduler keeps its mode unless --mode names one; the files of --files are in
     mode Guard unless it does. An agent that is there already is upgraded as well, with --agent or without;
@@ -89,6 +92,7 @@ def install(
         mode is Mode.OBSERVE if mode else installation.observes(facts.agent),
         installation.network_after(installation.network_of(facts.agent), network_floors),
         facts.raises,
+        Part.MANAGER not in (without or ()),
     )
     if network_floors and not choices.agent:
         raise typer.BadParameter("needs --agent: agents shape networks", param_hint="--network-floors")

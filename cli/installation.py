@@ -22,10 +22,10 @@ from cli.kubectl import Kubectl, Object, identity
 
 NAMESPACE: Final = "j10ce-system"
 PROGRAMS: Final = ("Deployment", "DaemonSet")
-"""Kinds of what runs: extender and second kube-scheduler, agent."""
+"""Kinds of what runs: extender and second kube-scheduler, manager, agent."""
 PART_OF: Final = {"app.kubernetes.io/part-of": "j10ce-qos"}
 IMAGE: Final = "j10ce-qos"
-"""The image of extender and agent."""
+"""The image of extender, manager and agent."""
 OBSERVE: Final = "J10CE_AGENT_OBSERVE"
 """The agent's variable: 1 for one that writes nothing."""
 NETWORK: Final = "J10CE_NETWORK_FLOORS"
@@ -88,7 +88,7 @@ class Network(Enum):
 class Choices:
     """What the user chooses; empty: as the manifests have it. agent: with the agent on every node; observe:
     that writes nothing there; network: whether it shapes the node's. raises: the API server itself can raise
-    requests (cli.admission).
+    requests (cli.admission). manager: with the manager.
     """
 
     image: str = ""
@@ -98,6 +98,7 @@ class Choices:
     observe: bool = False
     network: Network = Network.OFF
     raises: bool = True
+    manager: bool = True
 
 
 @cache
@@ -116,6 +117,8 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
             path = tree / "overlays" / overlay / name
             path.write_text(in_mode(path.read_text(encoding="utf-8"), choices.mode), encoding="utf-8")
         made = {identity(item): item for item in kubectl.kustomize(tree / "overlays" / overlay)}
+        if choices.manager:
+            made |= {identity(item): item for item in kubectl.kustomize(tree / "manager")}
         if choices.agent:  # of what is in both, the agent's: its namespace admits it
             agent = "agent" if choices.network is Network.OFF else "agent-network"
             made |= {identity(item): item for item in kubectl.kustomize(tree / agent)}

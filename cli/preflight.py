@@ -330,7 +330,8 @@ OverlayOption = Annotated[
     ),
 ]
 ImageOption = Annotated[
-    str, typer.Option("--image", help="The image of extender and agent.", show_default="j10ce-qos:0.1.0")
+    str,
+    typer.Option("--image", help="The image of extender, manager and agent.", show_default="j10ce-qos:0.1.0"),
 ]
 SchedulerImageOption = Annotated[
     str,
@@ -339,6 +340,18 @@ SchedulerImageOption = Annotated[
         help="kube-scheduler's image, of the API server's version.",
         show_default="as the cluster's own",
     ),
+]
+
+
+class Part(StrEnum):
+    """What may be left out."""
+
+    MANAGER = "manager"
+
+
+WithoutOption = Annotated[
+    list[Part] | None,
+    typer.Option("--without", help="Leave this out; one that is there stays as it is."),
 ]
 AgentOption = Annotated[
     bool, typer.Option("--agent", help="With the agent on every node, which keeps floors in the kernel.")
@@ -369,6 +382,7 @@ def preflight(
     image: ImageOption = "",
     scheduler_image: SchedulerImageOption = "",
     agent: AgentOption = False,
+    without: WithoutOption = None,
     network_floors: NetworkFloorsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = "",
@@ -388,6 +402,7 @@ def preflight(
         observe=installation.observes(facts.agent),
         network=installation.network_after(installation.network_of(facts.agent), network_floors),
         raises=facts.raises,
+        manager=Part.MANAGER not in (without or ()),
     )
     checks = assess(facts, overlay.value, choices, datetime.now(UTC))
     changes: list[installation.Change] = []

@@ -35,7 +35,7 @@ _IN_EVERY_NAMESPACE: Final = {
     "ServiceAccount/builder",
     "ServiceAccount/deployer",
 }
-_LEASES: Final = ("j10ce-extender", "j10ce-scheduler")
+_LEASES: Final = ("j10ce-extender", "j10ce-manager", "j10ce-scheduler")
 """In our namespace; the programs make them, so they carry no label."""
 
 

@@ -47,6 +47,7 @@ class Setting:
 
 _POD: Final = ("spec", "template", "spec")
 _SCHEDULER: Final = ("Deployment", "j10ce-scheduler")
+_MANAGER: Final = ("Deployment", "j10ce-manager")
 _AGENT: Final = ("DaemonSet", "j10ce-agent")
 _LABELS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _TOLERATIONS: Final = {"type": "array", "items": {"type": "object"}}
@@ -81,7 +82,7 @@ SETTINGS: Final = (
     Setting("capPercent", "The most of the cluster that all holds may take, in any dimension.", _cap(), 40),
     Setting(
         "image.repository",
-        "The image of extender and agent.",
+        "The image of extender, manager and agent.",
         {"type": "string", "minLength": 1},
         "j10ce-qos",
     ),
@@ -136,6 +137,24 @@ SETTINGS: Final = (
         "Of the extender. Without a CPU limit: throttling would be paid by every pod that is scheduled.",
         _RESOURCES,
         place=(*_SCHEDULER, (*_POD, "initContainers", 0, "resources")),
+    ),
+    Setting(
+        "manager.enabled",
+        "With the manager, which says what is not on kube-scheduler's path.",
+        {"type": "boolean"},
+        True,
+    ),
+    Setting(
+        "manager.replicas",
+        "Managers; one leads, the others are ready.",
+        {"type": "integer", "minimum": 0},
+        place=(*_MANAGER, ("spec", "replicas")),
+    ),
+    Setting(
+        "manager.resources",
+        "Of the manager.",
+        _RESOURCES,
+        place=(*_MANAGER, (*_POD, "containers", 0, "resources")),
     ),
     Setting(
         "agent.enabled",

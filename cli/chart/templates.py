@@ -47,6 +47,7 @@ PARTS: Final = (
     Part("base", instead="agent", instead_when=".Values.agent.enabled"),
     Part("overlays/second-scheduler", 'eq .Values.overlay "second-scheduler"'),
     Part("overlays/default-scheduler", 'eq .Values.overlay "default-scheduler"'),
+    Part("manager", ".Values.manager.enabled"),
     Part("agent", ".Values.agent.enabled", "agent-network", 'ne .Values.agent.networkFloors "None"'),
 )
 

@@ -6,10 +6,9 @@ Floors of network bandwidth are no requests: the ledger alone counts them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from qos import keys
-from qos.cluster.requests import effective
 from qos.quantity import render
 
 
@@ -29,13 +28,11 @@ class Lack(NamedTuple):
         return render(self.resource, self.floor)
 
 
-def lacks(spec: Mapping[str, Any], floor: Mapping[str, int]) -> list[Lack]:
-    """What a pod's spec requests less of than `floor` (canonical units, bandwidth left out), by resource.
+def lacks(asked: Mapping[str, int], floor: Mapping[str, int]) -> list[Lack]:
+    """What a pod requests less of than `floor`, by resource; both in canonical units.
 
-    Counted as kube-scheduler counts: init containers, sidecars, overhead and pod-level resources included.
-    Raises QuantityError.
+    asked: as kube-scheduler counts it (qos.cluster.requests).
     """
-    asked = effective(spec)
     return [
         Lack(name, asked.get(name, 0), amount)
         for name, amount in sorted(floor.items())

@@ -28,6 +28,7 @@ case "$*" in
 version*) echo '{"serverVersion": {"gitVersion": "v1.36.3"}}' ;;
 auth*) echo yes ;;
 kustomize*/agent) cat "$here/agent.yaml" ;;
+kustomize*/manager) cat "$here/manager.yaml" ;;
 kustomize*/agent-network) cat "$here/network.yaml" ;;
 kustomize*) cp "$2/extender.yaml" "$here/seen"; cat "$here/kustomized.yaml" ;;
 "get pods "*) cat "$here/pods.json" 2>/dev/null || echo '{"kind": "List", "items": []}' ;;
@@ -50,6 +51,12 @@ spec:
     spec:
       initContainers: [{name: extender, image: "j10ce-qos:0.1.0"}]
       containers: [{name: kube-scheduler, image: kube-scheduler}]
+"""
+KUSTOMIZED_MANAGER = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: j10ce-manager, namespace: j10ce-system}
+spec: {template: {spec: {containers: [{name: manager, image: "j10ce-qos:0.1.0"}]}}}
 """
 KUSTOMIZED_AGENT = """
 apiVersion: v1
@@ -74,6 +81,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(KUBECTL)
     path.chmod(0o755)
     (tmp_path / "kustomized.yaml").write_text(KUSTOMIZED)
+    (tmp_path / "manager.yaml").write_text(KUSTOMIZED_MANAGER)
     (tmp_path / "agent.yaml").write_text(KUSTOMIZED_AGENT)
     (tmp_path / "network.yaml").write_text(KUSTOMIZED_NETWORK)
     monkeypatch.setenv("J10CE_BIN", str(tmp_path))
@@ -139,6 +147,17 @@ def test_images_are_filled_in(folder: Path) -> None:
     assert pod["containers"][0]["image"] == "example.com/s:2"
     left = installation.objects(Kubectl(folder / "kubectl"), "second-scheduler", installation.Choices())
     assert left[1]["spec"]["template"]["spec"]["initContainers"][0]["image"] == "j10ce-qos:0.1.0"
+
+
+def test_the_manager_comes_unless_it_is_left_out(folder: Path) -> None:
+    def changed(*options: str) -> set[str]:
+        result = j10ce(
+            "install", "--dry-run", "-o", "json", "--scheduler-image", "example.com/s:v1", *options
+        )
+        return {change["name"] for change in json.loads(result.stdout)["changes"]}
+
+    assert "j10ce-manager" in changed()
+    assert "j10ce-manager" not in changed("--without", "manager")
 
 
 def test_the_agent_comes_when_it_is_asked_for(folder: Path) -> None:

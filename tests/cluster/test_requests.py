@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 import manifests
 from qos import keys
 from qos.cluster.lacking import lacks
+from qos.cluster.requests import effective
 from qos.quantity import parse
 from tests.qos.cluster import pods_below
 from tests.qos.cluster.pods_below import FLOORS, raised, with_raised
@@ -144,7 +145,7 @@ def test_t12_pods_are_raised_as_our_own_arithmetic_says(
     touched = 0
     for name, before in plain.items():
         spec, after = before["spec"], changed[name]["spec"]
-        missing = lacks(spec, floor)
+        missing = lacks(effective(spec), floor)
         touched += bool(missing)
         expected = with_raised(spec, raised(spec, pods_below.main_container(before), missing))
         assert stated(after) == stated(expected), name
@@ -171,7 +172,7 @@ def test_pods_are_refused_when_they_lack_something_and_only_then(
     index: int, kubectl: Kubectl, namespace: str, policies: None
 ) -> None:
     plain, floor = made(kubectl, namespace, ""), floor_of(index)
-    poor = {name for name, pod in plain.items() if lacks(pod["spec"], floor)}
+    poor = {name for name, pod in plain.items() if lacks(effective(pod["spec"]), floor)}
     done = tried(kubectl, namespace, [labelled(pods_below.pod(number), f"reject-{index}") for number in PODS])
     assert {one["metadata"]["name"] for one in printed(done)} == set(plain) - poor
     assert done.stderr.count(f"less than the floor of policy reject-{index}") == len(poor)

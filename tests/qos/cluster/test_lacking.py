@@ -55,7 +55,7 @@ def one(requests=None, limits=None, **more):
     ],
 )
 def test_it_is_raised_by_what_is_lacking_and_where(spec, floor, expected):
-    assert raised(spec, "main", lacks(spec, floor)) == expected
+    assert raised(spec, "main", lacks(effective(spec), floor)) == expected
 
 
 def test_what_is_lacking_reads_as_kubectl_shows_it():
@@ -68,11 +68,11 @@ def test_a_raised_pod_has_its_floor_and_nothing_of_it_is_lower(floor):
     for number in range(300):
         manifest = pods_below.pod(number)
         spec, wanted = manifest["spec"], floor_of(floor)
-        missing = lacks(spec, wanted)
+        missing = lacks(effective(spec), wanted)
         made = with_raised(spec, raised(spec, pods_below.main_container(manifest), missing))
         before, after = effective(spec), effective(made)
         raised_ones += bool(missing)
-        assert not lacks(made, wanted)
+        assert not lacks(after, wanted)
         assert all(after[name] == wanted[name] for name, *_ in missing)
         assert all(after[name] >= amount for name, amount in before.items())
     assert 30 < raised_ones < 300

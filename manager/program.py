@@ -1,0 +1,129 @@
+"""The process: what it is made of, in what order it starts, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final
+
+from adapters.api import POLICIES, ClusterAPI
+from adapters.kubernetes import decode
+from adapters.kubernetes.events import EventWriter
+from adapters.kubernetes.lease import LeaseElector
+from adapters.kubernetes.reflector import Reflector
+from adapters.loops import forever
+from adapters.serving.addresses import listen
+from adapters.serving.readiness import Readiness
+from adapters.serving.server import serve_until, server
+from manager import rest
+from manager.below_floor import BelowFloor
+from manager.config import ManagerConfig
+from manager.metrics import Metrics
+from qos.cluster.policy import Policy
+
+log = logging.getLogger(__name__)
+
+CONTROLLER: Final = "j10ce.io/manager"
+EVENT_SECONDS: Final = 0.5
+LOOK_SECONDS: Final = 1.0
+"""Between two looks whether what is done now and then is due."""
+RESTART_SECONDS: Final = 1.0
+"""Until a watch or the election goes on after a bug; they handle what the API server does themselves."""
+
+
+class Program:
+    """One manager, assembled; `api` is the real API server or one in memory. `config` is named().
+
+    `clock`: seconds, monotonic, for durations; `wall`: since the epoch, only for what is written.
+    """
+
+    def __init__(
+        self,
+        config: ManagerConfig,
+        api: ClusterAPI,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.config = config
+        self.metrics = Metrics()
+        self.policies: dict[str, Policy] = {}
+        self.events = EventWriter(
+            api, self.metrics.event, controller=CONTROLLER, identity=config.identity, clock=clock, wall=wall
+        )
+        self.below_floor = BelowFloor(
+            api,
+            self.policies,
+            self.events,
+            seconds=config.look_seconds,
+            skipped=self.metrics.skipped,
+            clock=clock,
+        )
+        self._watch = Reflector(
+            api,
+            POLICIES,
+            self._set_policy,
+            self._remove_policy,
+            stale_after=config.stale_seconds,
+            clock=clock,
+        )
+        self.readiness = Readiness({POLICIES.plural: self._watch}, clock)
+        namespace, _, name = config.lease.partition("/")
+        self.elector = LeaseElector(api, namespace, name, config.identity, on_stopped=self.below_floor.forget)
+        self.metrics.gauge("leader", "1 when this manager is the leader.", lambda: self.elector.is_leader)
+        self.metrics.gauge("policies", "Policies that are known.", lambda: len(self.policies))
+        self.metrics.show_below_floor(lambda: self.below_floor.counts)
+
+    def _set_policy(self, raw: bytes) -> str:
+        try:
+            policy = decode.policy(raw)
+        except decode.DecodeError:
+            self.metrics.skipped(POLICIES.plural)
+            raise  # the reflector logs it and keeps the last good state
+        self.policies[policy.key] = policy
+        return policy.key
+
+    def _remove_policy(self, key: str) -> None:
+        self.policies.pop(key, None)
+
+    async def run(self, stop: asyncio.Event, opened: socket.socket | None = None) -> None:
+        """Serve until `stop` is set. OSError when the address cannot be had; `opened`: its socket."""
+        opened = opened or listen(self.config.address)
+        tasks = [asyncio.create_task(work, name=name) for name, work in self._tasks()]
+        log.info("serving address=%s identity=%s", self.config.address, self.config.identity)
+        try:
+            app = rest.app(self.readiness, self.metrics)
+            await serve_until(stop, [(server(app), opened)], draining=self.readiness.drain)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
+        yield "start", self._start()
+        yield "watch", self._loop("watch", RESTART_SECONDS, self._watch.run)
+        yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
+        yield "events", self._loop("events", EVENT_SECONDS, self._leading(self.events.run_once))
+        yield "requests", self._loop("requests", LOOK_SECONDS, self._leading(self.below_floor.run_when_due))
+
+    def _loop(
+        self, name: str, seconds: float, once: Callable[[], Awaitable[object]]
+    ) -> Coroutine[Any, Any, None]:
+        return forever(name, seconds, once, self.metrics.loop_error)
+
+    def _leading(self, once: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
+        """Only the leader acts, and only from a complete and fresh account."""
+
+        async def when_leading() -> None:
+            if self.elector.is_leader and not self.readiness.problem():
+                await once()
+
+        return when_leading
+
+    async def _start(self) -> None:
+        await self.readiness.wait_synced()
+        self.readiness.open()
+        log.info("ready policies=%d", len(self.policies))
