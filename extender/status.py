@@ -59,6 +59,8 @@ def compute(facts: Facts, now: float) -> dict[str, Any]:
         "holds": _largest(report.holds if report else (), facts.policy.mode),
     }
     status |= _lives(facts)
+    if facts.policy.survives and report is not None:
+        status["survivesNodeFailures"] = report.survives
     status["conditions"] = stamped(conditions(facts, now), facts.policy.status, facts.policy.generation, now)
     return status
 
@@ -197,16 +199,15 @@ def _slots(facts: Facts, now: float) -> dict[str, int]:
     report, policy = facts.report, facts.policy
     consumed = (facts.remembered or policy.remembered).consumed if policy.once else 0
     if report is None:
-        return {"desired": 0, "filled": 0, "held": 0, "unplaced": 0, "consumed": consumed}
+        return {"desired": 0, "spare": 0, "filled": 0, "held": 0, "unplaced": 0, "consumed": consumed}
     desired = report.desired
-    if (
-        policy.remembers
-        and isinstance(facts.resolved, Demand)
-        and not (policy.suspend or policy.expired(now))
-    ):
-        desired = facts.resolved.asked or 0
+    resolved = facts.resolved if isinstance(facts.resolved, Demand) else None
+    named = policy.remembers or policy.survives > 0
+    if resolved is not None and named and not (policy.suspend or policy.expired(now)):
+        desired = resolved.asked or 0
     return {
         "desired": desired,
+        "spare": resolved.spare if resolved is not None else 0,
         "filled": report.filled,
         "held": report.held,
         "unplaced": report.missing,

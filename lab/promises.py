@@ -141,7 +141,10 @@ def _slots(
 ) -> int:
     asked = tenures.slots(policy, _asked(policy, profile, workload), now)
     over = policy.suspend or (policy.expires is not None and now >= policy.expires)
-    return 0 if over else asked
+    follows = policy.inherit_from_workload and workload is not None and workload.one_per_node
+    most = 1 if follows else policy.max_slots_per_node or 0
+    spare = policy.survives * most if _asked(policy, profile, workload) else 0
+    return 0 if over else asked + spare
 
 
 def _spread(policy: Policy, workload: Workload | None, *, follows: bool) -> tuple[Spread, ...]:

@@ -85,6 +85,8 @@ class DemandReport:
 
     desired = filled + held + sum of unplaced counts, unless more pods run than slots exist: `pods`. Of those
     held `at_risk` would have to go elsewhere if every pod in flight, and of a DaemonSet, came that may.
+    `survives`: any so many nodes may be lost, and as many are filled or held as the policy asks for; only of
+    a demand that has spare slots.
     """
 
     key: str
@@ -95,6 +97,7 @@ class DemandReport:
     unplaced: tuple[Unplaced, ...] = ()
     pods: int = 0
     at_risk: int = 0
+    survives: int = 0
 
     @property
     def missing(self) -> int:

@@ -70,6 +70,7 @@ class Reports:
             unplaced=why(state, demand, place),
             pods=state.holds.filled_total[demand],
             at_risk=min(risky, state.holds.held_total[demand]),
+            survives=_survives(state, demand) if record.spare else 0,
         )
 
     def _held(self, state: State, demand: int, key: str) -> tuple[tuple[str, int], ...]:
@@ -81,6 +82,14 @@ class Reports:
             there = ((names[row], count) for row, count in state.holds.of(demand))
             known = self._holds[key] = stamp, tuple(sorted(there, key=lambda hold: (-hold[1], hold[0])))
         return known[1]
+
+
+def _survives(state: State, demand: int) -> int:
+    """How many of the nodes with the most slots may be lost."""
+    there = state.holds.count[demand].astype(np.int64) + state.holds.filled[demand]
+    most = np.sort(there[there > 0])[::-1]
+    left = int(most.sum()) - np.cumsum(most)
+    return int(np.count_nonzero(left >= (state.demands[demand].asked or 0)))
 
 
 def held_nodes(state: State) -> frozenset[str]:

@@ -298,6 +298,8 @@ class Maker:
             placement["mode"] = "Pinned"
         if random.random() < 0.2:
             placement["maxSlotsPerNode"] = random.randint(1, 2)
+            if self._lives.random() < 0.3:
+                placement["surviveNodeFailures"] = self._lives.choice((1, 1, 2))
         if placement:
             spec["placement"] = placement
         return spec

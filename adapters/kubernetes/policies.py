@@ -82,6 +82,7 @@ class _Placement(msgspec.Struct, rename="camel"):
     topology_spread_constraints: list[wire.TopologySpreadConstraint] | None = None
     inherit_from_workload: bool | None = None
     max_slots_per_node: _Positive | None = None
+    survive_node_failures: _Number = 0
 
 
 class _PolicySpec(msgspec.Struct, rename="camel"):
@@ -185,6 +186,7 @@ def policy(raw: bytes) -> Policy:
         spread=_spread(meta, spec),
         inherit_from_workload=target is not None if inherits is None else inherits,
         max_slots_per_node=placement.max_slots_per_node,
+        survives=placement.survive_node_failures,
         enforcement=spec.node_enforcement,
         # It is ours, and must not make the policy unreadable, whatever an older version wrote there.
         status=status,

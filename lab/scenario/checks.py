@@ -55,6 +55,9 @@ class PolicyCheck(Model):
 
     name: Name
     desired: Number | None = None
+    spare: Number | None = None
+    survives: Number | None = None
+    """status.survivesNodeFailures."""
     filled: Number | None = None
     held: Number | None = None
     unplaced: Number | None = None

@@ -131,10 +131,12 @@ def _policy(check: PolicyCheck, facts: Facts) -> Iterator[Answer]:
     if slots is None:
         yield Answer(False, f"policy {check.name} has no status")
         return
-    for name in ("desired", "filled", "held", "unplaced", "consumed"):
+    for name in ("desired", "spare", "filled", "held", "unplaced", "consumed"):
         wanted = getattr(check, name)
         if wanted is not None:
             yield _number(name, wanted, slots.get(name, 0))
+    if check.survives is not None:
+        yield _number("survives", check.survives, status.get("survivesNodeFailures", 0))
     if check.outliving is not None:
         yield _number("outliving", check.outliving, len(status.get("outliving") or []))
     for entry in check.why or ():

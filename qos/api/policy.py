@@ -52,6 +52,8 @@ _STATES_NODES = "(has({0}.nodeSelector) || has({0}.tolerations) || has({0}.topol
 _NEEDS_FALSE = f"placement's {_STATED} need placement.inheritFromWorkload: false with slots.scaleTargetRef"
 _EMPTY_FLOOR = "a floor must name resources, network or both"
 _ONCE_NEEDS_COUNT = f"consumePolicy Once needs slots.count, of at most {MOST_REMEMBERED}"
+_SURVIVE_NEEDS_MOST = "surviveNodeFailures needs maxSlotsPerNode: what the loss of a node costs at most"
+MOST_FAILURES: Final = 16
 _TWO_ENDS = "at most one of ttlSeconds and expirationTime may be set"
 _BANDWIDTH_MESSAGE = "network bandwidth is stated in floor.network: egress and ingress, in bits a second"
 
@@ -196,7 +198,12 @@ class Placement(Model):
                 f" && {_STATES_NODES.format('self')})",
                 f"inheritFromWorkload excludes {_STATED}: they come from the pod template",
                 field=".inheritFromWorkload",
-            )
+            ),
+            cel(
+                "!has(self.surviveNodeFailures) || has(self.maxSlotsPerNode)",
+                _SURVIVE_NEEDS_MOST,
+                field=".surviveNodeFailures",
+            ),
         )
     )
 
@@ -239,6 +246,22 @@ class Placement(Model):
         le=MAX_SLOTS,
         description="The most slots on one node, filled and held together. Default: no limit.",
     )
+    survive_node_failures: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_FAILURES,
+        description=(
+            "So many nodes may be lost at once, and as many slots as are desired are still filled or held: "
+            "for each of them maxSlotsPerNode more slots are held, by count. Needs maxSlotsPerNode. Pods "
+            "beyond the desired slots have no floor on the node. Default: no more slots are held."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _survive_counted(self) -> Placement:
+        if self.survive_node_failures is not None and self.max_slots_per_node is None:
+            raise ValueError(_SURVIVE_NEEDS_MOST)
+        return self
 
     @model_validator(mode="after")
     def _inherit_or_state(self) -> Placement:
@@ -399,13 +422,16 @@ class MinimalReservationPolicySpec(Model):
 
 
 class SlotsStatus(Reported):
-    """The account of slots: desired = filled + held + unplaced, unless more pods run than slots exist.
+    """The account of slots: desired + spare = filled + held + unplaced, unless more pods run than that.
 
     With consumePolicy Once less those that were let go, and with releaseDelaySeconds more by those that
     outlive their pods beyond what is desired.
     """
 
     desired: int = Field(default=0, ge=0, description="Slots asked for.")
+    spare: int = Field(
+        default=0, ge=0, description="Slots beyond those, for the loss of nodes: surviveNodeFailures."
+    )
     filled: int = Field(default=0, ge=0, description="Slots that a pod of this policy has taken.")
     held: int = Field(default=0, ge=0, description="Slots whose capacity is held free on a node.")
     unplaced: int = Field(default=0, ge=0, description="Slots that no node has room for.")
@@ -511,6 +537,14 @@ class MinimalReservationPolicyStatus(Reported):
         max_length=MOST_REMEMBERED,
         description="Slots that are held although their pods have ended, for releaseDelaySeconds.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    survives_node_failures: int | None = Field(
+        default=None,
+        ge=0,
+        description=(
+            "With placement.surviveNodeFailures: any so many of the nodes may be lost now, and as many slots "
+            "as are desired are still filled or held on the others."
+        ),
     )
     holds: list[HoldStatus] | None = Field(
         default=None,

@@ -199,9 +199,9 @@ class Demand:
     `desired` counts filled and held slots together, without those `withheld` by a budget; 0 when suspended.
     `slots`: what it has without budgets, suspended or not: nothing is held then, and floors stay; None: as
     desired. `asked`: how many the policy names, whatever has been used up since, or outlives its pod; None:
-    as desired. `used_by`: of slots that are used up by their first pod, UIDs of the pods that are known for
-    good to have one; None: slots are used again. `priority_class` and `profile`: the names by which budgets
-    permit it, "" for none.
+    as desired. `spare`: how many of those are for the loss of nodes only. `used_by`: of slots that are
+    used up by their first pod, UIDs of the pods that are known for good to have one; None: slots are used
+    again. `priority_class` and `profile`: the names by which budgets permit it, "" for none.
     `needs`: the promises that its nodes must enforce (NodeEnforcement.STRICT); None: any node does.
     `spread`: how its pods lie over spread domains; `where` admits only nodes with the required ones' keys.
     Demands are ordered by `qos.cluster.precedence`.
@@ -222,6 +222,7 @@ class Demand:
     owed: Resources = field(default_factory=dict)
     spread: tuple[Spread, ...] = ()
     asked: int | None = None
+    spare: int = 0
     used_by: frozenset[str] | None = None
     priority_class: str = ""
     profile: str = ""

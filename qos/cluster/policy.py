@@ -41,7 +41,8 @@ class Policy:
     """A MinimalReservationPolicy. Exactly one of `count`, `scale_target` is set.
 
     `floor` and `limit` have bandwidth as keys.BANDWIDTHS, in bits a second. `expires`: when all holds are
-    released, seconds since the epoch; None: never. `once`: a slot is used up by its first pod. `delay`: for
+    released, seconds since the epoch; None: never. `survives`: the loss of so many nodes, by
+    `max_slots_per_node` more slots for each. `once`: a slot is used up by its first pod. `delay`: for
     so many seconds a slot outlives its pod. `remembered`: what its status says of that.
     """
 
@@ -69,6 +70,7 @@ class Policy:
     spread: tuple[Spread, ...] = ()
     inherit_from_workload: bool = False
     max_slots_per_node: int | None = None
+    survives: int = 0
     enforcement: NodeEnforcement = NodeEnforcement.BEST_EFFORT
     status: Mapping[str, Any] = field(default_factory=dict)
     remembered: Remembered = NOTHING

@@ -78,6 +78,7 @@ async def test_status_is_written_once_and_then_only_when_it_changes(desk, api):
     assert await desk.writer.run_once() == 0
     assert desk.stored()["status"]["slots"] == {
         "desired": 2,
+        "spare": 0,
         "filled": 0,
         "held": 2,
         "unplaced": 0,

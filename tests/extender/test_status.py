@@ -139,7 +139,14 @@ def test_the_status_is_what_the_crd_says():
     MinimalReservationPolicyStatus.model_validate(computed)
     assert computed["observedGeneration"] == 3
     assert computed["selector"] == "app=checkout"
-    assert computed["slots"] == {"desired": 4, "filled": 1, "held": 1, "unplaced": 2, "consumed": 0}
+    assert computed["slots"] == {
+        "desired": 4,
+        "spare": 0,
+        "filled": 1,
+        "held": 1,
+        "unplaced": 2,
+        "consumed": 0,
+    }
     assert computed["unplaced"] == [
         {"count": 2, "reason": "Insufficient", "resource": "memory", "missing": "8Gi"}
     ]
@@ -233,3 +240,13 @@ def test_the_largest_selector_that_a_spec_may_have_fits_the_status():
     largest = Selector((*exact, *[Requirement(key, "NotIn", (value,) * 64)] * 32))
     computed = status.compute(replace(FACTS, policy=replace(POLICY, selector=largest)), NOW)
     MinimalReservationPolicyStatus.model_validate(computed)
+
+
+def test_spare_slots_are_beside_those_that_are_desired():
+    resolved = replace(DEMAND, desired=6, asked=4, spare=2)
+    placed = replace(HELD, desired=6, held=5, survives=1)
+    surviving = replace(FACTS, policy=replace(POLICY, survives=1), resolved=resolved, report=placed)
+    computed = status.compute(surviving, NOW)
+    assert (computed["slots"]["desired"], computed["slots"]["spare"]) == (4, 2)
+    assert computed["survivesNodeFailures"] == 1
+    assert "survivesNodeFailures" not in status.compute(FACTS, NOW)

@@ -221,3 +221,22 @@ def test_spread_of_the_workload_where_placement_is_inherited():
     assert resolved(inheriting, workload).where.node_selector == (("disk", "ssd"),)
     own = Spread("host", 1, Selector((Requirement("tier", "In", ("web",)),)))
     assert resolved(replace(TARGET, spread=(own,)), workload).spread == (own,)
+
+
+@pytest.mark.parametrize(
+    ("more", "desired", "spare"),
+    [
+        ({"max_slots_per_node": 4, "survives": 2}, 11, 8),
+        ({"max_slots_per_node": 4, "survives": 2, "suspend": True}, 0, 0),
+        ({"max_slots_per_node": 4, "survives": 2, "count": 0}, 0, 0),
+        ({"max_slots_per_node": 4}, 3, 0),
+    ],
+)
+def test_for_each_node_that_may_be_lost_there_are_as_many_slots_more_as_one_has_at_most(more, desired, spare):
+    made = resolved(replace(POLICY, **more))
+    assert (made.desired, made.spare, made.seats) == (desired, spare, more.get("count", 3))
+
+
+def test_a_workload_with_one_pod_a_node_has_one_slot_more_for_each():
+    asked = replace(TARGET, max_slots_per_node=4, survives=2, inherit_from_workload=True)
+    assert (resolved(asked, WORKLOAD).desired, resolved(asked, WORKLOAD).spare) == (12, 2)
