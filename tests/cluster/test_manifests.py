@@ -71,6 +71,8 @@ NEEDED = [
             "minimalreservationpolicies.j10ce.io",
             "qosprofiles.j10ce.io",
             "nodeqoses.j10ce.io",
+            "reservationbudgets.j10ce.io",
+            "namespaces",
         )
     ],
     ("get", "minimalreservationpolicies.j10ce.io"),
@@ -78,6 +80,7 @@ NEEDED = [
     ("patch", "pods"),
     ("patch", "nodes"),
     ("patch", "minimalreservationpolicies.j10ce.io/status"),
+    ("patch", "reservationbudgets.j10ce.io/status"),
     ("create", "events.events.k8s.io"),
 ]
 LEASE_NEEDED = [
@@ -104,6 +107,8 @@ FORBIDDEN = [
     ("delete", "minimalreservationpolicies.j10ce.io"),
     ("create", "qosprofiles.j10ce.io"),
     ("patch", "qosprofiles.j10ce.io"),
+    ("create", "reservationbudgets.j10ce.io"),
+    ("patch", "reservationbudgets.j10ce.io"),
     ("use", "qosprofiles.j10ce.io"),
     ("create", "nodeqoses.j10ce.io"),
     ("patch", "nodeqoses.j10ce.io/status"),
@@ -384,7 +389,7 @@ def test_a_binding_carries_our_annotations_only(
     assert bound["metadata"]["annotations"]["j10ce.io/policy"] == "a/b"
 
 
-COUNTS = {"filled": 0, "held": 0, "unplaced": 0}
+COUNTS = {"filled": 0, "held": 0, "unplaced": 0, "consumed": 0}
 POLICY = {
     "apiVersion": "j10ce.io/v1alpha1",
     "kind": "MinimalReservationPolicy",
