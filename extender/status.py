@@ -184,7 +184,7 @@ def unplaced_text(one: Unplaced) -> str:
     if one.reason == "NodeCannotEnforce":
         return f"nodes do not enforce every promise for {slots}: {one.detail}"
     if one.reason == "Spread":
-        return f"spread or anti-affinity lets no more go where there is room, for {slots}: {one.detail}"
+        return f"spread or pod affinity lets no more go where there is room, for {slots}: {one.detail}"
     texts = {
         "NoNode": "no node is eligible",
         "MaxSlotsPerNode": "every eligible node is at placement.maxSlotsPerNode",

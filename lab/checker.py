@@ -17,9 +17,9 @@ What it cannot see, and therefore does not report:
 - Several policies of different shapes: packing is best fit and the refutation has a budget, so a floor
   broken where neither decides is counted as undecided, not as broken. With one shape (or disjoint nodes)
   both are exact.
-- Topology spread: a slot is kept only where pods may go one after the other (lab/evenness.py). With several
-  required constraints on one policy a broken floor is proven by capacity alone. Node affinity beyond labels
-  and names, and pod affinity, are not part of a promise (docs/limits.md).
+- Topology spread and pod affinity: a slot is kept only where pods may go one after the other
+  (lab/evenness.py). With several required constraints on one policy, or pod affinity, a broken floor is
+  proven by capacity alone. Node affinity beyond labels and names is not part of a promise (docs/limits.md).
 - qos.cluster.selectors and qos.cluster.requests are shared with the extender; a mistake there is made twice.
 
 Not violations, but noted: binds of pods that go before the policy (higher priority, DaemonSet,

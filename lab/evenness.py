@@ -28,9 +28,16 @@ class Rule:
         """Whether one more pod may go to a node beside `more`, new ones by domain."""
         if name not in self.domains:
             return self.spread.apart
+        if self.spread.together:
+            return self._joins(self.domains[name], more)
         counts = {domain: count + more.get(domain, 0) for domain, count in self.pods.items()}
         least = 0 if len(counts) < self.spread.min_domains else min(counts.values())
         return counts[self.domains[name]] + self.spread.itself - least <= self.spread.max_skew
+
+    def _joins(self, domain: str, more: Mapping[str, int]) -> bool:
+        """Whether a domain has one of the pods to which affinity is required, or may have the first."""
+        counts = {place: count + more.get(place, 0) for place, count in self.pods.items()}
+        return counts[domain] > 0 or (self.spread.itself and not any(counts.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ class Evenness:
     @property
     def exact(self) -> bool:
         """Whether `place` never places fewer than could be."""
-        return len(self.rules) == 1
+        return len(self.rules) == 1 and not self.rules[0].spread.together
 
 
 def evenness_of(promise: Promise, occupancy: Occupancy) -> Evenness | None:
@@ -80,8 +87,8 @@ def evenness_of(promise: Promise, occupancy: Occupancy) -> Evenness | None:
     required = [spread for spread in promise.spread if spread.required]
     if not required:
         return None
-    keys = {spread.key for spread in required if not spread.apart}
-    rules = (_rule(promise, occupancy, one, {one.key} if one.apart else keys) for one in required)
+    keys = {spread.key for spread in required if not spread.between_pods}
+    rules = (_rule(promise, occupancy, one, {one.key} if one.between_pods else keys) for one in required)
     return Evenness(tuple(rules))
 
 
@@ -92,7 +99,7 @@ def _rule(promise: Promise, occupancy: Occupancy, spread: Spread, keys: Iterable
     pods = dict.fromkeys(domains.values(), 0)
     for pod in occupancy.pods.values():
         domain = domains.get(pod.node_name)
-        leaving = pod.deleting and not spread.apart
+        leaving = pod.deleting and not spread.between_pods
         if domain is None or pod.terminal or leaving or pod.namespace != promise.namespace:
             continue
         pods[domain] += matches(spread.selector, pod.labels)

@@ -283,8 +283,10 @@ class Demands:
 
 def _keys(demand: Demand, spread: Spread) -> frozenset[str]:
     """The labels that a node has that is in a domain: those of all constraints of the same kind."""
-    alike = (one for one in demand.spread if one.required == spread.required and not one.apart)
-    return frozenset({spread.key} if spread.apart else (one.key for one in alike))
+    if spread.between_pods:
+        return frozenset({spread.key})
+    stated = (one for one in demand.spread if one.required == spread.required)
+    return frozenset(one.key for one in stated if not one.between_pods)
 
 
 def _arranged(demand: Demand) -> tuple[object, ...]:

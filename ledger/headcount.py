@@ -21,7 +21,7 @@ _Kind: TypeAlias = tuple[Selector, bool]
 class Headcount:
     """By namespace and constraint: pods with a claim, of policies or not.
 
-    Those that are being deleted count for an anti-affinity alone.
+    Those that are being deleted count for an affinity or anti-affinity alone.
 
     Only what some demand asks for is counted. `touched`: namespaces in which a count has changed since
     somebody looked and took them out.
@@ -77,7 +77,7 @@ class Headcount:
 
 
 def _kind(spread: Spread) -> _Kind:
-    return spread.selector, spread.apart
+    return spread.selector, spread.between_pods
 
 
 def _counts(pod: Pod, kind: _Kind) -> bool:

@@ -55,6 +55,9 @@ class Domains:
         floor = 0 if self.levels.size < self.spread.min_domains else None
         return lowest_first(self.levels, most_more(self.levels, room, self.skew, floor=floor), want, order)
 
+    def settle_on(self, room: Levels) -> None:
+        """Slots are about to be placed, for which the domains have so much room."""
+
     def open_at(self, where: Rows) -> Flags:
         """Whether one more slot may be held in each of these domains."""
         may = np.append(self.levels + self.spread.itself - self.floor <= self.skew, not self.spread.keyed)
@@ -94,6 +97,45 @@ class Domains:
         return int((self.levels - self.floor)[self.held > 0].max(initial=0))
 
 
+@dataclass(slots=True)
+class Gathered(Domains):
+    """A required affinity. `first`: the domain that the first pod will decide on; -1: not known yet."""
+
+    first: int = _NO_DOMAIN
+
+    def settle_on(self, room: Levels) -> None:
+        """Nothing is there yet: where most slots have room it begins."""
+        if self.spread.itself and not self.levels.any() and not self.held.any() and room.any():
+            self.first = int(room.argmax())
+
+    def _open(self) -> Flags:
+        pods = self._pods()
+        if pods.any() or not self.spread.itself:
+            return np.asarray(pods > 0)
+        first = int(self.held.argmax()) if self.held.any() else self.first
+        everywhere = np.ones(self.levels.size, dtype=np.bool_)
+        return everywhere if first == _NO_DOMAIN else np.arange(self.levels.size) == first
+
+    def quota(self, room: Levels, want: int, order: Levels) -> Levels:  # noqa: ARG002 - as Domains.quota
+        """All of it where pods may go."""
+        return np.where(self._open(), room, 0)
+
+    def open_at(self, where: Rows) -> Flags:
+        """As Domains.open_at; not in none."""
+        return np.asarray(np.append(self._open(), False)[where])
+
+    def excess(self) -> Levels:
+        """As Domains.excess."""
+        return np.where(self._open(), 0, self.held)
+
+    def bears(self, changes: Mapping[int, int], target: int) -> bool:  # noqa: ARG002 - as Domains.bears
+        """Only to where pods may go as things are; as long as there are none, all stay together."""
+        return bool(self._pods().any() and self.open_at(self.of[[target]])[0])
+
+    def _pods(self) -> Levels:
+        return self.levels - self.held * self.spread.itself
+
+
 class Spreads:
     """The constraints of all demands. `rounds`: how many it took to place slots since somebody asked."""
 
@@ -119,7 +161,8 @@ class Spreads:
         held = _by_domain(self._holds.count[demand], of, count)
         pods = self._headcount.of(self._demands[demand].namespace, spread)
         levels = _by_domain(pods, of, count)
-        return Domains(spread, of, levels + held if spread.itself else levels, held)
+        kind = Gathered if spread.together else Domains
+        return kind(spread, of, levels + held if spread.itself else levels, held)
 
     def _rows(self, demand: int, spread: Spread) -> tuple[Rows, int]:
         """Each row's domain, and how many there are; good until a node or a demand changes."""
@@ -134,6 +177,8 @@ class Spreads:
     def share_out(self, demand: int, rows: Rows, fit: Levels, want: int) -> Levels:
         """Of the slots that fit on these rows, in this order, those that are to be held there."""
         all_domains = self.of(demand)
+        for domains in all_domains:
+            domains.settle_on(_by_domain(fit, domains.of[rows], domains.levels.size))
         if len(all_domains) > 1:
             return self._in_rounds(all_domains, rows, fit, want)
         for domains in all_domains:
@@ -210,7 +255,8 @@ class Spreads:
         if size > len(lowest):
             told.append(f"{size - len(lowest)} more")
         few = f", minDomains {spread.min_domains}" if size < spread.min_domains else ""
-        rule = "anti-affinity" if spread.apart else f"maxSkew {spread.max_skew}{few}"
+        kind = "anti-affinity" if spread.apart else "affinity"
+        rule = kind if spread.between_pods else f"maxSkew {spread.max_skew}{few}"
         return f"{spread.key}, {rule}: {', '.join(told) or 'no domain'}"
 
 

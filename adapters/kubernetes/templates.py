@@ -23,7 +23,7 @@ from qos.cluster.objects import (
 )
 from qos.cluster.policy import Workload
 from qos.cluster.selectors import matches
-from qos.cluster.spreading import apart, counting
+from qos.cluster.spreading import apart, counting, together
 
 _WORKLOAD = msgspec.json.Decoder(WorkloadObject)
 
@@ -130,18 +130,33 @@ def _spread(namespace: str, template: wire.Template) -> tuple[Spread, ...]:
     labels = _labels(template)
     stated = template.spec.topology_spread_constraints or ()
     spread = [spread_of(one, _narrowed(one.label_selector, one.match_label_keys, labels)) for one in stated]
-    return counting([*spread, *_apart(namespace, template)], labels)
+    between = (*_apart(namespace, template), *_together(namespace, template))
+    return counting([*spread, *between], labels)
 
 
 def _apart(namespace: str, template: wire.Template) -> Iterable[Spread]:
-    """Required anti-affinity to pods of the template's own namespace; what is _one_per_node is left out."""
+    """Required anti-affinity; what is _one_per_node is left out."""
     affinity, labels = template.spec.affinity, _labels(template)
-    stated = affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else None
-    for term in stated or ():
+    for term in _own_terms(namespace, affinity.pod_anti_affinity if affinity else None):
+        if not _refuses_itself(term, namespace, labels):
+            yield apart(term.topology_key, _narrowed(term.label_selector, term.match_label_keys, labels))
+
+
+def _together(namespace: str, template: wire.Template) -> Iterable[Spread]:
+    """Required affinity: it is to pods that all its terms select, by each term's key."""
+    affinity, labels = template.spec.affinity, _labels(template)
+    terms = [*_own_terms(namespace, affinity.pod_affinity if affinity else None)]
+    selected = (_narrowed(term.label_selector, term.match_label_keys, labels) for term in terms)
+    both = Selector(tuple(requirement for one in selected for requirement in one.requirements))
+    return (together(term.topology_key, both) for term in terms)
+
+
+def _own_terms(namespace: str, affinity: wire.PodAffinity | None) -> Iterable[wire.PodAffinityTerm]:
+    """The required terms for pods of the template's own namespace, whose labels are not known here."""
+    for term in (affinity.required if affinity else None) or ():
         elsewhere = term.namespaces and namespace not in term.namespaces and term.namespace_selector is None
-        if elsewhere or term.mismatch_label_keys or _refuses_itself(term, namespace, labels):
-            continue
-        yield apart(term.topology_key, _narrowed(term.label_selector, term.match_label_keys, labels))
+        if not elsewhere and not term.mismatch_label_keys:
+            yield term
 
 
 def _narrowed(

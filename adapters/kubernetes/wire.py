@@ -234,7 +234,7 @@ class NodeAffinity(_Wire):
 
 
 class PodAffinityTerm(_Wire):
-    """A term of a pod anti-affinity."""
+    """A term of a pod affinity or anti-affinity."""
 
     topology_key: str = ""
     label_selector: LabelSelector | None = None
@@ -244,8 +244,8 @@ class PodAffinityTerm(_Wire):
     mismatch_label_keys: list[str] | None = None
 
 
-class PodAntiAffinity(_Wire):
-    """A pod anti-affinity: the required part."""
+class PodAffinity(_Wire):
+    """A pod affinity or anti-affinity: the required part."""
 
     required: list[PodAffinityTerm] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
@@ -256,7 +256,8 @@ class Affinity(_Wire):
     """A pod's affinity."""
 
     node_affinity: NodeAffinity | None = None
-    pod_anti_affinity: PodAntiAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
 
 
 class TopologySpreadConstraint(_Wire):

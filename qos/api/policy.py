@@ -235,8 +235,8 @@ class Placement(Model):
     inherit_from_workload: bool | None = Field(
         default=None,
         description=(
-            "Take node selector, required node affinity and pod anti-affinity, tolerations and topology "
-            "spread constraints from the workload's pod template. Default: true with slots.scaleTargetRef, "
+            "Take node selector, required affinity of all kinds, tolerations and topology spread constraints "
+            "from the workload's pod template. Default: true with slots.scaleTargetRef, "
             "false with slots.count, where there is no template."
         ),
     )
@@ -459,7 +459,7 @@ class UnplacedStatus(Reported):
             "Why: Insufficient (the nodes lack the resource), Fragmented (enough in all, on no single "
             "node), NoNode (no node is eligible), MaxSlotsPerNode (every eligible node is at its limit), "
             "CapReached (the installation-wide cap), PoolCapReached (the cap of every pool of nodes that has "
-            "room), Spread (where there is room, topology spread or anti-affinity lets no more of them go), "
+            "room), Spread (where there is room, topology spread or pod affinity lets no more of them go), "
             "NodeCannotEnforce (nodeEnforcement is Strict, and nodes that would do otherwise do not enforce "
             "every promise), BudgetExceeded (a ReservationBudget leaves less than is asked), BudgetForbids "
             "(it permits no such PriorityClass or QoSProfile)."

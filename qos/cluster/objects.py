@@ -82,6 +82,8 @@ class Spread:
     domain. `itself`: the selector matches the pods that are spread. `apart`: a required pod anti-affinity, as
     the plugin InterPodAffinity counts: no domain may have one of these pods beside those that `selector`
     matches, which count until they are gone; a node without the key is in no domain, and open to all.
+    `together`: a required pod affinity, likewise: pods go to domains that have one of those; where there is
+    none and they are such pods themselves, all of them to the first one's.
     """
 
     key: str
@@ -93,6 +95,12 @@ class Spread:
     honor_taints: bool = False
     itself: bool = True
     apart: bool = False
+    together: bool = False
+
+    @property
+    def between_pods(self) -> bool:
+        """Whether it is an (anti-)affinity: each stands alone, and counts pods until they are gone."""
+        return self.apart or self.together
 
     @property
     def keyed(self) -> bool:

@@ -45,3 +45,10 @@ def labels_of(selector: Selector) -> dict[str, str]:
     """The labels that all pods have which a selector matches, as far as it names their values."""
     exact = (one for one in selector.requirements if one.operator == "In" and len(one.values) == 1)
     return {one.key: one.values[0] for one in exact}
+
+
+def together(key: str, selector: Selector) -> Spread:
+    """A required affinity: only domains with one of the selected pods; if there is none, and such pods are
+    among those, any one domain.
+    """
+    return Spread(key, _NEVER_SO_MANY, selector, honor_affinity=False, together=True)

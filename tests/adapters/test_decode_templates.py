@@ -171,3 +171,19 @@ def test_required_anti_affinity_of_a_template():
     found = [(one.key, one.apart, one.itself, one.max_skew) for one in workload.spread]
     assert found == [("zone", True, True, 1), ("zone", True, False, 0), (HOSTNAME, True, False, 0)]
     assert workload.one_per_node
+
+
+def test_required_affinity_of_a_template():
+    terms = [
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}},
+        {"topologyKey": "rack", "labelSelector": {"matchLabels": {"tier": "front"}}},
+        {"topologyKey": "rack", "labelSelector": {}, "namespaces": ["other"]},
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    raw = encode(workload_object(affinity={"podAffinity": required}))
+    found = decode.workload(DEPLOYMENTS, raw).spread
+    both = Selector((Requirement("app", "In", ("web",)), Requirement("tier", "In", ("front",))))
+    assert [(one.key, one.together, one.selector, one.itself) for one in found] == [
+        ("zone", True, both, False),
+        ("rack", True, both, False),
+    ]

@@ -115,7 +115,7 @@ def test_condition(facts, kind, expected):
         ),
         (
             Unplaced(2, "Spread", detail="zone: a 1"),
-            "spread or anti-affinity lets no more go where there is room, for 2 slots: zone: a 1",
+            "spread or pod affinity lets no more go where there is room, for 2 slots: zone: a 1",
         ),
     ],
 )

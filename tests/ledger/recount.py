@@ -29,7 +29,7 @@ def check_columns(ledger: Ledger) -> None:
 def _check_headcount(state: State) -> None:
     """Pods that constraints count, by row; of all constraints that demands have, and of no others."""
     demands = [state.demands[number] for number in state.demands.order]
-    stated = {(d.namespace, (spread.selector, spread.apart)) for d in demands for spread in d.spread}
+    stated = {(d.namespace, (spread.selector, spread.between_pods)) for d in demands for spread in d.spread}
     columns = state.headcount._columns
     assert {(namespace, kind) for namespace, there in columns.items() for kind in there} == stated
     for namespace, (selector, deleting) in stated:

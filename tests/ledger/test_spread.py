@@ -9,7 +9,7 @@ import pytest
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos.cluster.objects import Node, NodePredicate, NodeSelectorTerm, Requirement, Spread, Taint
-from qos.cluster.spreading import apart, counting, labels_of, with_keys
+from qos.cluster.spreading import apart, counting, labels_of, together, with_keys
 from tests.ledger.builders import demand, go, holds, labelled, ledger, node, pod
 from tests.ledger.recount import check_columns
 
@@ -231,3 +231,33 @@ def test_anti_affinity_to_others_keeps_off_their_domains() -> None:
     assert holds(made, "a") == {"n3": 4}
     made.remove_pod("p0")
     assert sum(holds(made, "a").values()) == 9
+
+
+def test_affinity_to_others_is_held_beside_them() -> None:
+    (one,) = counting([together(ZONE, labelled("other"))], {"app": "a"})
+    made = ledger(*zoned("abc-"), spread("a", 3, one, cpu=2))
+    assert holds(made, "a") == {}
+    assert reasons(made, "a") == [("Spread", 3, f"{ZONE}, affinity: a 0, b 0, c 0")]
+    made.set_pod(pod("p0", 1, app="other", node="n1"))
+    assert zones(made, "a", "abc") == {"a": 0, "b": 3, "c": 0}
+    made.set_pod(pod("p1", 1, app="other", node="n2"))
+    made.remove_pod("p0")
+    assert zones(made, "a", "abc") == {"a": 0, "b": 0, "c": 3}
+    check_columns(made)
+
+
+def test_affinity_to_itself_begins_where_most_fit_and_stays_with_the_first() -> None:
+    made = ledger(*zoned("a", 4), *zoned("abb")[1:], spread("a", 6, together(ZONE, labelled("a")), cpu=2))
+    assert zones(made, "a", "abb") == {"a": 0, "b": 6}
+    made.set_pod(pod("p0", 1, app="a", node="n0"))
+    assert zones(made, "a", "abb")["b"] == 0
+    check_columns(made)
+
+
+def test_a_hold_with_affinity_moves_within_its_zone_alone() -> None:
+    made = ledger(*zoned("aab", 4), spread("a", 1, together(ZONE, labelled("a")), cpu=4))
+    (on,) = holds(made, "a")
+    assert go(made, pod("p", 4), [on]) == on
+    (on,) = holds(made, "a")
+    assert on != "n2"
+    assert made.filter(pod("q", 4), [on], 0.0).nodes == []

@@ -11,7 +11,7 @@ from hypothesis.stateful import invariant, rule
 from ledger.ledger import Ledger
 from qos.cluster.objects import Demand, Node, PlacementMode, Pod, Spread
 from qos.cluster.selectors import matches
-from qos.cluster.spreading import apart, with_keys
+from qos.cluster.spreading import apart, together, with_keys
 from tests.ledger.builders import demand, labelled, node
 from tests.ledger.test_against_model import (
     _SETTINGS,
@@ -26,13 +26,15 @@ from tests.ledger.test_against_model import (
 
 ZONES = dict(zip(NODES, ("a", "a", "b", "c"), strict=True))
 HOST, ZONE = "host", "zone"
-APART = -1
-"""In place of a least number of domains: anti-affinity."""
+APART, TOGETHER = -1, -2
+"""In place of a least number of domains: anti-affinity, affinity."""
 
 
 def spread_of(app: str, key: str, skew: int, minimum: int, counts: str) -> Spread:
     selector = labelled(counts)
     itself = matches(selector, {"app": app})
+    if minimum == TOGETHER:
+        return replace(together(key, selector), itself=itself)
     if minimum == APART:
         return replace(apart(key, selector), itself=itself, max_skew=int(itself))
     return Spread(key, skew, selector, min_domains=minimum, itself=itself)
@@ -43,7 +45,7 @@ class Evenness:
 
     def __init__(self, machine: Machine, record: Demand, spread: Spread, held: dict[str, int]) -> None:
         nodes = machine.account.nodes.values()
-        keys = [spread.key] if spread.apart else [one.key for one in record.spread]
+        keys = [spread.key] if spread.between_pods else [one.key for one in record.spread]
         self.spread = spread
         self.domains = {n.name: n.labels[spread.key] for n in nodes if all(key in n.labels for key in keys)}
         self.pods = dict.fromkeys(self.domains.values(), 0)
@@ -66,6 +68,8 @@ class Evenness:
         """What kube-scheduler's filter says of one more pod."""
         if name not in self.domains:
             return self.spread.apart
+        if self.spread.together:
+            return self.pods[self.domains[name]] > 0 or (self.spread.itself and not any(self.pods.values()))
         more = self.pods[self.domains[name]] + self.spread.itself
         return more - self.floor(self.pods) <= self.spread.max_skew
 
@@ -73,10 +77,18 @@ class Evenness:
         levels = self.levels()
         if name not in self.domains:
             return self.spread.apart
+        if self.spread.together:
+            begun = any(self.held.values()) and not self.held[self.domains[name]]
+            return self.allows_pod(name) and not (begun and not any(self.pods.values()))
         return levels[self.domains[name]] + self.spread.itself - self.floor(levels) <= self.spread.max_skew
 
     def can_be_filled(self) -> bool:
         """Owners come one after the other, each to the lowest domain that has a hold: all get theirs."""
+        if self.spread.together:
+            there = [domain for domain, count in self.held.items() if count]
+            if any(self.pods.values()):
+                return all(self.pods[domain] for domain in there)
+            return len(there) <= 1 and (self.spread.itself or not there)
         left, pods = dict(self.held), dict(self.pods)
         while any(left.values()):
             domain = min((d for d in left if left[d]), key=pods.__getitem__)
@@ -114,7 +126,7 @@ class SpreadMachine(Machine):
         most=st.sampled_from((None, None, 1, 2)),
         keys=st.sampled_from(((), (ZONE,), (ZONE,), (HOST,), (ZONE, HOST))),
         skew=st.integers(1, 2),
-        minimum=st.sampled_from((1, 1, 3, APART)),
+        minimum=st.sampled_from((1, 1, 3, APART, TOGETHER)),
         counts=st.sampled_from((None, None, None, *APPS)),
     )
     def set_demand(  # type: ignore[override]
@@ -200,8 +212,8 @@ class OneSpreadDemandMachine(SpreadMachine):
             report = self.ledger.report()[record.key]
             if self.ledger.gauges()["in_flight"] or len(record.spread) != 1 or record.needs is not None:
                 continue
-            if record.mode is PlacementMode.PINNED:
-                continue
+            if record.mode is PlacementMode.PINNED or record.spread[0].together:
+                continue  # which zone the first goes to is chosen once
             assert report.held == self._best(record)
 
     def _best(self, record: Demand) -> int:
