@@ -15,6 +15,7 @@ from typing import Any
 import stamina
 
 from adapters.api import (
+    BUDGETS,
     NODES,
     PODS,
     POLICIES,
@@ -95,6 +96,7 @@ class Actions:
         classes = [objects.priority_class(wanted, scope) for wanted in scenario.priority_classes]
         await self._create_all(PRIORITY_CLASSES, "", classes)
         await self._create_all(PROFILES, "", [objects.profile(wanted, scope) for wanted in scenario.profiles])
+        await self._create_all(BUDGETS, "", [objects.budget(wanted, scope) for wanted in scenario.budgets])
         for group in scenario.nodes:
             await self.add_nodes(group)
         await self.apply_policies(policies)

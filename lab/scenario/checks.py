@@ -32,7 +32,15 @@ class UnplacedCheck(Model):
     """An entry of status.unplaced."""
 
     reason: Literal[
-        "Insufficient", "NoNode", "CapReached", "PoolCapReached", "MaxSlotsPerNode", "Fragmented", "Spread"
+        "Insufficient",
+        "NoNode",
+        "CapReached",
+        "PoolCapReached",
+        "MaxSlotsPerNode",
+        "Fragmented",
+        "Spread",
+        "BudgetExceeded",
+        "BudgetForbids",
     ]
     count: Number | None = None
     resource: str | None = None

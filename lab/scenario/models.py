@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from lab.scenario.checks import Check, Expectation
 from lab.scenario.fields import Model, Name
 from lab.scenario.steps import NodeGroup, Step
+from qos.api.budget import ReservationBudgetSpec
 from qos.api.policy import MinimalReservationPolicySpec
 from qos.api.profile import QoSProfileSpec
 
@@ -85,6 +86,15 @@ class Profile(Model):
     spec: QoSProfileSpec
 
 
+class Budget(Model):
+    """A ReservationBudget: its name and spec. It concerns the scenario's namespace alone, in which its
+    namespaceSelector must hold as well.
+    """
+
+    name: Name
+    spec: ReservationBudgetSpec
+
+
 class Run(Model):
     """One variant: the same nodes and steps on a cluster of its own."""
 
@@ -117,6 +127,7 @@ class Scenario(Model):
     nodes: list[NodeGroup] = Field(min_length=1)
     priority_classes: list[PriorityClass] = Field(default_factory=list)
     profiles: list[Profile] = Field(default_factory=list)
+    budgets: list[Budget] = Field(default_factory=list)
     policies: list[Policy] = Field(default_factory=list)
     runs: list[Run] = Field(default_factory=list)
     """Variants to compare; one run of everything unless given."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters.api import (
+    BUDGETS,
     DAEMON_SETS,
     DEPLOYMENTS,
     NODES,
@@ -18,7 +19,7 @@ from adapters.api import (
     Resource,
 )
 from lab import nodes
-from lab.scenario.models import Policy, PriorityClass, Profile
+from lab.scenario.models import Budget, Policy, PriorityClass, Profile
 from lab.scenario.steps import NodeGroup, Taint, Workload
 from qos.keys import API_VERSION, SCENARIO_LABEL, SCENARIO_WORKLOAD_LABEL
 
@@ -101,6 +102,22 @@ def profile(wanted: Profile, scope: Scope) -> Manifest:
     }
 
 
+def budget(wanted: Budget, scope: Scope) -> Manifest:
+    """A ReservationBudget for the scenario's namespace."""
+    spec = wanted.spec.to_json()
+    selector = spec["namespaceSelector"]
+    spec["namespaceSelector"] = {
+        **selector,
+        "matchLabels": {**selector.get("matchLabels", {}), **scope.labels},
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ReservationBudget",
+        "metadata": {"name": wanted.name, "labels": scope.labels},
+        "spec": spec,
+    }
+
+
 def policy(wanted: Policy, scope: Scope) -> Manifest:
     """A MinimalReservationPolicy."""
     spec = wanted.spec.to_json()
@@ -177,6 +194,7 @@ def _template(wanted: Workload, scope: Scope, shape: Mapping[str, int | str] | N
 
 RESOURCES = {
     "Policy": POLICIES,
+    "Budget": BUDGETS,
     "Deployment": DEPLOYMENTS,
     "StatefulSet": STATEFUL_SETS,
     "Pod": PODS,

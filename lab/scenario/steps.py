@@ -137,7 +137,7 @@ class TaintNodes(Nodes):
 class Patch(Model):
     """A JSON merge patch of one object of this scenario."""
 
-    kind: Literal["Policy", "Deployment", "StatefulSet", "Pod", "Node"]
+    kind: Literal["Policy", "Budget", "Deployment", "StatefulSet", "Pod", "Node"]
     name: str
     patch: dict[str, Any]
 

@@ -249,7 +249,7 @@ class Demand:
     @property
     def seats(self) -> int:
         """How many of its pods get their floor on the node."""
-        return self.most_seats - (self.withheld.count if self.withheld else 0)
+        return min(self.most_seats, self.desired) if self.withheld else self.most_seats
 
 
 @dataclass(frozen=True, slots=True)
