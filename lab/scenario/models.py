@@ -40,6 +40,8 @@ class Cluster(Model):
     disabled.
     """
     extender: Extender = Extender()
+    raises_requests: bool = False
+    """With the admission that raises requests to a policy's floor, or refuses pods (floor.requestPolicy)."""
 
 
 class PriorityClass(Model):

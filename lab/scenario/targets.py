@@ -21,7 +21,7 @@ from adapters.api import BUDGETS, NODES, PRIORITY_CLASSES, PROFILES, NotFound, R
 from adapters.kubernetes import decode
 from adapters.kubernetes.client import KubernetesAPI, Timeouts
 from lab import cluster as lab_cluster
-from lab import extender_process, late_answers, scheduler_config, tenant
+from lab import extender_process, late_answers, requests, scheduler_config, tenant
 from lab.binaries import Binaries
 from lab.cluster import Cluster
 from lab.extender_process import ExtenderProcess
@@ -169,6 +169,8 @@ async def lab_target(
         )
     )
     try:
+        if scenario.cluster.raises_requests:
+            await asyncio.to_thread(requests.install, cluster)
         late = None
         if wanted.enabled and any(step.delay_answers is not None for step in scenario.steps):
             late = await asyncio.to_thread(late_answers.start, cluster)
@@ -256,6 +258,7 @@ def refuse_own(scenario: Scenario, run: Run) -> None:
     asks_too_much = {
         "kills components": any(step.kill or step.start for step in scenario.steps),
         "delays the API server's answers": any(s.delay_answers is not None for s in scenario.steps),
+        "has requests raised": scenario.cluster.raises_requests,
         "acts as a tenant": any(step.tenant_applies for step in scenario.steps),
     }
     for what, asked in asks_too_much.items():

@@ -1,0 +1,55 @@
+"""What becomes of requests below the floor, on a lab cluster: the admission of manifests/base, at work."""
+
+from __future__ import annotations
+
+import json
+import time
+from importlib import resources
+from typing import Any, Final
+
+from lab.cluster import Cluster, LabError
+
+_PROBE: Final = "j10ce-requests-probe"
+_LOOK_SECONDS: Final = 0.1
+
+
+def install(cluster: Cluster, seconds: float = 60) -> None:
+    """Apply it, and wait until it raises: it takes effect some time after it was made. LabError when it does
+    not.
+    """
+    with resources.as_file(resources.files("manifests") / "base") as folder:
+        cluster.kubectl("apply", "--server-side", f"--filename={folder / 'requests.yaml'}")
+    cluster.kubectl("create", "--filename=-", stdin=json.dumps(_policy()))
+    deadline = time.monotonic() + seconds
+    pod = json.dumps(_pod())
+    dry_run = ("create", "--filename=-", "--dry-run=server", "-o", "json")
+    while "j10ce.io/raised-from" not in cluster.kubectl(*dry_run, stdin=pod):
+        if time.monotonic() > deadline:
+            raise LabError(
+                f"requests are not raised {seconds:g} s after {folder / 'requests.yaml'} was applied"
+            )
+        time.sleep(_LOOK_SECONDS)
+    cluster.kubectl("delete", "minimalreservationpolicies", _PROBE, "--namespace=default")
+
+
+def _policy() -> dict[str, Any]:
+    spec = {
+        "selector": {"matchLabels": {"app": _PROBE}},
+        "floor": {"resources": {"cpu": "1"}},
+        "slots": {"count": 0},
+    }
+    return {
+        "apiVersion": "j10ce.io/v1alpha1",
+        "kind": "MinimalReservationPolicy",
+        "metadata": {"name": _PROBE, "namespace": "default"},
+        "spec": spec,
+    }
+
+
+def _pod() -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": _PROBE, "namespace": "default", "labels": {"app": _PROBE}},
+        "spec": {"containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": False},
+    }
