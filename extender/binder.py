@@ -156,7 +156,7 @@ class Binder:
         try:
             await self._api.bind(pod.namespace, pod.name, pod.uid, node, annotations)
         except Conflict as error:
-            return await self._settle_conflict(pod, node, error)
+            return await self._settle_conflict(pod, node, error, in_doubt=in_doubt)
         except Ended as error:
             return await self._settle_ended(pod, node, error, in_doubt=in_doubt)
         except (APIError, NotTaken) as error:
@@ -175,15 +175,17 @@ class Binder:
         self._metrics.bind_outcome("failed")
         return f"pod {pod.key} was not bound: {why}"
 
-    async def _settle_conflict(self, pod: Pod, node: str, error: Conflict) -> str:
-        """409: someone bound it, or the UID is another's. Only a read can say which."""
+    async def _settle_conflict(self, pod: Pod, node: str, error: Conflict, *, in_doubt: bool) -> str:
+        """409: someone bound it, or the UID is another's. Only a read can say which; where the pod is unbound
+        all the same, an earlier Binding may still arrive.
+        """
         try:
             settled = await self._read_outcome(pod, node)
         except (APIError, Unreachable) as unread:
             return self._doubt(pod, node, f"{error}; and the pod cannot be read: {unread}")
-        if settled is None:
-            return self._rolled_back(pod, str(error))
-        return settled
+        if settled is not None:
+            return settled
+        return self._doubt(pod, node, str(error)) if in_doubt else self._rolled_back(pod, str(error))
 
     async def _settle_ended(self, pod: Pod, node: str, error: Ended, *, in_doubt: bool) -> str:
         """The server's own error: what it sent to its store can still land there while the pod is unchanged.

@@ -296,10 +296,11 @@ async def test_t04_a_refused_attempt_leaves_the_one_in_doubt_to_be_settled(rig):
     assert rig.claim == ("n1", "bound")
 
 
-async def test_t04_an_attempt_that_wrote_nothing_does_not_settle_the_one_in_doubt(rig):
+@pytest.mark.parametrize("error", [APIError(403, "Forbidden", "no"), Conflict(409, "Conflict", "try again")])
+async def test_t04_an_attempt_that_wrote_nothing_does_not_settle_the_one_in_doubt(rig, error):
     rig.api.fail("bind")
     assert "not known yet" in await rig.binder.bind(rig.args())
-    rig.api.fail("bind", APIError(403, "Forbidden", "no"))
+    rig.api.fail("bind", error)
     assert "not known yet" in await rig.binder.bind(rig.args())
     assert rig.claim == ("n1", "binding"), "the first may still land"
     await rig.settled()
