@@ -8,8 +8,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from importlib import resources
+from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from cli.app import app
 
 pytestmark = pytest.mark.cluster
 
@@ -70,6 +75,17 @@ def test_used_and_hard_are_what_kubectl_get_shows(shop: str, kubectl: Kubectl) -
     header, row = kubectl("get", "reservationbudgets", shop).stdout.splitlines()
     assert header.split() == ["NAME", "USED/TOTAL", "FULLEST", "NAMESPACES", "EXCEEDING", "AGE"]
     assert f"memory: 96Gi/100Gi   {shop}: cpu: 30/40, slots: 3/20" in row
+
+
+def test_kubectl_j10ce_budgets(
+    shop: str, cluster: Any, kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("J10CE_BIN", str(Path(cluster.kubectl_argv[0]).parent))
+    arguments = ["budgets", "-n", shop, "--kubeconfig", str(cluster.kubeconfig), "-o", "json"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    shown = [(one["resource"], one["used"], one["left"]) for one in json.loads(done.output)["budgets"]]
+    assert shown == [("cpu", "30", "10"), ("slots", "3", "17")]
 
 
 def test_a_tenant_may_edit_policies_of_its_namespace_and_no_budget(shop: str, kubectl: Kubectl) -> None:
