@@ -82,6 +82,7 @@ EGRESS_BANDWIDTH_ANNOTATION: Final = "kubernetes.io/egress-bandwidth"
 
 # Labels and taints of nodes, upstream's.
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 NODE_TAINT_PREFIX: Final = "node.kubernetes.io/"
 """Taints that the node lifecycle sets: not-ready, unreachable, disk-pressure ..."""
 

@@ -133,6 +133,9 @@ def policy(play: Play, name: str, spec: Body) -> None:
     if "endsIn" in spec:
         ends = timestamp(EPOCH + play.loop.time() + spec["endsIn"])
         spec = {name: value for name, value in spec.items() if name != "endsIn"} | {"expirationTime": ends}
+    if play.world.skew and "scaleTargetRef" not in spec["slots"]:
+        constraints = [objects.spread(name, play.world.skew)]
+        spec = {**spec, "placement": {**spec.get("placement", {}), "topologySpreadConstraints": constraints}}
     body = objects.policy(name, spec)
     known = play.store.find(POLICIES, "default", name)
     play.store.write(POLICIES, {**known, "spec": body["spec"]} if known else body)

@@ -38,6 +38,7 @@ class Cluster:
         self.store = store
         self._loop, self._chance, self._crowd = loop, chance, world.crowd
         self._dying = world.dying
+        self._skew = world.skew
         self.apps: dict[str, App] = {}
         self._numbers = 0
         self._due: set[str] = set()
@@ -52,11 +53,15 @@ class Cluster:
         app.made = known.made if known else 0
         self.apps[app.name] = app
         if app.deployed:
-            template = objects.pod("", app.cpu, app.memory, app.priority, {"app": app.name})
+            template = self._pod("", app)
             self.store.write(DEPLOYMENTS, objects.deployment(app.name, app.replicas, template))
         elif self.store.find(DEPLOYMENTS, "default", app.name):
             self.store.remove(DEPLOYMENTS, "default", app.name)
         self._soon(app.name)
+
+    def _pod(self, name: str, app: App) -> Body:
+        even = {"topologySpreadConstraints": [objects.spread(app.name, self._skew)]} if self._skew else {}
+        return objects.pod(name, app.cpu, app.memory, app.priority, {"app": app.name}, **even)
 
     def pods_of(self, app: str) -> list[Body]:
         """Its pods that are not on their way out, oldest first."""
@@ -79,8 +84,7 @@ class Cluster:
             self.delete(body["metadata"]["name"], body["metadata"]["uid"])
         for _ in range(app.replicas - len(pods)):
             app.made += 1
-            body = objects.pod(f"{name}-{app.made}", app.cpu, app.memory, app.priority, {"app": name})
-            self.store.create(PODS, body)
+            self.store.create(PODS, self._pod(f"{name}-{app.made}", app))
 
     def reconcile_daemons(self) -> None:
         """A pod for each DaemonSet and node."""

@@ -33,6 +33,9 @@ BUDGETED = 0.3
 BUDGETS = {"all": {}, "gold": {"matchLabels": {"tier": "gold"}}, "rest": {}}
 """Their namespaceSelector, by name; `rest` is a default one."""
 
+ZONED = 0.2
+"""Of so many histories workloads' pods are spread over three zones."""
+
 LASTING = 0.2
 """Of so many histories some policies' slots are used up by their first pods, or outlive them."""
 
@@ -161,6 +164,9 @@ class Maker:
             self._world = replace(self._world, sample=self._apart.choice((1, 2, 4)))
         if self._lasting:
             self._world = replace(self._world, status=True)
+        zones = Random(f"zones {self._world.seed}")  # noqa: S311
+        if zones.random() < ZONED:
+            self._world = replace(self._world, skew=zones.choice((1, 1, 2)))
         if self._apart.random() < 0.4:
             return self._narrow(self._apart.choice(NARROW))
         steps = [self._at(0.0, self._node(name)) for name in self._nodes]

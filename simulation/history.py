@@ -23,7 +23,8 @@ class World:
     any number; of more, the least important that waits longest is deleted. `prebind`: the share of pods for
     which kube-scheduler waits, up to 2 s, before it binds them (for volumes, say); `dying`: the longest time
     that pods take to end when nothing else is said. `settle`, `warmup`, `reference_grace`, `not_ready`: the
-    extender's settings; `grace`: the checker's.
+    extender's settings; `grace`: the checker's. `skew`: workloads' pods, and policies' slots, are spread over
+    three zones with this maxSkew; 0: they are not.
     """
 
     seed: int
@@ -44,6 +45,7 @@ class World:
     grace: float = 1.0
     reference_grace: float = 1.0
     not_ready: float = 3.0
+    skew: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from lab.budgets import Want, above, left_to
 from ledger.decisions import DemandReport
 from ledger.unplaced import FRAGMENTED
 from qos.cluster.budget import Budget
-from qos.cluster.objects import Demand, Node, PlacementMode, Pod, Resources
+from qos.cluster.objects import Demand, Node, PlacementMode, Pod, Resources, Spread
 from qos.cluster.policy import Policy
-from qos.cluster.selectors import admits
+from qos.cluster.selectors import admits, matches
 
 SLOT_SECONDS = 6.0
 """So soon after there is room for it, a slot is held again."""
@@ -85,6 +85,34 @@ def holds_can_serve(facts: Facts) -> list[str]:
             if node is None or not node.ready or not admits(demand.where, node):
                 wrong.append(f"{demand.key}: held on node {name}, where no pod may go")
     return wrong
+
+
+def holds_are_even(facts: Facts) -> list[str]:
+    """Owners that come one after the other, each to the zone that has fewest, can take every hold.
+
+    So no zone with holds is further above the emptiest than its constraint allows. A Pinned hold stays.
+    """
+    wrong = []
+    for demand in facts.demands:
+        held = dict(facts.reports[demand.key].holds)
+        for spread in demand.spread if demand.mode is not PlacementMode.PINNED else ():
+            levels, there = _levels(facts, demand, spread)
+            with_holds = {there[name] for name in held if name in there}
+            high = max((levels[zone] for zone in with_holds), default=0)
+            if with_holds and high - min(levels.values()) > spread.max_skew:
+                wrong.append(f"{demand.key}: holds on {held}, by {spread.key} there are {levels}")
+    return wrong
+
+
+def _levels(facts: Facts, demand: Demand, spread: Spread) -> tuple[dict[str, int], dict[str, str]]:
+    """Pods that a constraint counts, and holds, in each domain; and the domain of each node."""
+    there = {n.name: n.labels[spread.key] for n in facts.nodes.values() if spread.key in n.labels}
+    levels = dict.fromkeys(there.values(), 0)
+    for name, domain in there.items():
+        for pod in facts.pods.get(name, ()):
+            levels[domain] += not pod.deleting and matches(spread.selector, pod.labels)
+        levels[domain] += dict(facts.reports[demand.key].holds).get(name, 0)
+    return levels, there
 
 
 def accounts_add_up(facts: Facts) -> list[str]:
@@ -197,6 +225,10 @@ def _fits(facts: Facts, demand: Demand, name: str) -> bool:
     filled = sum(facts.owners.get(pod.uid) == demand.key for pod in facts.pods.get(name, ()))
     if demand.max_slots_per_node is not None and here + filled >= demand.max_slots_per_node:
         return False
+    for spread in demand.spread:
+        levels, there = _levels(facts, demand, spread)
+        if name not in there or levels[there[name]] + 1 - min(levels.values()) > spread.max_skew:
+            return False
     left = facts.free(name)
     for amounts in (*facts.nominated.get(name, ()), *facts.expected.get(name, ())):
         _take(left, amounts, 1)

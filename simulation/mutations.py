@@ -11,6 +11,7 @@ import numpy as np
 
 import ledger.bind
 import ledger.budgets
+import ledger.moves
 import ledger.placement
 import ledger.preempt
 import ledger.waiting
@@ -23,6 +24,7 @@ from ledger.flights import Flight, Flights, Nominations
 from ledger.holds import Holds
 from ledger.judge import Verdict
 from ledger.ledger import Ledger
+from ledger.spread import Spreads
 from ledger.state import State
 from qos.cluster.budget import Budget
 from simulation.generator import history
@@ -52,6 +54,10 @@ class Mutation:
 def _never(answer: Any = None) -> Callable[[Any], Any]:
     """In place of what should be done: nothing, and this answer."""
     return lambda _right: lambda *_args, **_options: answer
+
+
+def _all_that_fit(_right: Any) -> Any:
+    return lambda _self, _demand, _rows, fit, _want: fit
 
 
 def _all_that_select(right: Any) -> Any:
@@ -130,6 +136,8 @@ MUTATIONS = (
     Mutation("labels of a namespace choose no budget", Budgets, "set_namespace", _never()),
     Mutation("a default budget is for every namespace", ledger.budgets, "concerning", _all_that_select),
     Mutation("holds stay on lost nodes", ledger.placement, "leave_lost_nodes", _never()),
+    Mutation("holds are placed in any zone", Spreads, "share_out", _all_that_fit),
+    Mutation("holds move to any zone", ledger.moves, "may_move", _never(True)),
     Mutation("holds stay where their room was taken", ledger.placement, "leave_short_nodes", _never()),
     Mutation("preempt keeps hopeless candidates", ledger.preempt, "_ways", _keeps_all),
     Mutation("nobody is woken", Waker, "_wake", _wakes_nobody),

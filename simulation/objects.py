@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from qos import keys
-from qos.keys import HOSTNAME_LABEL
+from qos.keys import HOSTNAME_LABEL, ZONE_LABEL
 from simulation.parsed import PIN_LABEL
 from simulation.store import Body
 
@@ -16,12 +16,27 @@ PRIORITIES: Mapping[str, int] = {"low": 0, "middle": 10, "high": 100}
 MEMORY = "Mi"
 
 
+def zone_of(node: str) -> str:
+    """One of three zones, by the number in a node's name."""
+    return "abc"[int("".join(filter(str.isdigit, node)) or 0) % 3]
+
+
+def spread(app: str, skew: int) -> Body:
+    """A constraint that spreads a workload's pods over zones."""
+    return {
+        "maxSkew": skew,
+        "topologyKey": ZONE_LABEL,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": app}},
+    }
+
+
 def node(name: str, cpu: int, memory: int, pods: int, link: int = 0) -> Body:
     """A node that is Ready. cpu in millicores, memory in Mi, link in Mbit/s; 0: its agent publishes none."""
     published = dict.fromkeys(keys.BANDWIDTHS.values(), f"{link}M") if link else {}
     amounts = {"cpu": f"{cpu}m", "memory": f"{memory}{MEMORY}", "pods": str(pods), **published}
     return {
-        "metadata": {"name": name, "labels": {HOSTNAME_LABEL: name}},
+        "metadata": {"name": name, "labels": {HOSTNAME_LABEL: name, ZONE_LABEL: zone_of(name)}},
         "spec": {},
         "status": {
             "allocatable": amounts,

@@ -480,6 +480,8 @@ class Watcher(Told):
             self.wrong("holds fit", problem)
         for problem in invariants.holds_can_serve(facts):
             self.wrong("holds can serve", problem)
+        for problem in invariants.holds_are_even(facts):
+            self.wrong("holds are even", problem)
         self._look_for_lost_slots(invariants.placeable(facts))
 
     def _look_for_lost_slots(self, placeable: dict[str, str]) -> None:
@@ -561,7 +563,14 @@ def _ended(body: Body) -> bool:
 
 
 def _takes(pod: Pod) -> tuple[object, ...]:
-    return pod.node_name, pod.nominated_node_name, pod.terminal, pod.requests, pod.scheduler_name
+    return (
+        pod.node_name,
+        pod.nominated_node_name,
+        pod.terminal,
+        pod.deleting,
+        pod.requests,
+        pod.scheduler_name,
+    )
 
 
 def _decoded(resource: Resource, raw: bytes) -> Watched:

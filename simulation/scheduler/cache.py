@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from qos.cluster.objects import Node, Pod
+from qos.keys import ZONE_LABEL
 from simulation.parsed import PIN_LABEL
 
 FIT = "NodeResourcesFit"
 NEVER = "NodeResourcesFit, whatever is evicted"
 TAINT = "TaintToleration"
+SPREAD = "PodTopologySpread"
 EXTENDER = "Extender"
 EXTENDER_NEVER = "Extender, whatever is evicted"
 RESOLVABLE = frozenset({FIT, EXTENDER})
@@ -29,7 +31,8 @@ class Placed:
 class Cache:
     """Nodes, the pods on them, and the pods nominated to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, skew: int = 0) -> None:
+        self._skew = skew
         self.nodes: dict[str, Node] = {}
         self.placed: dict[str, Placed] = {}
         self.on: dict[str, dict[str, Placed]] = {}
@@ -114,7 +117,19 @@ class Cache:
                 return NEVER
             if amount > there - used.get(name, 0):
                 short = FIT
-        return short
+        return short or self._uneven(pod, node)
+
+    def _uneven(self, pod: Pod, node: Node) -> str:
+        """PodTopologySpread, of workloads' pods; that evicting some of them may help is left out."""
+        app = pod.labels.get("app")
+        if not self._skew or app is None:
+            return ""
+        counts = dict.fromkeys((there.labels[ZONE_LABEL] for there in self.nodes.values()), 0)
+        for placed in self.placed.values():
+            if placed.node in self.nodes and placed.pod.labels.get("app") == app and not placed.pod.deleting:
+                counts[self.nodes[placed.node].labels[ZONE_LABEL]] += 1
+        over = counts[node.labels[ZONE_LABEL]] + 1 - min(counts.values()) > self._skew
+        return SPREAD if over else ""
 
     def _expected(self, pod: Pod, node: str, used: dict[str, int], without: Sequence[Pod]) -> dict[str, int]:
         """What is used with nominated pods of at least the pod's priority, and without some."""

@@ -49,7 +49,7 @@ class Scheduler:
         self._ignorable = world.mode != "Strict"
         self.part = Part(loop)
         self.part.alive = False
-        self.cache = Cache()
+        self.cache = Cache(world.skew)
         self.queue = Queue(loop.time, eager=world.eager)
         self._tries: dict[str, int] = {}
         self._next = 0
@@ -60,7 +60,7 @@ class Scheduler:
         """Begin with nothing but what the API server lists."""
         self.part = self._api.part = Part(self._loop)
         self._api.streams.clear()
-        self.cache, self.queue = Cache(), Queue(self._loop.time, eager=self._world.eager)
+        self.cache, self.queue = Cache(self._world.skew), Queue(self._loop.time, eager=self._world.eager)
         self._informer = Informer(self.cache, self.queue)
         self.part.call(self._run)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from qos.cluster.objects import Pod
-from simulation.scheduler.cache import EXTENDER, FIT, TAINT
+from simulation.scheduler.cache import EXTENDER, FIT, SPREAD, TAINT
 
 INITIAL_BACKOFF = 1.0
 LONGEST_BACKOFF = 10.0
@@ -174,7 +174,7 @@ def _first(places: Iterable[Queued]) -> Queued | None:
 
 def _worth(queued: Queued, event: str) -> bool:
     """Whether an event may help a pod (its rejectors' queueing hints)."""
-    if not queued.rejectors or EXTENDER in queued.rejectors:
+    if not queued.rejectors or queued.rejectors & {EXTENDER, SPREAD}:
         return True
     if FIT in queued.rejectors and event in ROOM:
         return True

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ledger.decisions import DemandReport, Unplaced
-from qos.cluster.objects import Demand, Node, PlacementMode, Pod, Requirement, Selector
+from qos.cluster.objects import Demand, Node, PlacementMode, Pod, Requirement, Selector, Spread
 from qos.cluster.policy import Policy
 from simulation import invariants
 from simulation.invariants import Facts, Preemption
@@ -57,6 +57,22 @@ def test_holds_are_where_pods_may_go() -> None:
     wrong = ["default/a: held on node n0, where no pod may go"]
     for lost in ({}, {"n0": node("n0", ready=False)}, {"n0": node("n0", unschedulable=True)}):
         assert invariants.holds_can_serve(replace(facts(said), nodes=lost)) == wrong
+
+
+def test_holds_are_as_even_as_pods_must_be() -> None:
+    zones = {f"n{zone}": node(f"n{zone}", labels={"zone": zone}) for zone in "ab"}
+    spread = demand(3, spread=(Spread("zone", 1, demand().selector),))
+
+    def judged(holds: dict[str, int], *pods: Pod) -> list[str]:
+        said = report(sum(holds.values()), len(pods), holds=holds)
+        return invariants.holds_are_even(replace(facts(said, *pods, of=spread), nodes=zones))
+
+    assert not judged({"na": 2, "nb": 1})
+    assert judged({"na": 2}) == ["default/a: holds on {'na': 2}, by zone there are {'a': 2, 'b': 0}"]
+    owner = replace(pod("p", 1000, "na"), labels={"app": "a"})
+    assert judged({"na": 1}, owner)
+    assert not judged({"nb": 2}, owner)
+    assert not judged({}, owner, replace(owner, uid="q")), "what runs is not ours to move"
 
 
 def test_every_slot_is_accounted_for() -> None:

@@ -17,7 +17,10 @@ def test_every_mistake_is_about_something_that_is_there() -> None:
         assert getattr(mutation.where, mutation.name) is right
 
 
-@pytest.mark.parametrize("about", ["a pod that is gone keeps its claim", "holds in excess are not lifted"])
+@pytest.mark.parametrize(
+    "about",
+    ["a pod that is gone keeps its claim", "holds in excess are not lifted", "holds are placed in any zone"],
+)
 def test_a_mistake_is_found_within_a_few_seeds(about: str) -> None:
     mutation = next(one for one in MUTATIONS if one.about == about)
     assert caught(mutation, 5)[0]
