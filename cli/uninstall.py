@@ -55,6 +55,7 @@ class Remains:
     kept: str = ""
     offering: tuple[str, ...] = ()
     release: str = ""
+    budgets: tuple[str, ...] = ()
 
     @property
     def nothing(self) -> bool:
@@ -70,6 +71,7 @@ class Remains:
             ],
             "policies": list(self.policies),
             "profiles": list(self.profiles),
+            "budgets": list(self.budgets),
             "nodes": list(self.nodes),
             "pods": self.pods,
             "nodesWithBandwidth": list(self.offering),
@@ -104,7 +106,7 @@ def uninstall(
     context: ContextOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Remove everything of j10ce-qos: programs, rights, CRDs with all policies and profiles, annotations.
+    """Remove everything of j10ce-qos: programs, rights, CRDs with policies, profiles, budgets, annotations.
 
     First the agents put back, on every node, what others want in its kernel files, and remove their files
     there. Running pods are not touched but for those annotations. Events expire by themselves. Namespace
@@ -156,6 +158,7 @@ def survey(kubectl: Kubectl) -> Remains:
         objects=tuple({identity(item): item for item in removed}.values()),
         policies=_names(kubectl, definitions, "minimalreservationpolicies"),
         profiles=_names(kubectl, definitions, "qosprofiles"),
+        budgets=_names(kubectl, definitions, "reservationbudgets"),
         nodes=tuple(item["metadata"]["name"] for item in nodes if _carries(item, (keys.HELD_ANNOTATION,))),
         pods=_annotated_pods(kubectl),
         kept=kept,
@@ -234,11 +237,11 @@ def _show(remains: Remains) -> None:
     typer.echo(f"take our annotations off {len(remains.nodes)} nodes and {pods} pods")
     if remains.offering:
         typer.echo(f"take the bandwidth of their links out of the status of {len(remains.offering)} nodes")
-    if remains.policies or remains.profiles:
+    if remains.policies or remains.profiles or remains.budgets:
         typer.secho(
-            f"WARNING: {len(remains.policies)} policies and {len(remains.profiles)} profiles are deleted "
-            f"with their CRDs; what they hold is free for everyone at once. `kubectl get mrp,qosp -A -o "
-            f"yaml` saves them.",
+            f"WARNING: {len(remains.policies)} policies, {len(remains.profiles)} profiles and "
+            f"{len(remains.budgets)} budgets are deleted with their CRDs; what is held is free for all at "
+            f"once. `kubectl get mrp,qosp,rbudget -A -o yaml` saves them.",
             err=True,
         )
 
