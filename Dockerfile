@@ -1,8 +1,9 @@
 # One image, several commands: j10ce-extender, j10ce-manager and j10ce-agent (what manifests/ runs), and j10ce.
 #   docker build -t j10ce-qos:0.1.0 .
 
-# The Python that the tests run on.
-FROM python:3.11-slim AS build
+# The Python that the tests run on. Another image with `python` and `pip` of that version does, too.
+ARG PYTHON=python:3.11-slim
+FROM ${PYTHON} AS build
 WORKDIR /src
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY adapters adapters
@@ -22,7 +23,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /dist .
 RUN python -m venv --without-pip /opt/j10ce
 RUN pip --python /opt/j10ce/bin/python install --no-cache-dir --constraint constraints.txt /dist/j10ce_qos-0.1.0-py3-none-any.whl
 
-FROM python:3.11-slim
+FROM ${PYTHON}
 COPY --from=build /opt/j10ce /opt/j10ce
 ENV PATH=/opt/j10ce/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 # Nobody in particular; writes nothing, so the root file system may be read-only. The agent alone is root, where

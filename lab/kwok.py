@@ -13,6 +13,9 @@ from lab import components, ports
 from lab.binaries import Binaries
 from lab.nodes import REAL
 
+SERVICE = "10.0.0.1"
+"""The address of Service kubernetes: the first of the range that kube-apiserver has by default."""
+
 
 def environment(folder: Path) -> dict[str, str]:
     """kwokctl sees one cluster: its work folder is that cluster's."""
@@ -94,6 +97,7 @@ def create(
     takes much longer.
     """
     options: dict[str, Any] = {"bindAddress": ports.LOOPBACK, "etcdPeerPort": port["etcd-peer"]}
+    options["kubeApiserverCertSANs"] = [SERVICE]  # pods of a real node come that way
     if binaries.downloads:  # else they would go with the cluster
         options["cacheDir"] = str(binaries.downloads)
     config = {

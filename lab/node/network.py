@@ -13,6 +13,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.kwok import SERVICE
 from lab.runtimes.programs import RuntimesError, require, run
 
 _POOL = ipaddress.ip_network("198.18.0.0/15")
@@ -29,7 +30,10 @@ class Link:
 
 
 def connect(first: int) -> Link:
-    """Give the network namespace of process `first` a device with an address and a default route."""
+    """Give the network namespace of process `first` a device with an address and a default route.
+
+    Its loopback has the address of Service kubernetes, where lab.node.relay listens.
+    """
     ip = require("ip")
     nsenter: list[str | Path] = [require("nsenter"), "--target", str(first), "--net", "--"]
     link = free_link()
@@ -38,6 +42,7 @@ def connect(first: int) -> Link:
     run([ip, "address", "add", f"{link.machine}/30", "dev", link.device]).succeeded()
     run([ip, "link", "set", link.device, "up"]).succeeded()
     run([*nsenter, ip, "link", "set", "lo", "up"]).succeeded()
+    run([*nsenter, ip, "address", "add", f"{SERVICE}/32", "dev", "lo"]).succeeded()
     run([*nsenter, ip, "address", "add", f"{link.node}/30", "dev", "eth0"]).succeeded()
     run([*nsenter, ip, "link", "set", "eth0", "up"]).succeeded()
     run([*nsenter, ip, "route", "add", "default", "via", link.machine]).succeeded()

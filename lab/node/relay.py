@@ -1,9 +1,10 @@
 """Passes a real node's connections on to the cluster's API server, which listens on the loopback only.
 
-Run as `python -I -m lab.node.relay READY PID PORT [HOST]`: it listens on 127.0.0.1:PORT in the network
-namespace of process PID, makes the file READY, and connects to the same port in its own, of HOST or the
-loopback. So one kubeconfig is right in both. While the API server is away, a connection is accepted and
-closed.
+Run as `python -I -m lab.node.relay READY PID PORT [HOST [SERVICE]]`: it listens on 127.0.0.1:PORT in the
+network namespace of process PID, makes the file READY, and connects to the same port in its own, of HOST or
+the loopback. So one kubeconfig is right in both. It also listens on port 443 of SERVICE, an address of that
+namespace: there is no kube-proxy, and pods find the API server by its Service. While the API server is away,
+a connection is accepted and closed.
 """
 
 from __future__ import annotations
@@ -24,18 +25,23 @@ _LOOPBACK = "127.0.0.1"
 def main() -> None:
     """Listen there, connect here, until killed."""
     pid, port = int(sys.argv[2]), int(sys.argv[3])
-    listener = _listen_in(pid, port)
+    addresses = [(_LOOPBACK, port), *((service, 443) for service in sys.argv[5:])]
+    listeners = _listen_in(pid, addresses)
     Path(sys.argv[1]).touch()
-    asyncio.run(serve(listener, sys.argv[4] if len(sys.argv) > 4 else _LOOPBACK, port))
+    asyncio.run(_serve_all(listeners, sys.argv[4] if len(sys.argv) > 4 else _LOOPBACK, port))
 
 
-def _listen_in(pid: int, port: int) -> socket.socket:
-    """A socket that listens in another network namespace: sockets keep the one they were made in."""
+async def _serve_all(listeners: list[socket.socket], host: str, port: int) -> None:
+    await asyncio.gather(*(serve(listener, host, port) for listener in listeners))
+
+
+def _listen_in(pid: int, addresses: list[tuple[str, int]]) -> list[socket.socket]:
+    """Sockets that listen in another network namespace: sockets keep the one they were made in."""
     with Path("/proc/self/ns/net").open() as ours, Path(f"/proc/{pid}/ns/net").open() as theirs:
         _enter(theirs.fileno())
-        listener = socket.create_server((_LOOPBACK, port), backlog=512)
+        listeners = [socket.create_server(address, backlog=512) for address in addresses]
         _enter(ours.fileno())
-    return listener
+    return listeners
 
 
 def _enter(handle: int) -> None:

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab import binaries, components, node_programs, processes
+from lab import binaries, components, node_programs, ports, processes
 from lab.cluster import Cluster, LabError
+from lab.kwok import SERVICE
 from lab.node import inside, mounts, network, remains, settings
 from lab.node.node import SYSTEM, RealNode
 from lab.node.settings import Access, Programs, Settings
@@ -180,6 +181,8 @@ def _describe(node: RealNode, wanted: Settings) -> None:
         str(node.folder / "relay.ready"),
         str(node.first),
         port,
+        ports.LOOPBACK,
+        SERVICE,
     ]
     node.save(
         {

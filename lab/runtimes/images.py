@@ -35,6 +35,22 @@ def archive(path: Path, architecture: str = "amd64") -> Path:
     return path
 
 
+def of_program(path: Path, image: str, program: Path, architecture: str = "amd64") -> Path:
+    """An archive with an image of one program that needs nothing else, found by its name."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        entry = tarfile.TarInfo(f"bin/{program.name}")
+        entry.size, entry.mode = program.stat().st_size, 0o755
+        with program.open("rb") as file:
+            tar.addfile(entry, file)
+    with tarfile.open(path, "w") as tar:
+        _add(tar, "layer.tar", layer.getvalue())
+        config = _config(tar, "config.json", [program.name], layer.getvalue(), architecture)
+        manifest = [{"Config": config, "RepoTags": [image], "Layers": ["layer.tar"]}]
+        _add(tar, "manifest.json", json.dumps(manifest).encode())
+    return path
+
+
 def _config(tar: tarfile.TarFile, name: str, command: list[str], layer: bytes, architecture: str) -> str:
     """Add an image's configuration; answer its name in the archive."""
     document = {

@@ -57,7 +57,7 @@ def _prepare(folder: Path, report: Report) -> None:
 def _make_root(scratch: Path, _fresh: Path, tell: Callable[[str], None]) -> None:
     tell("installing packages")
     sources = scratch / "sources.list"
-    sources.write_text("".join(f"{line}\n" for line in _debian_sources()))
+    sources.write_text("".join(f"{line}\n" for line in debian_sources()))
     argv = [
         *("mmdebstrap", "--variant=minbase", "--mode=root"),
         f"--include={','.join(recipe.ROOT_PACKAGES)}",
@@ -120,7 +120,7 @@ def with_dependencies(modules_dep: str, wanted: Iterable[str]) -> list[str]:
     return list(order)
 
 
-def _debian_sources() -> list[str]:
+def debian_sources() -> list[str]:
     """One-line apt sources: those of this machine that are Debian's own."""
     lines = _apt_lines()
     if not lines:  # the lists name the origin, and an image of a machine may come without them
