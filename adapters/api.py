@@ -33,6 +33,7 @@ PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "Prior
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")
+AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
 POLICIES = Resource("j10ce.io", "v1alpha1", "minimalreservationpolicies", "MinimalReservationPolicy")
 PROFILES = Resource("j10ce.io", "v1alpha1", "qosprofiles", "QoSProfile", namespaced=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from extender.owners import Owners, WorkloadKey
 from ledger.ledger import Ledger
 from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import Demand, PlacementMode
-from qos.cluster.policy import Policy, Profile, Workload
+from qos.cluster.policy import Autoscaler, Policy, Profile, Workload
 from qos.cluster.precedence import PriorityClass, PriorityClasses, Problem
 from qos.cluster.resolve import resolve
 from qos.keys import HIGHEST_USER_PRIORITY
@@ -67,6 +68,9 @@ class Catalog:
         self._priorities = PriorityClasses({}, highest_priority)
         self._workloads: dict[WorkloadKey, Workload] = {}
         self._users: dict[WorkloadKey, set[str]] = defaultdict(set)
+        self._autoscalers: dict[str, Autoscaler] = {}
+        self.asks_for_autoscalers = asyncio.Event()
+        """Set from the first policy on that follows one: until then nobody needs to watch them."""
 
     def open(self) -> None:
         """Every list is in: resolve all, and each change from now on."""
@@ -101,6 +105,8 @@ class Catalog:
         target = _target(policy)
         if target is not None:
             self._users[target].add(policy.key)
+        if policy.headroom:
+            self.asks_for_autoscalers.set()
         if earlier is None or _asks(earlier) != _asks(policy):
             self._resolve([policy.key])
         self._changed()
@@ -172,6 +178,29 @@ class Catalog:
             self._resolve(self._users.get(key, ()))
             self.expire()
 
+    def set_autoscaler(self, one: Autoscaler) -> None:
+        """Take a HorizontalPodAutoscaler as it is now."""
+        before = self._autoscalers.get(one.key)
+        if before != one:
+            self._autoscalers[one.key] = one
+            self._follow_autoscalers(before, one)
+
+    def remove_autoscaler(self, key: str) -> None:
+        """Its workload's policies have no headroom by it any more."""
+        self._follow_autoscalers(self._autoscalers.pop(key, None))
+
+    def _follow_autoscalers(self, *concerned: Autoscaler | None) -> None:
+        targets = {_scaled(one) for one in concerned if one is not None}
+        users = [key for target in targets for key in self._users.get(target, ())]
+        self._resolve([key for key in users if self.policies[key].headroom])
+
+    def ceiling(self, policy: Policy) -> int | None:
+        """To how many replicas autoscalers may scale the policy's workload, if it asks; None: not known."""
+        target = _target(policy) if policy.headroom else None
+        return max(
+            (one.maximum for one in self._autoscalers.values() if _scaled(one) == target), default=None
+        )
+
     def expire(self) -> None:
         """Forget what was deleted longer than the grace ago."""
         due, concerned = self._clock() - self._grace, list[str]()
@@ -224,7 +253,15 @@ class Catalog:
         workload = self._workloads.get(target) if target is not None else None
         observed = self._owners.observed(target) if target is not None else {}
         wall = self._wall()
-        now = resolve(policy, self._profiles, self._priorities, workload, observed, now=wall)
+        now = resolve(
+            policy,
+            self._profiles,
+            self._priorities,
+            workload,
+            observed,
+            now=wall,
+            ceiling=self.ceiling(policy),
+        )
         self._watch_end(policy, wall)
         self._postpone(policy, target)
         before = self.resolved.get(policy.key)
@@ -264,6 +301,7 @@ class Catalog:
             ),
             self._workloads.get(target) if target is not None and there else None,
             now=self._wall(),
+            ceiling=self.ceiling(policy),
         )
         if isinstance(then, Problem):
             self.postponed[policy.key] = then
@@ -292,6 +330,10 @@ def _holds(policy: Policy) -> list[tuple[str, int]]:
 def _target(policy: Policy) -> WorkloadKey | None:
     target = policy.scale_target
     return (policy.namespace, target.kind, target.name) if target is not None else None
+
+
+def _scaled(one: Autoscaler) -> WorkloadKey:
+    return one.namespace, one.target.kind, one.target.name
 
 
 def _asks(policy: Policy) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from adapters.api import (
+    AUTOSCALERS,
     BUDGETS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -28,6 +29,7 @@ from adapters.api import (
 )
 from adapters.kubernetes import decode, node_qos
 from adapters.kubernetes.events import EventWriter, Regarding
+from adapters.kubernetes.templates import autoscaler
 from extender.catalog import Catalog
 from extender.guarding import Guarding
 from extender.metrics import Metrics
@@ -94,6 +96,7 @@ class Ingest:
             Handler(BUDGETS, self._set_budget, self._remove_budget),
             Handler(NAMESPACES, self._set_namespace, self._remove_namespace),
             Handler(NODE_QOS, self._set_report, self._reports.remove),
+            Handler(AUTOSCALERS, self._set_autoscaler, self._catalog.remove_autoscaler),
             *(self._workloads(resource) for resource in WORKLOADS),
         ]
         guarded = [replace(one, set=self._guard(one), remove=self._guard_removal(one)) for one in plain]
@@ -205,6 +208,11 @@ class Ingest:
         profile = decode.profile(raw)
         self._catalog.set_profile(profile)
         return profile.name
+
+    def _set_autoscaler(self, raw: bytes) -> str:
+        one = autoscaler(raw)
+        self._catalog.set_autoscaler(one)
+        return one.key
 
     def _set_policy(self, raw: bytes) -> str:
         policy = decode.policy(raw)

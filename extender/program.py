@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from adapters import garbage
-from adapters.api import BUDGETS, NAMESPACES, NODE_QOS, ClusterAPI
+from adapters.api import AUTOSCALERS, BUDGETS, NAMESPACES, NODE_QOS, ClusterAPI
 from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
@@ -130,7 +130,9 @@ class Program:
         self._reported = self.reflectors[NODE_QOS.plural]
         # Nor without budgets: who upgrades from a version without them needs the verbs meanwhile.
         self._budgeting = [self.reflectors[one.plural] for one in (BUDGETS, NAMESPACES)]
-        optional = [self._reported, *self._budgeting]
+        # Nor without autoscalers, which are watched once a policy asks for them.
+        self._scaling = self.reflectors[AUTOSCALERS.plural]
+        optional = [self._reported, self._scaling, *self._budgeting]
         needed = {name: one for name, one in self.reflectors.items() if one not in optional}
         self.readiness = Readiness(needed, clock)
         self.binder = Binder(
@@ -240,7 +242,8 @@ class Program:
 
     def _tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         for name, reflector in self.reflectors.items():
-            yield f"watch {name}", self._loop("watch", RESTART_SECONDS, reflector.run)
+            run = self._watch_autoscalers if reflector is self._scaling else reflector.run
+            yield f"watch {name}", self._loop("watch", RESTART_SECONDS, run)
         yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
         expiry = Expiry(self._api, self.ledger, settles=self.binder.settles, clock=self._clock)
         yield "holds", self._loop("holds", HOLDS_SECONDS, self._tend)
@@ -314,6 +317,7 @@ class Program:
             await self.readiness.wait_synced()
             await self._hear_reports()
             await self._hear_budgets()
+            await self._hear_autoscalers()
             try:
                 for _ in iter(self.ledger.tend, False):
                     await asyncio.sleep(0)  # the room of DaemonSets is known before holds are placed
@@ -337,6 +341,20 @@ class Program:
             await asyncio.wait_for(self._reported.answered.wait(), REPORTS_SECONDS)
         if not self._reported.synced.is_set():
             log.warning("nodeqoses not listed then=%r", "Strict policies find no node until they are")
+
+    async def _watch_autoscalers(self) -> None:
+        """Most clusters have hundreds that nobody's slots follow."""
+        await self.catalog.asks_for_autoscalers.wait()
+        await self._scaling.run()
+
+    async def _hear_autoscalers(self) -> None:
+        """Headroom is held from the start, where it can be known."""
+        if not self.catalog.asks_for_autoscalers.is_set():
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._scaling.answered.wait(), REPORTS_SECONDS)
+        if not self._scaling.synced.is_set():
+            log.warning("horizontalpodautoscalers not listed then=%r", "no slots are held for scale-ups")
 
     async def _hear_budgets(self) -> None:
         """What budgets do not give must not be held for a moment, unless there is nothing to read."""

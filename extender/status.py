@@ -31,6 +31,7 @@ class Facts:
     """All that a policy's status is computed from; `report` None before the ledger knows the policy.
 
     `overlap`: key of the policy that has pods which this one selects too, or empty.
+    `unscaled`: it asks for headroom up to what an autoscaler may scale to, and none is known.
     `remembered`: what is to be written of slots that are used up, or outlive their pods; None: nothing new.
     `waiting`: owners that stay unschedulable. `postponed`: the problem that the policy has when the grace is
     over.
@@ -45,6 +46,7 @@ class Facts:
     postponed: Problem | None = None
     delivery: Delivery = field(default_factory=Delivery)
     remembered: Remembered | None = None
+    unscaled: bool = False
 
 
 def compute(facts: Facts, now: float) -> dict[str, Any]:
@@ -105,6 +107,10 @@ def _ready(facts: Facts, held: Condition, now: float) -> Condition:
     if facts.postponed is not None:
         text = f"{facts.postponed.message}; what was held before is held for a grace"
         return Condition(keys.READY, "False", "HeldByGrace", text)
+    if facts.unscaled and facts.policy.scale_target is not None:
+        named = f"{facts.policy.scale_target.kind} {facts.policy.namespace}/{facts.policy.scale_target.name}"
+        text = f"no HorizontalPodAutoscaler is known that scales {named}: slots are its replicas"
+        return Condition(keys.READY, "False", "AutoscalerNotFound", text)
     if held.status == "True":
         return Condition(keys.READY, "True", "AsAsked", "every slot is filled or held")
     return Condition(keys.READY, held.status, held.reason, held.message)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import DaemonSet, Node, Pod
-from qos.cluster.policy import Policy, Profile, Workload
+from qos.cluster.policy import Autoscaler, Policy, Profile, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,16 @@ class Namespace:
 
 
 Watched: TypeAlias = (
-    Pod | Node | Policy | Profile | Workload | DaemonSet | PriorityClass | ReservationBudget | Namespace
+    Pod
+    | Node
+    | Policy
+    | Profile
+    | Workload
+    | Autoscaler
+    | DaemonSet
+    | PriorityClass
+    | ReservationBudget
+    | Namespace
 )
 
 

@@ -15,7 +15,7 @@ from lab.changes import Namespace, PriorityClass
 from lab.tenures import Tenures
 from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import NodePredicate, PlacementMode, Pod, Resources, Selector, Spread
-from qos.cluster.policy import Policy, Profile, Workload
+from qos.cluster.policy import Autoscaler, Policy, Profile, Workload
 from qos.cluster.selectors import matches
 from qos.keys import EGRESS_BANDWIDTH, INGRESS_BANDWIDTH, PODS, SYSTEM_CRITICAL_PRIORITY
 
@@ -73,6 +73,7 @@ class Sources:
     workloads: dict[tuple[str, str, str], Workload]
     budgets: dict[str, ReservationBudget] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
+    autoscalers: dict[str, Autoscaler] = field(default_factory=dict)
 
     def promises(self, now: float, tenures: Tenures) -> list[Promise]:
         """All promises, the one that comes first when capacity is short first: priority, then age, then
@@ -109,7 +110,7 @@ class Sources:
             namespace=policy.namespace,
             selector=policy.selector,
             vector=_slot(policy.floor, workload.requests if workload else {}),
-            slots=_slots(policy, profile, workload, now, tenures),
+            slots=_slots(policy, profile, workload, now, tenures, self._most(policy)),
             priority=self._priority(policy),
             created=policy.created,
             where=workload.where if follows and workload is not None else policy.where,
@@ -118,6 +119,14 @@ class Sources:
             owed=_owed(policy, profile),
             spread=_spread(policy, workload, follows=follows),
         )
+
+    def _most(self, policy: Policy) -> int:
+        """To how many replicas the policy's workload may be scaled, where it asks for headroom."""
+        if not policy.headroom or policy.scale_target is None:
+            return 0
+        named = policy.namespace, policy.scale_target.kind, policy.scale_target.name
+        mine = (a for a in self.autoscalers.values() if (a.namespace, a.target.kind, a.target.name) == named)
+        return max((one.maximum for one in mine), default=0)
 
     def _workload(self, policy: Policy) -> Workload | None:
         target = policy.scale_target
@@ -137,13 +146,18 @@ def _owed(policy: Policy, profile: Profile | None) -> Resources:
 
 
 def _slots(
-    policy: Policy, profile: Profile | None, workload: Workload | None, now: float, tenures: Tenures
+    policy: Policy,
+    profile: Profile | None,
+    workload: Workload | None,
+    now: float,
+    tenures: Tenures,
+    most: int,
 ) -> int:
-    asked = tenures.slots(policy, _asked(policy, profile, workload), now)
+    asked = tenures.slots(policy, _asked(policy, profile, workload, most), now)
     over = policy.suspend or (policy.expires is not None and now >= policy.expires)
     follows = policy.inherit_from_workload and workload is not None and workload.one_per_node
-    most = 1 if follows else policy.max_slots_per_node or 0
-    spare = policy.survives * most if _asked(policy, profile, workload) else 0
+    per_node = 1 if follows else policy.max_slots_per_node or 0
+    spare = policy.survives * per_node if _asked(policy, profile, workload, most) else 0
     return 0 if over else asked + spare
 
 
@@ -158,12 +172,14 @@ def _spread(policy: Policy, workload: Workload | None, *, follows: bool) -> tupl
     return tuple(replace(one, itself=matches(one.selector, labels)) for one in policy.spread)
 
 
-def _asked(policy: Policy, profile: Profile | None, workload: Workload | None) -> int:
+def _asked(policy: Policy, profile: Profile | None, workload: Workload | None, most: int) -> int:
     if profile is not None and profile.class_name == "BE":
         return 0
     if policy.count is not None:
         return policy.count
-    return workload.replicas + policy.surge.of(workload.replicas) if workload else 0
+    if workload is None or workload.replicas == 0:
+        return policy.surge.of(0) if workload else 0
+    return max(most, workload.replicas + policy.surge.of(workload.replicas))
 
 
 def _slot(floor: Mapping[str, int], requests: Mapping[str, int]) -> Resources:

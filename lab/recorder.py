@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from adapters.api import (
+    AUTOSCALERS,
     BUDGETS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -31,6 +32,7 @@ from adapters.api import (
     Unreachable,
 )
 from adapters.kubernetes import decode
+from adapters.kubernetes.templates import autoscaler
 from lab.changes import Change, Namespace, PriorityClass, Watched
 
 _DECODE: dict[Resource, Callable[[bytes], Watched]] = {
@@ -45,6 +47,7 @@ _DECODE: dict[Resource, Callable[[bytes], Watched]] = {
     STATEFUL_SETS: lambda raw: decode.workload(STATEFUL_SETS, raw),
     REPLICA_SETS: lambda raw: decode.workload(REPLICA_SETS, raw),
     DAEMON_SETS: decode.daemon_set,
+    AUTOSCALERS: autoscaler,
 }
 _TRIES = 20
 _PAUSE_SECONDS = 0.25

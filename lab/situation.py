@@ -11,7 +11,7 @@ from lab.promises import Promise, Sources, counted
 from lab.tenures import Tenures
 from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import DaemonSet, Node, Pod
-from qos.cluster.policy import Policy, Profile, Workload
+from qos.cluster.policy import Autoscaler, Policy, Profile, Workload
 
 
 class Situation:
@@ -57,7 +57,9 @@ class Situation:
                 self._apply_source(other, gone)
 
     def _apply_source(
-        self, thing: Policy | Profile | Workload | PriorityClass | ReservationBudget | Namespace, gone: bool
+        self,
+        thing: Policy | Profile | Workload | Autoscaler | PriorityClass | ReservationBudget | Namespace,
+        gone: bool,
     ) -> None:
         sources = self._sources
         match thing:
@@ -69,6 +71,8 @@ class Situation:
                 _put(sources.profiles, thing.name, thing, gone)
             case Workload():
                 _put(sources.workloads, (thing.namespace, thing.kind, thing.name), thing, gone)
+            case Autoscaler():
+                _put(sources.autoscalers, thing.key, thing, gone)
             case PriorityClass():
                 _put(sources.classes, thing.name, thing, gone)
             case ReservationBudget():

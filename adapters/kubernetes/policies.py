@@ -66,6 +66,7 @@ class _Slots(msgspec.Struct, rename="camel"):
     count: _Number | None = None
     scale_target_ref: _Target | None = None
     surge: str | _Number | None = None
+    headroom_to: Literal["HPAMaximum"] | None = None
 
 
 class _Toleration(msgspec.Struct):
@@ -181,6 +182,7 @@ def policy(raw: bytes) -> Policy:
         count=slots.count,
         scale_target=ScaleTarget(target.api_version, target.kind, target.name) if target else None,
         surge=_surge(meta, slots.surge),
+        headroom=slots.headroom_to is not None,
         mode=placement.mode,
         where=_where(placement),
         spread=_spread(meta, spec),

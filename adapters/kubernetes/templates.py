@@ -21,10 +21,28 @@ from qos.cluster.objects import (
     Spread,
     Toleration,
 )
-from qos.cluster.policy import Workload
+from qos.cluster.policy import Autoscaler, ScaleTarget, Workload
 from qos.cluster.selectors import matches
 from qos.cluster.spreading import apart, counting, together
 
+
+class _ScaleTarget(msgspec.Struct, rename="camel"):
+    kind: str
+    name: str
+    api_version: str = ""
+
+
+class _AutoscalerSpec(msgspec.Struct, rename="camel"):
+    scale_target_ref: _ScaleTarget
+    max_replicas: int
+
+
+class _AutoscalerObject(msgspec.Struct):
+    metadata: wire.Metadata
+    spec: _AutoscalerSpec
+
+
+_AUTOSCALER = msgspec.json.Decoder(_AutoscalerObject)
 _WORKLOAD = msgspec.json.Decoder(WorkloadObject)
 
 _DAEMON_TOLERATIONS: Final = (
@@ -52,6 +70,14 @@ def daemon_set(raw: bytes) -> DaemonSet:
         requests=request_of("DaemonSet", obj.metadata, spec),
         where=_predicate(spec, tolerations),
     )
+
+
+def autoscaler(raw: bytes) -> Autoscaler:
+    """A HorizontalPodAutoscaler. DecodeError."""
+    obj = read(_AUTOSCALER, "HorizontalPodAutoscaler", raw)
+    ref = obj.spec.scale_target_ref
+    target = ScaleTarget(ref.api_version, ref.kind, ref.name)
+    return Autoscaler(obj.metadata.namespace, obj.metadata.name, target, obj.spec.max_replicas)
 
 
 def workload(resource: Resource, raw: bytes) -> Workload:

@@ -54,6 +54,7 @@ _EMPTY_FLOOR = "a floor must name resources, network or both"
 _ONCE_NEEDS_COUNT = f"consumePolicy Once needs slots.count, of at most {MOST_REMEMBERED}"
 _SURVIVE_NEEDS_MOST = "surviveNodeFailures needs maxSlotsPerNode: what the loss of a node costs at most"
 MOST_FAILURES: Final = 16
+_HEADROOM_NEEDS_TARGET = "headroomTo needs scaleTargetRef: with count, ask for more slots"
 _TWO_ENDS = "at most one of ttlSeconds and expirationTime may be set"
 _BANDWIDTH_MESSAGE = "network bandwidth is stated in floor.network: egress and ingress, in bits a second"
 
@@ -152,6 +153,11 @@ class Slots(Model):
                 "surge needs scaleTargetRef: with count, ask for more slots",
                 field=".surge",
             ),
+            cel(
+                "!has(self.headroomTo) || has(self.scaleTargetRef)",
+                _HEADROOM_NEEDS_TARGET,
+                field=".headroomTo",
+            ),
         )
     )
 
@@ -178,6 +184,21 @@ class Slots(Model):
             "number, or a percentage of the replicas, rounded up, such as 25%. Only with scaleTargetRef."
         ),
     )
+
+    headroom_to: Literal["HPAMaximum"] | None = Field(
+        default=None,
+        description=(
+            "HPAMaximum: hold as many slots as the maxReplicas of the HorizontalPodAutoscaler that targets "
+            "the workload, the largest of several, while it has any replicas. Only with scaleTargetRef. "
+            "Default: its replicas."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _headroom_of_a_workload(self) -> Slots:
+        if self.headroom_to is not None and self.scale_target_ref is None:
+            raise ValueError(_HEADROOM_NEEDS_TARGET)
+        return self
 
     @model_validator(mode="after")
     def _one_kind(self) -> Slots:

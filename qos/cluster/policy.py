@@ -37,11 +37,27 @@ class Surge:
 
 
 @dataclass(frozen=True, slots=True)
+class Autoscaler:
+    """A HorizontalPodAutoscaler: to how many replicas it may scale its target."""
+
+    namespace: str
+    name: str
+    target: ScaleTarget
+    maximum: int
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """A MinimalReservationPolicy. Exactly one of `count`, `scale_target` is set.
 
     `floor` and `limit` have bandwidth as keys.BANDWIDTHS, in bits a second. `expires`: when all holds are
-    released, seconds since the epoch; None: never. `survives`: the loss of so many nodes, by
+    released, seconds since the epoch; None: never. `headroom`: slots up to what
+    autoscalers may scale to. `survives`: the loss of so many nodes, by
     `max_slots_per_node` more slots for each. `once`: a slot is used up by its first pod. `delay`: for
     so many seconds a slot outlives its pod. `remembered`: what its status says of that.
     """
@@ -65,6 +81,7 @@ class Policy:
     count: int | None = None
     scale_target: ScaleTarget | None = None
     surge: Surge = Surge(0)
+    headroom: bool = False
     mode: PlacementMode = PlacementMode.FLOATING
     where: NodePredicate = ANYWHERE
     spread: tuple[Spread, ...] = ()

@@ -27,12 +27,14 @@ def resolve(
     observed: Resources = NOTHING,
     *,
     now: float,
+    ceiling: int | None = None,
 ) -> Demand | Problem:
     """A policy's demand, or the problem that keeps it from having one.
 
     `workload` is the policy's scale target, None when there is none or it does not exist; `observed` is what
     its pods are seen to request, which can be more than its template says. `now`: seconds since the epoch;
-    what has expired is held no more.
+    what has expired is held no more. `ceiling`: to how many replicas an autoscaler may scale the workload;
+    None: there is none.
     """
     problem = (
         _selector_problem(policy.selector)
@@ -48,7 +50,8 @@ def resolve(
     inherited = workload if policy.inherit_from_workload else None
     spread = _spread(policy, workload, inherited)
     where = inherited.where if inherited else policy.where
-    asked, known = _asked(policy, workload), policy.remembered if policy.remembers else REMEMBERED_NOTHING
+    asked = _asked(policy, workload, ceiling)
+    known = policy.remembered if policy.remembers else REMEMBERED_NOTHING
     per_node = _max_per_node(policy.max_slots_per_node, inherited)
     held = not (policy.suspend or policy.expired(now))
     spare = policy.survives * (per_node or 0) if asked and held else 0
@@ -102,10 +105,12 @@ def owed(floor: Resources) -> dict[str, int]:
     return {name: floor[name] for name in keys.BANDWIDTHS.values() if name in floor}
 
 
-def _asked(policy: Policy, workload: Workload | None) -> int:
+def _asked(policy: Policy, workload: Workload | None, ceiling: int | None) -> int:
     if workload is None:
         return policy.count or 0
-    return workload.replicas + policy.surge.of(workload.replicas)
+    asked = workload.replicas + policy.surge.of(workload.replicas)
+    # No autoscaler touches a workload of no replicas.
+    return max(asked, ceiling or 0) if policy.headroom and workload.replicas else asked
 
 
 def _max_per_node(limit: int | None, inherited: Workload | None) -> int | None:

@@ -13,7 +13,7 @@ from extender.owners import Owners
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos.cluster.objects import OwnerReference, PlacementMode, Pod
-from qos.cluster.policy import Profile, ScaleTarget, Workload
+from qos.cluster.policy import Autoscaler, Profile, ScaleTarget, Workload
 from qos.cluster.precedence import Problem
 from tests.ledger.builders import node
 from tests.qos.builders import policy
@@ -267,3 +267,29 @@ def test_an_end_that_is_moved_counts_from_then_on(clock):
     desk.catalog.remove_policy(KEY)
     clock.advance(1000)
     assert [None for _ in desk.catalog.catch_up()] == []
+
+
+def autoscaler(name: str, maximum: int, target: str = "checkout") -> Autoscaler:
+    return Autoscaler("shop", name, ScaleTarget("apps/v1", "Deployment", target), maximum)
+
+
+def test_headroom_is_held_up_to_what_autoscalers_may_scale_to(desk):
+    before = desk.catalog.policies[KEY]
+    desk.catalog.set_autoscaler(autoscaler("a", 5))
+    assert desk.held() == 2, "it does not ask"
+    assert not desk.catalog.asks_for_autoscalers.is_set()
+    desk.catalog.set_policy(replace(before, generation=4, headroom=True))
+    assert desk.catalog.asks_for_autoscalers.is_set()
+    assert desk.held() == 5
+    desk.catalog.set_autoscaler(autoscaler("b", 7))
+    assert desk.held() == 7, "the largest of several"
+    desk.catalog.set_autoscaler(autoscaler("b", 7, target="cart"))
+    assert desk.held() == 5
+    desk.catalog.set_workload(replace(WORKLOAD, replicas=6))
+    assert desk.held() == 6, "somebody has scaled beyond it"
+    desk.catalog.set_workload(replace(WORKLOAD, replicas=0))
+    assert desk.held() == 0, "no autoscaler touches that"
+    desk.catalog.set_workload(WORKLOAD)
+    desk.catalog.remove_autoscaler("shop/a")
+    assert (desk.held(), desk.catalog.ceiling(desk.catalog.policies[KEY])) == (2, None)
+    desk.catalog.remove_autoscaler("shop/never")

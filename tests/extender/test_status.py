@@ -15,6 +15,7 @@ from qos import keys
 from qos.api.policy import MinimalReservationPolicyStatus
 from qos.api.upstream import LabelSelector
 from qos.cluster.objects import Demand, PlacementMode, Requirement, Selector
+from qos.cluster.policy import ScaleTarget
 from qos.cluster.precedence import Problem
 from tests.qos.builders import CHECKOUT, policy
 
@@ -25,6 +26,8 @@ DEMAND = Demand("shop/checkout", "shop", CHECKOUT, {"cpu": 2000, "pods": 1}, 4)
 HELD = DemandReport("shop/checkout", desired=4, filled=1, held=3, holds=(("n1", 1), ("n2", 2)))
 SHORT = replace(HELD, held=1, unplaced=(Unplaced(2, "Insufficient", "memory", 8 * 2**30),))
 FACTS = Facts(POLICY, DEMAND, HELD, GUARDED)
+TARGET = ScaleTarget("apps/v1", "Deployment", "checkout")
+UNSCALED = replace(FACTS, policy=replace(POLICY, scale_target=TARGET, headroom=True), unscaled=True)
 ENDING = replace(FACTS, policy=replace(POLICY, expires=NOW + 1))
 ENDED = replace(FACTS, policy=replace(POLICY, expires=NOW))
 PROBLEM = Problem("ProfileNotFound", "QoSProfile gold does not exist")
@@ -59,6 +62,8 @@ CASES = [
     ("ended", ENDED, keys.EXPIRED, ("True", "EndHasCome")),
     ("ended", ENDED, keys.READY, ("True", "Expired")),
     ("ended", ENDED, keys.HELD, ("False", "Expired")),
+    ("unscaled", UNSCALED, keys.READY, ("False", "AutoscalerNotFound")),
+    ("unscaled", UNSCALED, keys.HELD, ("True", "EverySlotHeld")),
     ("overlap", replace(FACTS, overlap="shop/a"), keys.OVERLAPPING, ("True", "SelectorOverlap")),
     ("owner waits", replace(FACTS, waiting=1), keys.SLOTS_USABLE, ("False", "OwnersWait")),
     (

@@ -80,7 +80,7 @@ def test_only_what_is_honoured_is_in_the_schema() -> None:
     }
     assert set(spec["floor"]["properties"]) == {"resources", "network", "requestPolicy"}
     assert set(spec["limit"]["properties"]) == {"network"}
-    assert set(spec["slots"]["properties"]) == {"count", "scaleTargetRef", "surge"}
+    assert set(spec["slots"]["properties"]) == {"count", "scaleTargetRef", "surge", "headroomTo"}
     assert spec["consumePolicy"]["enum"] == ["Reuse", "Once"]
 
 
