@@ -28,10 +28,7 @@ class Tenures:
         self._of: dict[str, _Tenure] = {}
 
     def see(self, policy: Policy, owners: set[str], now: float) -> None:
-        """These of its pods are bound now, by UID."""
-        if not policy.remembers:
-            self._of.pop(policy.key, None)
-            return
+        """These of its pods are bound now, by UID; its slots are used up, or outlive their pods."""
         one = self._of.setdefault(policy.key, _Tenure())
         came, left = owners - one.owners, one.owners - owners
         one.owners = set(owners)
@@ -61,5 +58,5 @@ class Tenures:
         return (when for one in self._of.values() for when in one.released)
 
     def forget(self, key: str) -> None:
-        """The policy is gone."""
+        """The policy is gone, or its slots live no longer than their pods."""
         self._of.pop(key, None)

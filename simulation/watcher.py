@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from adapters.api import (
@@ -330,7 +331,9 @@ class Watcher(Told):
             return True
         at_risk = self._was_at_risk(finding.policy) or self._pinned_in_the_way(finding.policy)
         never = self._never_held(finding.policy) or self._in_its_hole(finding.policy, thing)
-        return at_risk or never or self._kept_for_owners(finding, thing)
+        if at_risk or never or self._kept_for_first(finding.policy):
+            return True
+        return self._kept_for_owners(finding, thing)
 
     def _takes_nothing_more(self, pod: Pod) -> bool:
         """Whether it comes where a Binding given up before may land all the same: the extender holds nothing
@@ -398,6 +401,18 @@ class Watcher(Told):
         slot that the search for moves reports as Fragmented.
         """
         return self._had.get(key, 1 << 40) <= self._checker.verdict().kept.get(key, 0)
+
+    def _kept_for_first(self, key: str) -> bool:
+        """Whether the extender keeps more slots of a policy that comes before, for which the checker, packing
+        anew, found no place (of maxSlotsPerNode), and of those before that as many.
+        """
+        reports, promised = self._reports(), self._checker.promised(EPOCH + self._clock())
+        for first in takewhile(lambda one: one != key, self._checker.verdict().kept):
+            report = reports.get(first)
+            kept, counted = report.filled + report.held if report else 0, promised.get(first, 0)
+            if kept != counted:
+                return kept > counted
+        return False
 
     def _in_its_hole(self, key: str, thing: Watched) -> bool:
         """Whether a pod goes into the hole that its victims left, and as many slots are kept as were held

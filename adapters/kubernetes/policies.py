@@ -192,7 +192,7 @@ def policy(raw: bytes) -> Policy:
         enforcement=spec.node_enforcement,
         # It is ours, and must not make the policy unreadable, whatever an older version wrote there.
         status=status,
-        remembered=_remembered(status),
+        remembered=_remembered(status, once=spec.consume_policy == "Once"),
     )
 
 
@@ -217,15 +217,18 @@ class _Status(msgspec.Struct, rename="camel"):
     outliving: list[_Outliving] = msgspec.field(default_factory=list)
 
 
-def _remembered(status: Any) -> Remembered:
-    """What a status says of the slots' lives; nothing of what cannot be read."""
+def _remembered(status: Any, *, once: bool) -> Remembered:
+    """What a status says of the slots' lives; nothing of what cannot be read.
+
+    `once`: whether slots are used up. Those that were, while the policy said so, count no more.
+    """
     try:
         said = msgspec.convert(status, _Status)
     except msgspec.ValidationError:
         return NOTHING
     fillers = {one.pod_uid: one.node_name for one in said.filled_by}
     outliving = [Outliving(one.pod_uid, one.node_name, one.until.timestamp()) for one in said.outliving]
-    gone = said.slots.consumed - len(fillers) - len(outliving)
+    gone = said.slots.consumed - len(fillers) - len(outliving) if once else 0
     return Remembered(max(0, gone), fillers, tuple(outliving))
 
 
