@@ -44,7 +44,8 @@ class Tenures:
     def slots(self, policy: Policy, asked: int, now: float) -> int:
         """How many slots it promises, of which it asks for so many."""
         one = self._of.get(policy.key)
-        if one is None:
+        if one is None or not policy.remembers:
+            self.forget(policy.key)  # an edit may have ended it
             return asked
         if policy.once:
             return max(0, asked - sum(when <= now for when in one.released))

@@ -27,6 +27,17 @@ def test_what_is_no_tenure_is_as_asked() -> None:
     assert after(policy(), (0.0, "ab"), (1.0, ""), at=2.0) == 3
 
 
+def test_an_edit_ends_it() -> None:
+    tenures, one = Tenures(), lasting()
+    tenures.slots(one, 3, 0.0)
+    tenures.see(one, set("abc"), 0.0)
+    assert tenures.slots(one, 3, 0.0) == 3
+    tenures.see(one, set("ab"), 1.0)
+    assert tenures.slots(one, 1, 2.0) == 3
+    assert tenures.slots(policy(), 1, 2.0) == 1
+    assert tenures.slots(one, 1, 3.0) == 1
+
+
 def test_a_used_slot_is_promised_until_its_pod_ends_or_the_delay_is_over() -> None:
     assert after(policy(once=True), (0.0, "ab"), at=1.0) == 3
     assert after(policy(once=True), (0.0, "ab"), (1.0, "b"), at=1.0) == 2
