@@ -91,9 +91,9 @@ def test_a_status_is_kept_as_it_was_written_and_cannot_make_a_policy_unreadable(
 
 def test_slots_that_were_used_up_count_only_while_the_policy_says_once():
     status = {"status": {"slots": {"consumed": 3}, "filledBy": [{"podUID": "p1", "nodeName": "n1"}]}}
-    once, reuse = ({"slots": {"count": 4}, "consumePolicy": one} for one in ("Once", "Reuse"))
-    assert decode.policy(encode(policy_object(once) | status)).remembered.gone == 2
-    assert decode.policy(encode(policy_object(reuse) | status)).remembered.gone == 0
+    once, reuse = (policy_object(consumePolicy=one) | status for one in ("Once", "Reuse"))
+    assert decode.policy(encode(once)).remembered.gone == 2
+    assert decode.policy(encode(reuse)).remembered.gone == 0
 
 
 @pytest.mark.parametrize(
