@@ -35,7 +35,14 @@ _IN_EVERY_NAMESPACE: Final = {
     "ServiceAccount/builder",
     "ServiceAccount/deployer",
 }
-_LEASES: Final = ("j10ce-extender", "j10ce-manager", "j10ce-scheduler")
+_LEASES_OF: Final = {
+    "j10ce-scheduler": ("j10ce-extender", "j10ce-scheduler"),
+    "j10ce-manager": ("j10ce-manager",),
+}
+"""The Leases of each Deployment's programs. An extender beside the cluster's own kube-scheduler has none here
+that ends with a Deployment: it may still run.
+"""
+_LEASES: Final = tuple(name for names in _LEASES_OF.values() for name in names)
 """In our namespace; the programs make them, so they carry no label."""
 
 
@@ -261,7 +268,9 @@ def stop_programs(kubectl: Kubectl, remains: Remains) -> bool:
         stdin=as_list(programs),
         seconds=150,
     )
-    kubectl.run("delete", "leases", "--ignore-not-found", "--namespace", installation.NAMESPACE, *_LEASES)
+    ended = [name for item in programs for name in _LEASES_OF.get(item["metadata"]["name"], ())]
+    if ended:
+        kubectl.run("delete", "leases", "--ignore-not-found", "--namespace", installation.NAMESPACE, *ended)
     return True
 
 
