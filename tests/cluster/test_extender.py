@@ -252,3 +252,27 @@ def test_observe_refuses_nothing_and_counts(rig):
     rig.wait(lambda: len(rig.bound("batch")) == 4)
     rig.wait(lambda: rig.condition("checkout", "Held") == ("False", "SlotsUnplaced"))
     assert rig.condition("checkout", "Guarded") == ("False", "ObserveMode")
+
+
+def test_headroom_follows_what_an_autoscaler_may_scale_to(rig):
+    rig = rig()
+    rig.with_nodes(2, "4")
+    metadata = {"name": "shop", "namespace": "default"}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop"}
+    template = {key: pod("", "1", "shop")[key] for key in ("metadata", "spec")}
+    template["metadata"] = {"labels": {"app": "shop"}}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "shop"}}, "template": template}
+    spec["template"]["spec"].pop("terminationGracePeriodSeconds")
+    rig.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
+    asked = policy("shop", 0, "1")
+    asked["spec"]["slots"] = {"scaleTargetRef": target, "headroomTo": "HPAMaximum"}
+    rig.create(asked)
+    rig.wait(lambda: rig.condition("shop", "Ready") == ("False", "AutoscalerNotFound"))
+    scaling = {"scaleTargetRef": target, "maxReplicas": 6}
+    kind = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+    rig.create({**kind, "metadata": metadata, "spec": scaling})
+    rig.wait(lambda: rig.condition("shop", "Ready") == ("True", "AsAsked"))
+    slots = rig.get("mrp", "shop")["status"]["slots"]
+    assert (slots["desired"], slots["filled"] + slots["held"]) == (6, 6)
+    rig.cluster.kubectl("delete", "hpa", "shop")
+    rig.wait(lambda: rig.get("mrp", "shop")["status"]["slots"]["desired"] == 2)
