@@ -121,6 +121,14 @@ def test_it_makes_what_install_makes(program: Path, offline: Kubectl, overlay: s
         assert comparable(made) == comparable(installation.objects(offline, overlay, chosen)), values
 
 
+def test_it_leaves_out_what_install_leaves_out(program: Path, offline: Kubectl) -> None:
+    """The manager where it is not wanted, and what an older API server does not know."""
+    options = ("--set=manager.enabled=false,image.repository=example.com/floors", "--kube-version=1.35.0")
+    chosen = Choices("example.com/floors:0.1.0", SCHEDULER_IMAGE, manager=False, raises=False)
+    wanted = installation.objects(offline, OVERLAYS[0], chosen)
+    assert comparable(rendered(program, *options)) == comparable(wanted)
+
+
 def test_its_crds_are_ours_and_stay(program: Path) -> None:
     made = [item for item in rendered(program) if item["kind"] == "CustomResourceDefinition"]
     assert all(item["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"} for item in made)
