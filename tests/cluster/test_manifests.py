@@ -27,6 +27,7 @@ import manifests
 from adapters.kubernetes import node_qos
 from adapters.kubernetes.node_bandwidth import change_to, node_bandwidth
 from qos import keys
+from qos.api.policy import SlotsStatus
 
 pytestmark = pytest.mark.cluster
 
@@ -201,7 +202,7 @@ def pod(kubectl: Kubectl, namespace: str) -> Iterator[str]:
         "kind": "Pod",
         "metadata": {
             "name": name,
-            "labels": {"app": "checkout"},
+            "labels": {"app": "alone"},  # of no policy, which would raise its requests
             "annotations": {"example.com/theirs": "1"},
             "finalizers": ["example.com/stay"],
         },
@@ -389,7 +390,7 @@ def test_a_binding_carries_our_annotations_only(
     assert bound["metadata"]["annotations"]["j10ce.io/policy"] == "a/b"
 
 
-COUNTS = {"filled": 0, "held": 0, "unplaced": 0, "consumed": 0}
+COUNTS = SlotsStatus().to_json()
 POLICY = {
     "apiVersion": "j10ce.io/v1alpha1",
     "kind": "MinimalReservationPolicy",
@@ -416,7 +417,7 @@ def test_of_a_policy_it_may_write_the_status_only(
         "status.observedGeneration",
     )
     stored = json.loads(kubectl("get", "mrp", name, "-n", namespace, "-o", "json").stdout)
-    assert stored["status"] == {"observedGeneration": 1, "slots": {"desired": 1, **COUNTS}}
+    assert stored["status"] == {"observedGeneration": 1, "slots": {**COUNTS, "desired": 1}}
 
 
 def write_status(cluster: Any, namespace: str, name: str, status: dict[str, Any]) -> str:
