@@ -152,7 +152,7 @@ class Play:
             if self.watcher.found:
                 return
         await self._wait_for_others()
-        self.watcher.look_after_quiet(self.scheduler.waiting())
+        self.watcher.look_after_quiet(self.scheduler.waiting(), self.scheduler.uneven())
 
     @property
     def _binds(self) -> bool:

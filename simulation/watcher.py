@@ -7,6 +7,7 @@ not promise is left out by name: see `blind` and `unasked`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -507,8 +508,11 @@ class Watcher(Told):
                 self.wrong("no slot lost", f"{key}: a slot fits on {placeable[key]} for {now - since:.1f} s")
                 self._lacking[key] = float("inf")
 
-    def look_after_quiet(self, waiting: Waiting) -> None:
-        """What must be true once nothing has happened for long enough."""
+    def look_after_quiet(self, waiting: Waiting, uneven: AbstractSet[tuple[str, str]]) -> None:
+        """What must be true once nothing has happened for long enough.
+
+        `uneven`: pods and nodes, by name, where topology spread alone is in the way.
+        """
         extender = self.extender
         assert extender is not None
         if not extender.ready:
@@ -526,7 +530,7 @@ class Watcher(Told):
             for problem in lives.stale(entry.body, alive, EPOCH + self._clock()):
                 self.wrong("lives", f"{entry.body['metadata']['name']}: {problem}")
         bound = {pod.name: bool(pod.node_name) for pod in self._shown.values()}
-        for problem in invariants.evictions_lead_to_binds(self._usable_preemptions(), bound):
+        for problem in invariants.evictions_lead_to_binds(self._usable_preemptions(uneven), bound):
             self.wrong("evictions lead to binds", problem)
         now = self._clock()
         for name, (pod, nodes) in waiting.items():
@@ -550,10 +554,12 @@ class Watcher(Told):
             return frozenset()
         return nodes.difference(*samples)
 
-    def _usable_preemptions(self) -> list[Preemption]:
-        """Without those on nodes that are not ready: kube-scheduler had not heard of that."""
-        ready = self._ready_nodes()
-        return [one for one in self._preemptions.values() if one.node in ready]
+    def _usable_preemptions(self, uneven: AbstractSet[tuple[str, str]]) -> list[Preemption]:
+        """Without those on nodes that are not ready: kube-scheduler had not heard of that; and those whose
+        node another pod of the same workload, since then, put above the skew.
+        """
+        ready, all_of_them = self._ready_nodes(), self._preemptions.values()
+        return [one for one in all_of_them if one.node in ready and (one.name, one.node) not in uneven]
 
     def waits_in_vain(self, waiting: Waiting) -> bool:
         """Whether a ledger that is rebuilt now would let one of these pods in."""

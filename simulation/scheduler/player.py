@@ -19,7 +19,7 @@ from simulation.chance import Chance
 from simulation.extender import Extender, Refused
 from simulation.history import World
 from simulation.loop import Part, VirtualLoop
-from simulation.scheduler.cache import EXTENDER, EXTENDER_NEVER, FIT, NEVER, Cache
+from simulation.scheduler.cache import EXTENDER, EXTENDER_NEVER, FIT, NEVER, SPREAD, Cache
 from simulation.scheduler.informer import Informer
 from simulation.scheduler.preemption import Victims, cheapest, dry_run, eligible
 from simulation.scheduler.queue import Queue, Queued
@@ -90,6 +90,16 @@ class Scheduler:
                 if nodes and pod.scheduler_name == SCHEDULER:
                     found[pod.name] = pod, sorted(nodes)
         return found
+
+    def uneven(self) -> set[tuple[str, str]]:
+        """Pods without a node and nodes, by name, where topology spread alone is in the way."""
+        pods = [pod for pod in map(parsed.pod, self._informer.known.values()) if not pod.node_name]
+        return {
+            (pod.name, node.name)
+            for pod in pods
+            for node in self.cache.nodes.values()
+            if self.cache.obstacle(pod, node) == SPREAD
+        }
 
     def _run(self) -> None:
         there = self._informer
