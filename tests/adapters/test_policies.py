@@ -94,7 +94,7 @@ def test_what_a_plan_could_not_bear_in_a_profile(change: dict[str, Any], words: 
         ({"floor": {"network": {"ingress": 0}}}, "spec.floor.network.ingress: 0: must be greater than zero"),
         ({"limit": {"network": {"egress": "-1"}}}, "spec.limit.network.egress: '-1': must be greater"),
         ({"slots": {"count": 1, "surge": "many"}}, "spec.slots.surge: 'many'"),
-        ({"slots": {}}, "spec.slots: {'count': None, 'scaleTargetRef': None, 'surge': None}: exactly one"),
+        ({"slots": {}}, "'headroomTo': None}: exactly one of count, scaleTargetRef"),
         ({"slots": {"count": -1}}, "spec.slots.count: -1: Expected `int` >= 0"),
         ({"placement": {"maxSlotsPerNode": 0}}, "spec.placement.maxSlotsPerNode: 0"),
         ({"nodeEnforcement": "Maybe"}, "spec.nodeEnforcement: 'Maybe'"),

@@ -99,7 +99,7 @@ def test_status_is_written_by_its_subresource_only(kubectl: Kubectl, namespace: 
     kubectl("create", "-n", namespace, "-f", "-", document=base("reported"))
     status = {
         "observedGeneration": 1,
-        "slots": {"desired": 3, "filled": 1, "held": 1, "unplaced": 1},
+        "slots": {"desired": 3, "filled": 1, "held": 1, "unplaced": 1, "consumed": 0, "spare": 0},
         "unplaced": [{"count": 1, "reason": "Insufficient", "resource": "memory", "missing": "1Gi"}],
         "holds": [{"nodeName": "n1", "slots": 1}],
         "conditions": [

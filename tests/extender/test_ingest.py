@@ -278,7 +278,7 @@ async def test_t15_pods_that_bypass_degrade_the_policy(running, make_node, make_
         await eventually(lambda: condition(keys.HELD) == ("False", "SlotsUnplaced"))
         await eventually(lambda: condition(keys.GUARDED) == ("False", "PodsBypass"))
         slots = api.get_object(POLICIES, "default", "checkout")["status"]["slots"]
-        assert slots == {"desired": 2, "filled": 0, "held": 0, "unplaced": 2}
+        assert {name: count for name, count in slots.items() if count} == {"desired": 2, "unplaced": 2}
         assert program.ledger.gauges()["overcommitted_nodes"] == 0
 
 
