@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from lab.cluster import Cluster
 from lab.node.demo_pod import Delivered, PodHere, PodThere
@@ -307,9 +307,16 @@ def in_the_vm(report: Report) -> Placing:
     return place
 
 
+_ARRIVES: Final = 85
+"""Percent of the wire's speed."""
+
+
 def _shaping(link: int) -> Sequence[str]:
-    """The agent's options for a link of that speed, bits a second."""
-    return ("--shape-ingress", "--link-egress", str(link), "--link-ingress", str(link))
+    """The agent's options for a link of that speed, bits a second.
+
+    What arrives is shaped well below it: else the queue at the far end, which is everybody's, stays full.
+    """
+    return ("--shape-ingress", "--link-egress", str(link), "--link-ingress", str(link * _ARRIVES // 100))
 
 
 def _at_link(node: RealNode | SystemdNode, python: str, method: str, arguments: Sequence[object]) -> Any:
