@@ -301,22 +301,23 @@ def in_the_vm(report: Report) -> Placing:
 
     @contextlib.contextmanager
     def place(cluster: Cluster) -> Iterator[Place]:
-        with systemd_node(cluster, report, network_floors=_shaping(_LINK_IN_THE_VM)) as node:
+        with systemd_node(cluster, report, network_floors=_shaping(_LINK_IN_THE_VM, _ARRIVES)) as node:
             yield InTheVm(node)
 
     return place
 
 
 _ARRIVES: Final = 85
-"""Percent of the wire's speed."""
+"""Percent of the wire's speed at which the emulated machine shapes what arrives."""
 
 
-def _shaping(link: int) -> Sequence[str]:
+def _shaping(link: int, arrives: int = 100) -> Sequence[str]:
     """The agent's options for a link of that speed, bits a second.
 
-    What arrives is shaped well below it: else the queue at the far end, which is everybody's, stays full.
+    arrives: percent of it for what arrives. On a slow wire that is well below it: else the queue at the far
+    end, which is everybody's, stays full.
     """
-    return ("--shape-ingress", "--link-egress", str(link), "--link-ingress", str(link * _ARRIVES // 100))
+    return ("--shape-ingress", "--link-egress", str(link), "--link-ingress", str(link * arrives // 100))
 
 
 def _at_link(node: RealNode | SystemdNode, python: str, method: str, arguments: Sequence[object]) -> Any:
