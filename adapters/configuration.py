@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -37,6 +38,13 @@ def load(kind: type[S], path: Path | None, overrides: dict[str, Any]) -> S:
         return kind.model_validate(document | overrides)
     except ValidationError as error:
         raise ConfigError(f"{source}: {'; '.join(_explain(detail) for detail in error.errors())}") from error
+
+
+def require_files(files: Mapping[str, Path | None]) -> None:
+    """ConfigError for the first field whose path is no file; None: none is named."""
+    for field, path in files.items():
+        if path is not None and not path.is_file():
+            raise ConfigError(f"{field}: {path} is not a file")
 
 
 def _read(path: Path) -> dict[str, Any]:

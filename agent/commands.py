@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import resource
-import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import metadata
@@ -21,6 +19,7 @@ from adapters.atomic_file import Untrusted
 from adapters.kubernetes import credentials, kubeconfig
 from adapters.kubernetes.client import KubernetesAPI
 from adapters.kubernetes.credentials import CredentialsError
+from adapters.serving.process import until_signalled
 from agent import host_cgroups, rights
 from agent.config import NRI_SOCKET, RUN, STATE, AgentConfig, ConfigError, address, checked
 from agent.network import koordinator
@@ -222,7 +221,7 @@ def serve(
 
 async def work(config: AgentConfig) -> None:
     """Keep floors until SIGTERM or SIGINT."""
-    stop = _until_signalled()
+    stop = until_signalled()
     identity = Identity(metadata.version("j10ce-qos"), os.uname().release)
     async with _api(config) as api:
         await keep(config, api, identity, stop)
@@ -231,7 +230,7 @@ async def work(config: AgentConfig) -> None:
 
 async def restoring(config: AgentConfig) -> None:
     """Leave the node as it was found; end at SIGTERM or SIGINT."""
-    stop = _until_signalled()
+    stop = until_signalled()
     async with AsyncExitStack() as stack:
         try:
             api = await stack.enter_async_context(_api(config))
@@ -239,13 +238,6 @@ async def restoring(config: AgentConfig) -> None:
             log.warning("the Node stays as it is, kernel files do not: %s", error)
             api = None
         await restore_and_stay(config, api, stop)
-
-
-def _until_signalled() -> asyncio.Event:
-    stop = asyncio.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
-    return stop
 
 
 @asynccontextmanager

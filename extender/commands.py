@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import signal
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import uvloop
 
-from adapters import logs
-from adapters.configuration import ConfigError
-from adapters.kubernetes.client import KubernetesAPI
+from adapters.configuration import ConfigError, require_files
+from adapters.serving.process import (
+    ContextFlag,
+    KubeconfigFlag,
+    LogLevelFlag,
+    connect,
+    set_up_logs,
+    until_signalled,
+)
 from extender.config import ExtenderConfig, load
 from extender.program import Program
 from ledger.decisions import Mode
@@ -26,12 +29,8 @@ def serve(
     config: Annotated[
         Path | None, typer.Option(help="Configuration file, YAML; see docs/extender.md. Flags override it.")
     ] = None,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="How to reach the API server. Default: as the pod's service account.")
-    ] = None,
-    context: Annotated[
-        str | None, typer.Option(help="The kubeconfig's context. Default: the current one.")
-    ] = None,
+    kubeconfig: KubeconfigFlag = None,
+    context: ContextFlag = None,
     mode: Annotated[
         Mode | None, typer.Option(help="How far it goes. Default: Guard.", case_sensitive=False)
     ] = None,
@@ -60,7 +59,7 @@ def serve(
     client_ca_file: Annotated[
         Path | None, typer.Option(help="Authority whose client certificates may call the verbs, PEM.")
     ] = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: LogLevelFlag = "info",
 ) -> None:
     """Keep floors: answer kube-scheduler's filter, prioritize, preempt and bind."""
     given: dict[str, Any] = {
@@ -100,48 +99,25 @@ def tls_from(cert: Path | None, key: Path | None, client_ca: Path | None) -> dic
 
 def check_files(settings: ExtenderConfig) -> None:
     """ConfigError for a file that cannot be read, before anything is started."""
-    files = [("kubeconfig", settings.kubeconfig)]
+    files = {"kubeconfig": settings.kubeconfig}
     if settings.tls is not None:
         tls = settings.tls
-        files += [
-            ("tls.certFile", tls.cert_file),
-            ("tls.keyFile", tls.key_file),
-            ("tls.clientCaFile", tls.client_ca_file),
-        ]
-    for field, path in files:
-        if path is not None and not path.is_file():
-            raise ConfigError(f"{field}: {path} is not a file")
-
-
-def set_up_logs(level: str) -> None:
-    """key=value lines on stderr; uvicorn's own only from warnings on."""
-    try:
-        logs.set_up(level)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--log-level") from None
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+        files["tls.certFile"] = tls.cert_file
+        files["tls.keyFile"] = tls.key_file
+        files["tls.clientCaFile"] = tls.client_ca_file
+    require_files(files)
 
 
 async def run(settings: ExtenderConfig) -> bool:
     """Serve until SIGTERM or SIGINT; True when it had to stop by itself."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop.set)
-    api = connect(settings)
+    stop = until_signalled()
+    api = connect(settings.kubeconfig, settings.context)
     try:
         program = Program(settings, api)
         await program.run(stop)
         return program.failed
     finally:
         await api.aclose()
-
-
-def connect(settings: ExtenderConfig) -> KubernetesAPI:
-    """The API server: by kubeconfig where one is named, else by the pod's service account."""
-    if settings.kubeconfig is None:
-        return KubernetesAPI.in_cluster()
-    return KubernetesAPI.from_kubeconfig(settings.kubeconfig, settings.context)
 
 
 def main() -> None:
