@@ -32,6 +32,18 @@ async def forever(
         await sleep(seconds)
 
 
+def only_while(
+    may: Callable[[], bool], once: Callable[[], Awaitable[object]]
+) -> Callable[[], Awaitable[None]]:
+    """The round of a loop, left out while it may not be."""
+
+    async def once_if_it_may() -> None:
+        if may():
+            await once()
+
+    return once_if_it_may
+
+
 async def last_of(steps: Iterator[T]) -> T:
     """Go through work that is done in steps, and let others run between them; what the last step said."""
     last = next(steps)

@@ -14,7 +14,7 @@ from adapters.api import AUTOSCALERS, BUDGETS, NAMESPACES, NODE_QOS, ClusterAPI
 from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
-from adapters.loops import Changes, forever
+from adapters.loops import Changes, forever, only_while
 from adapters.serving.readiness import Readiness
 from adapters.serving.server import serve_until
 from adapters.serving.server import server as server_of
@@ -267,12 +267,7 @@ class Program:
 
     def _leading(self, once: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
         """Only the leader writes, and only from a complete and fresh account (trap T13)."""
-
-        async def when_leading() -> None:
-            if self.elector.is_leader and not self.readiness.problem():
-                await once()
-
-        return when_leading
+        return only_while(lambda: self.elector.is_leader and not self.readiness.problem(), once)
 
     async def _tend(self) -> None:
         """No holds before the lists are in: until then each node would be a reason to place all anew."""

@@ -14,7 +14,7 @@ from adapters.kubernetes import decode
 from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
-from adapters.loops import forever
+from adapters.loops import forever, only_while
 from adapters.serving.addresses import listen
 from adapters.serving.readiness import Readiness
 from adapters.serving.server import serve_until, server
@@ -116,12 +116,7 @@ class Program:
 
     def _leading(self, once: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
         """Only the leader acts, and only from a complete and fresh account."""
-
-        async def when_leading() -> None:
-            if self.elector.is_leader and not self.readiness.problem():
-                await once()
-
-        return when_leading
+        return only_while(lambda: self.elector.is_leader and not self.readiness.problem(), once)
 
     async def _start(self) -> None:
         await self.readiness.wait_synced()
