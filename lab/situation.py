@@ -65,7 +65,7 @@ class Situation:
         match thing:
             case Policy():
                 _put(sources.policies, thing.key, thing, gone)
-                if gone or not thing.remembers:
+                if gone:
                     self._tenures.forget(thing.key)
             case Profile():
                 _put(sources.profiles, thing.name, thing, gone)
