@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import secrets
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
-import manifests
 from qos import keys
+from tests.cluster.narrowed import Kubectl, narrowed
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
-Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 TIER = "budget-tier"
+SECONDS = 240.0
 
 
 @pytest.fixture(scope="module")
 def namespace(kubectl: Kubectl) -> Iterator[str]:
     """A namespace that the budgets of this module select, and alone is judged."""
-    name = f"budget-{secrets.token_hex(3)}"
-    kubectl("create", "namespace", name)
-    kubectl("label", "namespace", name, f"{TIER}={name}")
-    with manifests.overlay("second-scheduler") as folder:
-        items = YAML(typ="safe").load(folder.parents[1] / "base" / "budget-limits.yaml")["items"]
-    items = [copy.deepcopy(item) for item in items]
-    for item in items:
-        if item["kind"].endswith("Binding"):
-            only = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
-            item["spec"]["matchResources"] = only
-    document = {"apiVersion": "v1", "kind": "List", "items": items}
-    kubectl("apply", "--server-side", "-f", "-", document=document)
-    yield name
-    kubectl("delete", "-f", "-", document=document)
-    kubectl("delete", "namespace", name, "--wait=false")
+    with narrowed(kubectl, "budget-limits.yaml", "budget") as name:
+        kubectl("label", "namespace", name, f"{TIER}={name}")
+        yield name
 
 
 @pytest.fixture
@@ -63,17 +49,21 @@ def budget(kubectl: Kubectl, namespace: str) -> Iterator[Callable[..., str]]:
             change = json.dumps({"status": status})
             kubectl("patch", "rbudget", names[-1], "--subresource=status", "--type=merge", "-p", change)
         probe = policy(1, profileName="never")
-        eventually(lambda: names[-1] in tried(kubectl, namespace, probe).stderr)
+        until(lambda: names[-1] in tried(kubectl, namespace, probe).stderr, "the budget is known", SECONDS)
         if status:
             many = policy(10, profileName="seen")
-            eventually(lambda: " used, " in tried(kubectl, namespace, many).stderr)
+            until(lambda: " used, " in tried(kubectl, namespace, many).stderr, "so is its status", SECONDS)
         return names[-1]
 
     yield make
     for name in names:
         kubectl("delete", "rbudget", name)
         gone = policy(1, profileName="never")
-        eventually(lambda name=name, gone=gone: name not in tried(kubectl, namespace, gone).stderr)
+        until(
+            lambda name=name, gone=gone: name not in tried(kubectl, namespace, gone).stderr,
+            "it is forgotten",
+            SECONDS,
+        )
 
 
 def policy(count: int | None, **spec: Any) -> dict[str, Any]:
@@ -104,13 +94,6 @@ def tried(kubectl: Kubectl, namespace: str, document: dict[str, Any]) -> subproc
         document=document,
         check=False,
     )
-
-
-def eventually(check: Callable[[], bool], seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_more_than_all_of_a_budget_is_refused(kubectl: Kubectl, namespace: str, budget: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from importlib import resources
@@ -15,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.app import app
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -63,14 +63,6 @@ def shop(kubectl: Kubectl) -> Iterator[str]:
     kubectl("delete", "namespace", name, "--wait=false")
 
 
-def eventually(check: Callable[[], bool], what: str) -> None:
-    """Rules and their parameters are in force moments after they are written."""
-    deadline = time.monotonic() + SECONDS
-    while not check():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 def test_used_and_hard_are_what_kubectl_get_shows(shop: str, kubectl: Kubectl) -> None:
     header, row = kubectl("get", "reservationbudgets", shop).stdout.splitlines()
     assert header.split() == ["NAME", "USED/TOTAL", "FULLEST", "NAMESPACES", "EXCEEDING", "AGE"]
@@ -97,7 +89,7 @@ def test_a_tenant_may_edit_policies_of_its_namespace_and_no_budget(shop: str, ku
         done = kubectl("auth", "can-i", verb, resource, f"--as={user}", *scope, check=False)
         return done.stdout.strip() == "yes"
 
-    eventually(lambda: may("create", "minimalreservationpolicies", "-n", shop), "the role is in force")
+    until(lambda: may("create", "minimalreservationpolicies", "-n", shop), "the role is in force", SECONDS)
     for verb in ("update", "patch", "delete", "get", "list", "watch"):
         assert may(verb, "minimalreservationpolicies", "-n", shop), verb
     assert not may("create", "minimalreservationpolicies", "-n", "default")

@@ -6,7 +6,6 @@ import json
 import secrets
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +17,12 @@ import manifests
 from lab import ports
 from lab.cluster import Cluster
 from qos import keys
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
+SECONDS = 240.0
 ACCOUNT = "system:serviceaccount:j10ce-system:j10ce-manager"
 
 
@@ -110,13 +111,6 @@ POLICY = {
 }
 
 
-def eventually(what: str, check: Callable[[], bool], log: Path, seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, f"{what}: {log.read_text(errors='replace')[-3000:]}"
-        time.sleep(0.2)
-
-
 def test_it_says_who_runs_below_the_floor_and_is_missed_by_no_pod(
     installed: None, cluster: Cluster, kubectl: Kubectl, namespace: str, tmp_path: Path
 ) -> None:
@@ -135,15 +129,15 @@ def test_it_says_who_runs_below_the_floor_and_is_missed_by_no_pod(
         document = pod("early")
         return kubectl("create", "-n", namespace, "-f", "-", document=document, check=False).returncode == 0
 
-    eventually("the namespace takes pods", is_made, tmp_path / "log")
+    until(is_made, "the namespace takes pods", SECONDS)
     kubectl("create", "-n", namespace, "-f", "-", document=POLICY)
     with at_work(cluster, kubectl, tmp_path) as (manager, log):
-        eventually("it is told", lambda: bool(notes()), log)
+        until(notes, "it is told", SECONDS, log.read_text)
         (note,) = notes()
         assert note.startswith("1 pod requests less than the floor: early has cpu 100m, floor 2;")
         manager.kill()
         manager.wait(60)
         # Admission is the API server's own: nobody misses the manager.
-        eventually("a new pod is raised", is_raised, log)
+        until(is_raised, "a new pod is raised", SECONDS, log.read_text)
         said = log.read_text(errors="replace")
     assert [line for line in said.splitlines() if "forbidden" in line.lower() or " 403 " in line] == []

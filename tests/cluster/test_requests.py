@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import secrets
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
-import manifests
 from qos import keys
 from qos.cluster.lacking import lacks
 from qos.cluster.requests import effective
 from qos.quantity import parse
+from tests.cluster.narrowed import Kubectl, items_of, narrowed
 from tests.qos.cluster import pods_below
 from tests.qos.cluster.pods_below import FLOORS, raised, with_raised
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
-Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 PODS = range(60)
+SECONDS = 240.0
 
 
 @pytest.fixture(scope="module")
 def namespace(kubectl: Kubectl) -> Iterator[str]:
     """A namespace whose pods alone are raised and refused."""
-    name = f"requests-{secrets.token_hex(3)}"
-    kubectl("create", "namespace", name)
-    with manifests.overlay("second-scheduler") as folder:
-        items = YAML(typ="safe").load(folder.parents[1] / "base" / "requests.yaml")["items"]
-    items = [copy.deepcopy(item) for item in items]
-    for item in items:
-        if item["kind"].endswith("Binding"):
-            only = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
-            item["spec"]["matchResources"] = only
-    document = {"apiVersion": "v1", "kind": "List", "items": items}
-    kubectl("apply", "--server-side", "-f", "-", document=document)
-    yield name
-    kubectl("delete", "-f", "-", document=document)
-    kubectl("delete", "namespace", name, "--wait=false")
+    with narrowed(kubectl, "requests.yaml", "requests") as name:
+        yield name
 
 
 def policy(name: str, floor: dict[str, str], how: str, **selector: Any) -> dict[str, Any]:
@@ -70,7 +55,7 @@ def policies(kubectl: Kubectl, namespace: str) -> None:
     kubectl("apply", "--server-side", "-n", namespace, "-f", "-", document=listed(made))
     for one in made:
         name = one["metadata"]["name"]
-        eventually(lambda name=name: not is_untouched(kubectl, namespace, name))
+        until(lambda name=name: not is_untouched(kubectl, namespace, name), f"{name} is known", SECONDS)
 
 
 def is_untouched(kubectl: Kubectl, namespace: str, floor: str) -> bool:
@@ -78,13 +63,6 @@ def is_untouched(kubectl: Kubectl, namespace: str, floor: str) -> bool:
     bare = {"containers": [{"name": "c", "image": "a:1"}]}
     done = tried(kubectl, namespace, [labelled({"metadata": {"name": "bare"}, "spec": bare}, floor)])
     return bool(done.stdout) and not raised_from(json.loads(done.stdout))
-
-
-def eventually(check: Callable[[], bool], seconds: float = 240) -> None:
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def listed(items: list[dict[str, Any]]) -> dict[str, Any]:
@@ -228,7 +206,7 @@ def test_the_selectors_expressions_count(kubectl: Kubectl, namespace: str, polic
         }
         return bool(raised_from(json.loads(tried(kubectl, namespace, [manifest]).stdout)))
 
-    eventually(lambda: is_raised(tier="gold", app="a"))
+    until(lambda: is_raised(tier="gold", app="a"), "the policy is known", SECONDS)
     assert is_raised(tier="silver", app="b", track="stable")
     assert not is_raised(tier="bronze", app="a")
     assert not is_raised(tier="gold", app="a", track="canary")
@@ -251,10 +229,12 @@ def test_a_resize_in_place_below_the_floor_is_raised_or_refused(
     spec = {"containers": [{"name": "c", "image": "a:1", "resources": asked}]}
     for floor in ("raise-1", "reject-1"):
         document = labelled({"metadata": {"name": floor}, "spec": spec}, floor)
-        eventually(
+        until(
             lambda document=document: (
                 kubectl("create", "-n", namespace, "-f", "-", document=document, check=False).returncode == 0
-            )
+            ),
+            "the namespace takes pods",
+            SECONDS,
         )
         assert resize(kubectl, namespace, floor, "2").returncode == 0
     raised_one = json.loads(resize(kubectl, namespace, "raise-1", "1").stdout)
@@ -272,13 +252,7 @@ def test_system_namespaces_and_mirror_pods_are_left_alone(
     mirror["metadata"]["annotations"] = {keys.MIRROR_ANNOTATION: "x"}
     done = tried(kubectl, namespace, [mirror])
     assert not raised_from(json.loads(done.stdout))
-    items = YAML(typ="safe").load(manifests_folder() / "base" / "requests.yaml")["items"]
-    for item in (one for one in items if one["spec"].get("paramKind")):
+    for item in (one for one in items_of("requests.yaml") if one["spec"].get("paramKind")):
         (only,) = item["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
         assert only["operator"] == "NotIn"
         assert {"kube-system", "j10ce-system"} <= set(only["values"])
-
-
-def manifests_folder() -> Any:
-    with manifests.overlay("second-scheduler") as folder:
-        return folder.parents[1]

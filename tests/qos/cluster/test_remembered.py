@@ -86,7 +86,7 @@ def test_what_is_held_follows_what_is_written(known, asked, desired, seats):
 class World:
     """The API server's pods and status, and an extender that is killed between any two effects.
 
-    `told`: every pod that a status told of; `fresh`: the most slots that were filled by new pods.
+    `told`: every pod that a status told of, and when it ended.
     """
 
     life: Life
@@ -123,6 +123,15 @@ class World:
         for uid in self.status.fillers.keys() & self.alive.keys():
             self.told.setdefault(uid, float("inf"))
 
+    def take(self, step: str) -> None:
+        match step:
+            case "write" | "blind":
+                self.write(asks=step == "write")
+            case "wait" | "wait long":
+                self.now += 5.0 if step == "wait" else 25.0
+            case _:
+                getattr(self, step)()
+
     def held(self) -> int:
         return max(0, self.status.desired(self.life.asked) - len(self.alive))
 
@@ -137,13 +146,7 @@ STEPS = st.lists(
 def test_killed_at_any_step_a_used_slot_is_neither_lost_nor_doubled(steps, asked, delay):
     world = World(Life(asked, once=True, delay=delay))
     for name in steps:
-        match name:
-            case "write" | "blind":
-                world.write(asks=name == "write")
-            case "wait" | "wait long":
-                world.now += 5.0 if name == "wait" else 25.0
-            case _:
-                getattr(world, name)()
+        world.take(name)
         used = [uid for uid, end in world.told.items() if uid in world.alive or end != float("inf")]
         assert world.status.consumed <= asked
         # Not lost: a slot that no pod has had is held, or a pod is in it whom no status has told of yet.
@@ -167,13 +170,7 @@ def test_killed_at_any_step_a_scale_down_keeps_no_slot_for_ever(steps, asked, la
     for place, name in enumerate(steps):
         if place == len(steps) // 2:
             world.life = Life(later, delay=20.0)
-        match name:
-            case "write" | "blind":
-                world.write(asks=name == "write")
-            case "wait" | "wait long":
-                world.now += 5.0 if name == "wait" else 25.0
-            case _:
-                getattr(world, name)()
+        world.take(name)
         assert world.status.desired(world.life.asked) <= max(asked, later)
         assert world.held() + len(world.alive) >= world.life.asked
     for _ in range(3):
