@@ -27,7 +27,7 @@ from qos.cluster.objects import (
     Spread,
     Toleration,
 )
-from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge
+from qos.cluster.policy import FIRST_MOMENT, LAST_MOMENT, Policy, Profile, ScaleTarget, Surge
 from qos.cluster.remembered import NOTHING, Outliving, Remembered
 from qos.keys import BANDWIDTHS
 from qos.promises import PROMISES, IoLimit, Overrides, Promise
@@ -238,7 +238,11 @@ def _expires(meta: _Metadata, spec: _PolicySpec) -> float | None:
         return created.timestamp() + spec.ttl_seconds if created and spec.ttl_seconds else None
     if spec.ttl_seconds is not None:
         raise _refused(meta, "spec.ttlSeconds", spec.ttl_seconds, "is exclusive with expirationTime")
-    return spec.expiration_time.timestamp()
+    end = spec.expiration_time.timestamp()
+    if not FIRST_MOMENT <= end <= LAST_MOMENT:
+        said = spec.expiration_time.isoformat()
+        raise _refused(meta, "spec.expirationTime", said, "must be in the years 1970 to 9999, in UTC")
+    return end
 
 
 def profile(raw: bytes) -> Profile:

@@ -121,7 +121,12 @@ class StatusWriter(Generic[T]):
             if done % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             now = self._clock()
-            computed = compute(self._wall())
+            try:
+                computed = compute(self._wall())
+            except Exception:  # a bug of ours: it must not keep the others' status from being written
+                self._failed(one.key)
+                log.exception("status not computed kind=%s object=%s", self._resource.kind, one.key)
+                continue
             if all(one.status.get(name) == value for name, value in computed.items()):
                 continue
             if now < self._not_before.get(one.key, 0.0) or not self._pace.take():
@@ -144,8 +149,7 @@ class StatusWriter(Generic[T]):
             self._count("gone")
             return
         except (APIError, Unreachable) as error:
-            self._count("failed")
-            self._not_before[one.key] = self._clock() + RETRY_SECONDS
+            self._failed(one.key)
             log.warning("status not written kind=%s object=%s error=%s", self._resource.kind, one.key, error)
             return
         self._count("written")
@@ -154,6 +158,10 @@ class StatusWriter(Generic[T]):
         about = Regarding(f"{group}/{version}", kind, one.namespace, one.name, one.uid)
         for notice in self._notices(one.status, computed):
             self._events.say(about, *notice)
+
+    def _failed(self, key: str) -> None:
+        self._count("failed")
+        self._not_before[key] = self._clock() + RETRY_SECONDS
 
     async def _refresh(self, one: T) -> None:
         """Another resourceVersion than ours: read it, the next call tries again."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StrictInt, StrictStr, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
+from qos.cluster.policy import FIRST_MOMENT, LAST_MOMENT
 from qos.quantity import parse
 
 MAX_SLOTS: Final = 100_000
@@ -121,16 +122,27 @@ def _moment(value: str) -> str:
     if not re.fullmatch(_RFC3339, value):
         raise ValueError(_NO_MOMENT)
     try:
-        datetime.fromisoformat(value)
+        moment = datetime.fromisoformat(value)
     except ValueError as error:
         raise ValueError(f"{_NO_MOMENT}: {error}") from None
+    if not FIRST_MOMENT <= moment.timestamp() <= LAST_MOMENT:
+        raise ValueError(_OTHER_ERA)
     return value
 
 
 _RFC3339 = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
 _NO_MOMENT = "must be of type date-time, such as 2027-01-15T08:00:00Z"
+_FIRST, _LAST = (
+    datetime.fromtimestamp(one, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for one in (FIRST_MOMENT, LAST_MOMENT)
+)
+_OTHER_ERA = f"must be from {_FIRST} to {_LAST}"
 
 Moment: TypeAlias = Annotated[
-    StrictStr, AfterValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})
+    StrictStr,
+    AfterValidator(_moment),
+    WithJsonSchema(
+        {"type": "string", "format": "date-time"}
+        | validations(cel(f"self >= timestamp('{_FIRST}') && self <= timestamp('{_LAST}')", _OTHER_ERA))
+    ),
 ]
 """A moment as RFC 3339 writes it, with its offset from UTC; kept as it was written."""

@@ -13,6 +13,9 @@ from qos.promises import Overrides
 
 ANYWHERE: Final = NodePredicate()
 """Every node without taints."""
+FIRST_MOMENT: Final = 0
+LAST_MOMENT: Final = 253_402_214_400
+"""Seconds since the epoch between which a policy's end lies: the years that can be written in UTC."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ whoever is killed in between finds all of it again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final
 
@@ -93,9 +93,11 @@ def advance(
             continue
         fillers[uid] = node
         free -= not (taken and life.once)  # the slot it takes over is none of those that are free
-    kept = [one for one in outliving.values() if one.until > now]
+    latest_end = float(ceil(now + life.delay))
+    # No longer than a pod's that ends now: the delay was made shorter, or a clock that was ahead is set back.
+    kept = [replace(one, until=min(one.until, latest_end)) for one in outliving.values() if one.until > now]
     if life.delay:
-        kept += [Outliving(uid, node, float(ceil(now + life.delay))) for uid, node in left]
+        kept += [Outliving(uid, node, latest_end) for uid, node in left]
     if life.once:
         gone += len(outliving) + len(left) - len(kept)
         return Remembered(gone, fillers, tuple(kept))

@@ -101,6 +101,10 @@ def test_slots_that_were_used_up_count_only_while_the_policy_says_once():
     [
         ({"slots": {"count": -1}}, "MinimalReservationPolicy shop/checkout: spec.slots.count: -1"),
         (
+            {"expirationTime": "9999-12-31T23:59:59-23:59"},  # no status could say that year
+            "MinimalReservationPolicy shop/checkout: spec.expirationTime: '9999-12-31T23:59:59-23:59': must",
+        ),
+        (
             {"floor": {"resources": {"cpu": "0"}}},
             "MinimalReservationPolicy shop/checkout: spec.floor.resources.cpu: '0': must be",
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -92,3 +92,11 @@ async def test_another_writer_comes_first_and_ours_is_tried_again(desk):
     await desk.round()
     assert desk.api.get_object(PROFILES, "", "a")["status"]["used"] == 1
     assert desk.outcomes == {"conflict": 1, "written": 1}
+
+
+async def test_a_status_that_cannot_be_computed_keeps_no_other_from_being_written(desk):
+    desk.time.now += 1
+    broken = replace(desk.seen, name="0")
+    assert await desk.writer.run_once([(broken, lambda now: {}["bug"]), (desk.seen, desk.compute)]) == 0
+    assert desk.api.get_object(PROFILES, "", "a")["status"]["used"] == 1
+    assert desk.outcomes == {"failed": 1, "written": 1}

@@ -37,6 +37,9 @@ def filled(*uids: str, gone: int = 0, **until: float) -> Remembered:
         (filled("a"), LASTING, [], "a", 0.5, filled(a=61.0)),
         (filled(a=61.0), LASTING, [], "", 60.9, filled(a=61.0)),
         (filled(a=61.0), LASTING, [], "", 61.0, filled(gone=1)),
+        (filled(a=99.0), LASTING, [], "", 0.5, filled(a=61.0)),  # a clock was set back, or the delay is less
+        (filled(a=1e18), LASTING, [], "", 0.5, filled(a=61.0)),
+        (filled(a=61.0), ONCE, [], "", 10.5, filled(a=11.0)),  # there is no delay any more
         (filled(a=61.0), LASTING, ["b"], "", 10, filled("b")),  # takes it over: no other is used up
         (filled(a=61.0), LASTING, ["b"], "", 99, filled("b")),  # what is written outlives, however late
         (filled(a=61.0), LASTING, ["b", "c", "d"], "", 10, filled("b", "c")),
