@@ -14,7 +14,7 @@ from extender.guarding import Guard
 from ledger.decisions import DemandReport, Unplaced
 from qos import keys, quantity
 from qos.cluster.budget import BUDGET_EXCEEDED, BUDGET_FORBIDS, named
-from qos.cluster.objects import Demand, PlacementMode, Requirement, Selector
+from qos.cluster.objects import Demand, OwnerFit, PlacementMode, Requirement, Selector
 from qos.cluster.policy import Policy
 from qos.cluster.precedence import Problem
 from qos.cluster.remembered import Remembered
@@ -151,6 +151,8 @@ def _usable(facts: Facts) -> Condition:
             "owners stay unschedulable although slots are held: see their events; "
             "usually their requests exceed the floor, or their placement excludes the nodes with holds"
         )
+        if facts.policy.owner_fit is OwnerFit.RESTRICTED:
+            text += "; with ownerFit Restricted, a pod that requests more than status.slot fills none"
         return Condition(keys.SLOTS_USABLE, "False", "OwnersWait", text)
     return Condition(keys.SLOTS_USABLE, "True", "NoOwnerWaits", "no owner waits while slots are held")
 

@@ -17,6 +17,8 @@ What it cannot see, and therefore does not report:
 - Several policies of different shapes: packing is best fit and the refutation has a budget, so a floor
   broken where neither decides is counted as undecided, not as broken. With one shape (or disjoint nodes)
   both are exact.
+- ownerFit Restricted is judged by the slot that floor and template come to, without what admission adds to a
+  workload's pods, and so to its slots.
 - Topology spread and pod affinity: a slot is kept only where pods may go one after the other
   (lab/evenness.py). With several required constraints on one policy, or pod affinity, a broken floor is
   proven by capacity alone. Node affinity beyond labels and names is not part of a promise (docs/limits.md).

@@ -14,7 +14,7 @@ from lab.budgets import Want, left_to
 from lab.changes import Namespace, PriorityClass
 from lab.tenures import Tenures
 from qos.cluster.budget import ReservationBudget
-from qos.cluster.objects import NodePredicate, PlacementMode, Pod, Resources, Selector, Spread
+from qos.cluster.objects import NodePredicate, OwnerFit, PlacementMode, Pod, Resources, Selector, Spread
 from qos.cluster.policy import Autoscaler, Policy, Profile, Workload
 from qos.cluster.selectors import matches
 from qos.keys import EGRESS_BANDWIDTH, INGRESS_BANDWIDTH, PODS, SYSTEM_CRITICAL_PRIORITY
@@ -27,7 +27,7 @@ class Promise:
     """One policy's promise: `slots` of `vector` on nodes that `where` admits, at most `per_node` on each.
 
     `owed`: what its pods count for at least, whatever they request. `spread`: how its pods must lie
-    (lab/evenness.py).
+    (lab/evenness.py). `restricted`: no pod that asks for more than the slot fills it.
     """
 
     key: str
@@ -40,12 +40,15 @@ class Promise:
     where: NodePredicate
     per_node: int | None = None
     pinned: bool = False
+    restricted: bool = False
     owed: Resources = field(default_factory=dict)
     spread: tuple[Spread, ...] = ()
 
     def owned(self, pod: Pod) -> bool:
         """Whether the pod is one that fills a slot of this policy."""
-        return pod.namespace == self.namespace and matches(self.selector, pod.labels)
+        if pod.namespace != self.namespace or not matches(self.selector, pod.labels):
+            return False
+        return not self.restricted or all(pod.requests.get(r, 0) <= v for r, v in self.vector.items())
 
     def yields_to(self, pod: Pod) -> bool:
         """Whether slots of this policy make way for a pod: higher priority, DaemonSet, system-critical."""
@@ -116,6 +119,7 @@ class Sources:
             where=workload.where if follows and workload is not None else policy.where,
             per_node=per_node,
             pinned=policy.mode is PlacementMode.PINNED,
+            restricted=policy.owner_fit is OwnerFit.RESTRICTED,
             owed=_owed(policy, profile),
             spread=_spread(policy, workload, follows=follows),
         )

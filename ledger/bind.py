@@ -9,7 +9,7 @@ import numpy as np
 
 from ledger.claims import ClaimState
 from ledger.decisions import BindDecision, Mode
-from ledger.demands import NO_SLOT
+from ledger.demands import NO_DEMAND, NO_SLOT
 from ledger.flights import Flight
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
@@ -33,7 +33,7 @@ def bind_pod(
     if _already(state, pod, node):
         state.settle_flight(pod.uid)
         owner = state.claims.by_uid[pod.uid].owner
-        return BindDecision(policy=_key(state, owner), slot=_fills(state, owner))
+        return BindDecision(policy=_selecting(state, pod, owner), slot=_fills(state, owner))
     if elsewhere := _bound_elsewhere(state, pod, node):
         return BindDecision(refusal=f"the pod is bound to node {elsewhere}")
     if state.mode is Mode.STRICT and state.claims.node_in_doubt(pod.uid):
@@ -104,8 +104,10 @@ def _bound_elsewhere(state: State, pod: Pod, node: str) -> str:
     return state.table.names[claim.row]
 
 
-def _key(state: State, owner: int) -> str:
-    return state.demands[owner].key if state.demands.there(owner) else ""
+def _selecting(state: State, pod: Pod, owner: int) -> str:
+    """Key of the pod's policy; also of one whose slot it does not fit, so that the Binding says so."""
+    number = state.demands.misfit_of(pod) if owner == NO_DEMAND else owner
+    return state.demands[number].key if state.demands.there(number) else ""
 
 
 def _fills(state: State, owner: int) -> bool:
@@ -140,7 +142,7 @@ def _claim(
     state.put_claim(_as_bound(state, request), node, ClaimState.BINDING, now)
     settle(state, patience=patience)
     return BindDecision(
-        policy=_key(state, request.owner),
+        policy=_selecting(state, request.pod, request.owner),
         slot=_fills(state, request.owner),
         moved=state.counters["moves"] - moves,
         unplaced=max(0, state.holds.unplaced - unplaced),

@@ -31,7 +31,8 @@ class Claim:
     """What one pod takes of one node; `owner` is the demand whose slot it fills, or one that was removed.
 
     `requests`: what it counts for, which can be more than the pod requests (Demands.counts). `away`: it fills
-    none, because its node is lost, or gone, or not ready and the pod is on its way out.
+    none, because its node is lost, or gone, or not ready and the pod is on its way out. `misfit`: the demand
+    whose slot it would fill, did it not ask for more.
     """
 
     pod: Pod
@@ -41,12 +42,14 @@ class Claim:
     since: float
     owner: int = NO_DEMAND
     away: bool = False
+    misfit: int = NO_DEMAND
 
 
 class Claims:
     """Claims by pod UID, kept in step with the table's free capacity and the holds' filled slots.
 
-    `of`: those of each demand's owners, as they came. `ending`: how many of a demand's filled slots are those
+    `of`: those of each demand's owners, as they came; `misfits`: of pods that a demand selects, and that ask
+    for more than its slot. `ending`: how many of a demand's filled slots are those
     of pods that are being deleted. `recounted`: demands whose owners, or what is said of them, may have
     changed since somebody looked and took them out.
     """
@@ -61,6 +64,7 @@ class Claims:
         self._headcount = headcount
         self._owners: dict[int, dict[str, Claim]] = {}
         self.of: dict[int, dict[str, Claim]] = {}
+        self.misfits: dict[int, dict[str, Claim]] = {}
         self.ending: Counter[int] = Counter()
         self.recounted: set[int] = set()
         self.by_uid: dict[str, Claim] = {}
@@ -81,6 +85,7 @@ class Claims:
             claim.pod = pod
             self._count_ending(claim, 1)
             self._enter(claim, state)
+            self._note_misfit(claim)
             return self._recount(claim)
         if claim is not None:
             self._subtract(claim)
@@ -89,6 +94,7 @@ class Claims:
         self._table.claim(row, requests, 1)
         self._headcount.count(pod, row, 1)
         self._own(fresh, owner)
+        self._note_misfit(fresh)
         self.by_uid[pod.uid] = fresh
         self._enter(fresh, state)
         if claim is not None and claim.row != row:
@@ -118,15 +124,21 @@ class Claims:
         if claim is not None:
             self._transfer(claim, self._demands.owned_by(claim.pod))
 
-    def own(self, uids: Iterable[str], owner: int) -> int:
-        """Claims of seen pods, all of whom are this demand's now; returns how many have changed."""
-        owes, changed = bool(self._demands.owed(owner)), 0
+    def own(self, uids: Iterable[str], owner: int | None) -> int:
+        """Claims of seen pods, all of whom are this demand's now; returns how many have changed.
+
+        owner None: whose they are depends on what each requests.
+        """
+        owes, changed = owner is None or bool(self._demands.owed(owner)), 0
         for uid in uids:
             claim = self.by_uid.get(uid)
             if claim is None or claim.state is not ClaimState.SEEN:
                 continue
             if claim.owner != owner or owes or claim.requests is not claim.pod.requests:
-                changed += self._transfer(claim, owner)
+                whose = self._demands.owned_by(claim.pod) if owner is None else owner
+                changed += self._transfer(claim, whose)
+            elif claim.misfit != NO_DEMAND:
+                self._note_misfit(claim)
         return changed
 
     def _transfer(self, claim: Claim, owner: int) -> bool:
@@ -134,6 +146,7 @@ class Claims:
         requests, moved = self._demands.counts(claim.pod, owner), claim.owner != owner
         if moved:
             self._own(claim, owner)
+        self._note_misfit(claim)
         if requests == claim.requests:
             return moved
         self._table.claim(claim.row, claim.requests, -1)
@@ -159,6 +172,7 @@ class Claims:
         self._table.claim(claim.row, claim.requests, -1)
         self._headcount.count(claim.pod, claim.row, -1)
         self._own(claim, NO_DEMAND)
+        self._set_misfit(claim, NO_DEMAND)
 
     def _own(self, claim: Claim, owner: int) -> None:
         """Fill a slot of another demand than before, or of none."""
@@ -186,6 +200,24 @@ class Claims:
         if not there:
             del self.of[claim.owner]
         self._recounts(claim.owner)
+
+    def _note_misfit(self, claim: Claim) -> None:
+        """What is said of a pod that asks for more than a slot may have to be corrected."""
+        if self._demands.restricted or claim.misfit != NO_DEMAND:
+            self._set_misfit(claim, self._demands.misfit_of(claim.pod))
+            self._recounts(claim.misfit)
+
+    def _set_misfit(self, claim: Claim, demand: int) -> None:
+        if claim.misfit == demand:
+            return
+        if claim.misfit != NO_DEMAND:
+            there = self.misfits[claim.misfit]
+            del there[claim.pod.uid]
+            if not there:
+                del self.misfits[claim.misfit]
+        claim.misfit = demand
+        if demand != NO_DEMAND:
+            self.misfits.setdefault(demand, {})[claim.pod.uid] = claim
 
     def _recounts(self, owner: int) -> None:
         if owner != NO_DEMAND:

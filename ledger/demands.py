@@ -13,7 +13,17 @@ from ledger.eligibility import Eligibility, admits_node
 from ledger.strict import Strict
 from ledger.table import Columns, Flags, Rows, Table, reshaped
 from qos.cluster.needs import Enforcement
-from qos.cluster.objects import Demand, Node, NodePredicate, PlacementMode, Pod, Resources, Selector, Spread
+from qos.cluster.objects import (
+    Demand,
+    Node,
+    NodePredicate,
+    OwnerFit,
+    PlacementMode,
+    Pod,
+    Resources,
+    Selector,
+    Spread,
+)
 from qos.cluster.precedence import precedence
 from qos.cluster.selectors import matches
 
@@ -42,8 +52,8 @@ class Demands:
     """Each demand has a number; `vectors` is indexed [demand, resource], `eligible` [demand, row].
 
     `dims`: the columns of which some demand holds any, sorted by their `resources`; `axis` the same as an
-    index that goes with one of rows. `spread`: the demands with spread constraints. `changes` counts those of
-    any of it.
+    index that goes with one of rows. `spread`: the demands with spread constraints; `restricted`: those that
+    some of the pods they select do not fit. `changes` counts those of any of it.
     """
 
     def __init__(self, table: Table) -> None:
@@ -59,10 +69,11 @@ class Demands:
         self._named_most: list[int] = []
         self.changes = 0
         self.spread: set[int] = set()
+        self.restricted: set[int] = set()
         self._leaving: set[int] = set()
         self._by_namespace: dict[str, list[int]] = {}
         self._by_place: dict[NodePredicate, list[int]] = {}
-        self._owners: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
+        self._owners: dict[tuple[str, frozenset[tuple[str, str]]], tuple[int, ...]] = {}
         self.vectors: Columns = np.zeros((_FIRST_DEMANDS, table.shape[0]), dtype=np.int64)
         self.eligible: Flags = np.zeros((_FIRST_DEMANDS, table.shape[1]), dtype=np.bool_)
         self.strict = Strict(table)
@@ -105,6 +116,8 @@ class Demands:
             self.strict.set_needs(number, demand.needs)
             self.eligible[number] = self.strict.judge_all(number, self._nodes.admitted(demand.where))
         (self.spread.add if demand.spread else self.spread.discard)(number)
+        restricts = demand.owner_fit is OwnerFit.RESTRICTED
+        (self.restricted.add if restricts else self.restricted.discard)(number)
         if before is None or _arranged(before) != _arranged(demand):
             self._arrange()
         return number
@@ -137,6 +150,7 @@ class Demands:
         self._leaving.add(number)
         self.strict.set_needs(number, None)
         self.spread.discard(number)
+        self.restricted.discard(number)
         self.vectors[number] = 0
         self.eligible[number] = False
         self._arrange()
@@ -216,27 +230,46 @@ class Demands:
         return bool(changed)
 
     def owned_by(self, pod: Pod) -> int:
-        """The first demand of its namespace, in order, whose selector matches the pod.
+        """The first demand of its namespace, in order, whose selector matches the pod, and which it fits.
 
         NO_DEMAND without one.
         """
-        return self.owner_of(pod.namespace, pod.labels)
+        for number in self.selecting(pod.namespace, pod.labels):
+            if self[number].admits(pod.requests):
+                return number
+        return NO_DEMAND
 
-    def owner_of(self, namespace: str, labels: Mapping[str, str]) -> int:
-        """The same for pods of these labels."""
+    def misfit_of(self, pod: Pod) -> int:
+        """The first demand that would own the pod, did it not ask for more than a slot; NO_DEMAND: it has an
+        owner, or none selects it.
+        """
+        if not self.restricted or self.owned_by(pod) != NO_DEMAND:
+            return NO_DEMAND
+        return next(iter(self.selecting(pod.namespace, pod.labels)), NO_DEMAND)
+
+    def selecting(self, namespace: str, labels: Mapping[str, str]) -> tuple[int, ...]:
+        """The demands that select pods of these labels, in order, up to the first that any pod fits."""
         rivals = self._by_namespace.get(namespace)
         if rivals is None:
-            return NO_DEMAND
+            return ()
         key = (namespace, frozenset(labels.items()))
-        owner = self._owners.get(key)
-        if owner is None:
+        found = self._owners.get(key)
+        if found is None:
             fitting = (number for number in rivals if matches(self[number].selector, labels))
-            owner = next(fitting, NO_DEMAND)
+            found = self._up_to_one_for_all(fitting)
             if len(self._owners) >= _MOST_LABEL_SETS:
                 self._owners.clear()
             if len(labels) <= _MOST_LABELS:
-                self._owners[key] = owner
-        return owner
+                self._owners[key] = found
+        return found
+
+    def _up_to_one_for_all(self, numbers: Iterable[int]) -> tuple[int, ...]:
+        found = []
+        for number in numbers:
+            found.append(number)
+            if number not in self.restricted:
+                break
+        return tuple(found)
 
     def owed(self, number: int) -> Resources:
         """What a pod that fills a slot of this demand counts for at least; empty: what it requests."""
@@ -291,7 +324,7 @@ def _keys(demand: Demand, spread: Spread) -> frozenset[str]:
 
 def _arranged(demand: Demand) -> tuple[object, ...]:
     """What decides the order, the dimensions and the indexes; not how many slots are desired."""
-    return order_key(demand), demand.vector, demand.selector, demand.where
+    return order_key(demand), demand.vector, demand.selector, demand.where, demand.owner_fit
 
 
 def _traits(node: Node) -> tuple[object, ...]:

@@ -210,9 +210,14 @@ class Ledger:
         return uid in self._state.gone
 
     def policy_of(self, pod: Pod) -> str:
-        """Key of the demand the pod is an owner of, or ""."""
-        owner = self._state.demands.owned_by(pod)
-        return "" if owner == NO_DEMAND else self._state.demands[owner].key
+        """Key of the demand the pod is an owner of, or would be, did it not ask for more than a slot.
+
+        "" of none.
+        """
+        demands = self._state.demands
+        owner = demands.owned_by(pod)
+        number = demands.misfit_of(pod) if owner == NO_DEMAND else owner
+        return "" if number == NO_DEMAND else demands[number].key
 
     def overlaps(self) -> Mapping[str, str]:
         """Demand key -> key of the demand it loses pods to."""

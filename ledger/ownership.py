@@ -92,15 +92,22 @@ class Ownership:
         yield from self._find_unseen()
         for labels in [*self.kinds.get(namespace, {})]:
             uids = [*self.kinds.get(namespace, {}).get(labels, ())]
-            owner = self._demands.owner_of(namespace, dict(labels)) if uids else NO_DEMAND
+            owner = self._owner_of_all(namespace, labels) if uids else NO_DEMAND
             yield _LABEL_SET + _RIVAL * len(self._demands.rivals(namespace))
-            look = _RECKON if self._demands.owed(owner) else 1
+            look = _CHANGE if owner is None else _RECKON if self._demands.owed(owner) else 1
             for start in range(0, len(uids), _CLAIMS_AT_ONCE):
                 some = uids[start : start + _CLAIMS_AT_ONCE]
                 still = self.kinds.get(namespace, {}).get(labels, set()).intersection(some)
                 yield look * len(some) + _CHANGE * self._claims.own(still, owner)
         for number in removed:
             self._demands.give_back(number)
+
+    def _owner_of_all(self, namespace: str, labels: LabelSet) -> int | None:
+        """The demand that owns all pods of these labels; None where it depends on what they request."""
+        found = self._demands.selecting(namespace, dict(labels))
+        if not self._demands.restricted.isdisjoint(found):
+            return None
+        return next(iter(found), NO_DEMAND)
 
     def _find_unseen(self) -> Iterator[int]:
         """Their pods may be known by other labels, or not at all."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.decisions import Filtered
+from ledger.demands import NO_DEMAND
 from ledger.requests import Request, fits_free, sees
 from ledger.state import State
 from ledger.table import Rows
@@ -88,7 +89,8 @@ def refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> 
         held &= enough
     warming = state.is_cold_to(request.owner)
     policies = policies_at(state, request, rows[held]) if held.any() and not warming else []
-    message = WARMING_UP if warming else in_the_way(policies, request.pod.namespace) if policies else ""
+    in_way = in_the_way(policies, request.pod.namespace) + _misfit(state, request) if policies else ""
+    message = WARMING_UP if warming else in_way
     elsewhere = np.flatnonzero(~held).tolist()
     short = np.where(known, short_of(state, request, rows), UNKNOWN)
     others = {names[index]: str(short[index]) for index in elsewhere}
@@ -98,6 +100,14 @@ def refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> 
     # What a link lacks stays so though pods are evicted: kube-scheduler, which finds enough, would spare all.
     soft = frozenset(name for name, why in others.items() if why in (SHORT, UNKNOWN) or name == nominated)
     return Filtered([], message, others | cannot, soft - cannot.keys(), policies=tuple(policies))
+
+
+def _misfit(state: State, request: Request) -> str:
+    """Why a pod that a policy selects may not have its holds."""
+    number = NO_DEMAND if request.owner != NO_DEMAND else state.demands.misfit_of(request.pod)
+    if number == NO_DEMAND:
+        return ""
+    return f"; it requests more than a slot of {state.demands[number].key}, whose ownerFit is Restricted"
 
 
 def short_of(state: State, request: Request, rows: Rows) -> NDArray[np.object_]:

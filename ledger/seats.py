@@ -91,6 +91,13 @@ def gather_untrue(state: State) -> Iterator[Untrue | None]:
     claims.recounted |= later
 
 
+def _misfits_marked(state: State, number: int) -> list[Claim]:
+    """Pods that ask for more than a slot of this demand, and of which it is not said that they fill none."""
+    there = state.claims.misfits.get(number, {}).values()
+    seen = (one for one in there if one.state is ClaimState.SEEN and not one.pod.deleting)
+    return [one for one in seen if one.pod.slot != NO_SLOT]
+
+
 def _untrue(state: State, number: int) -> Iterator[Untrue | None]:
     demand = state.demands[number]
     using, filling, others, denied = list[Claim](), list[Claim](), list[Claim](), list[Claim]()
@@ -102,7 +109,8 @@ def _untrue(state: State, number: int) -> Iterator[Untrue | None]:
             (using if claim.pod.uid in used_by else known).append(claim)
         if looked % _A_STEP == 0:
             yield None
-    wanted, ended = [], len(used_by) - len(using)
+    wanted = [(claim.pod, NO_SLOT) for claim in _misfits_marked(state, number)]
+    ended = len(used_by) - len(using)
     seats, most = demand.seats - ended, demand.most_seats - ended
     for place, claim in enumerate((*using, *filling, *others, *denied)):
         said = claim.pod.slot

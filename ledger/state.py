@@ -26,7 +26,7 @@ from ledger.refuge import Refuge
 from ledger.spread import Spreads
 from ledger.table import Columns, Flags, Table, Vector
 from qos.cluster.needs import Enforcement
-from qos.cluster.objects import DaemonSet, Demand, Node, Pod, Resources
+from qos.cluster.objects import DaemonSet, Demand, Node, OwnerFit, Pod, Resources
 from qos.keys import SYSTEM_CRITICAL_PRIORITY
 
 _MOST_KINDS = 256
@@ -46,7 +46,8 @@ def exempt(pod: Pod) -> bool:
 
 def _claim_to_pods(demand: Demand) -> tuple[object, ...]:
     """What decides which pods are its owners, and for how much they count."""
-    return demand.selector, demand.priority, demand.created, demand.owed
+    limit = demand.vector if demand.owner_fit is OwnerFit.RESTRICTED else None
+    return demand.selector, demand.priority, demand.created, demand.owed, limit
 
 
 class State:

@@ -60,8 +60,8 @@ def _counted(pod: Pod, demands: list[Demand]) -> Pod:
 
 
 def _owner(pod: Pod, demands: list[Demand]) -> str:
-    fitting = (d.key for d in demands if d.namespace == pod.namespace and matches(d.selector, pod.labels))
-    return next(fitting, "")
+    selecting = (d for d in demands if d.namespace == pod.namespace and matches(d.selector, pod.labels))
+    return next((d.key for d in selecting if d.admits(pod.requests)), "")
 
 
 def _expected(

@@ -39,6 +39,9 @@ ZONED = 0.2
 LASTING = 0.2
 """Of so many histories some policies' slots are used up by their first pods, or outlive them."""
 
+RESTRICTED = 0.2
+"""Of so many histories some policies have no pod for an owner that asks for more than a slot."""
+
 What = tuple[str, tuple[Any, ...]]
 """A step without its time."""
 
@@ -141,6 +144,8 @@ class Maker:
         self._mortal = self._ends.random() < MORTAL
         self._lives = Random(f"lives {seed}")  # noqa: S311
         self._lasting = self._lives.random() < LASTING
+        self._fits = Random(f"fits {seed}")  # noqa: S311
+        self._restricted = self._fits.random() < RESTRICTED
         self._budgets = Random(f"budgets {seed}")  # noqa: S311
         drawn = random.choice(("Guard", "Strict"))
         binding = random.random() < 0.75
@@ -298,6 +303,7 @@ class Maker:
             spec["priorityClassName"] = random.choice(CLASSES)
         if random.random() < 0.1:
             spec["suspend"] = True
+        spec |= self._fit()
         spec |= self._life()
         placement: dict[str, Any] = {}
         if random.random() < 0.15:
@@ -309,6 +315,11 @@ class Maker:
         if placement:
             spec["placement"] = placement
         return spec
+
+    def _fit(self) -> dict[str, Any]:
+        """Which of the pods it selects a policy has for owners."""
+        restricted = self._restricted and self._fits.random() < 0.6
+        return {"ownerFit": "Restricted"} if restricted else {}
 
     def _life(self) -> dict[str, Any]:
         """How long a policy's slots live."""

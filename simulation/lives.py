@@ -5,16 +5,29 @@ The arithmetic is its own, over the objects as the API server has them; `now` in
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
+
+from qos.cluster.objects import Pod
+from qos.quantity import parse
 
 Body = dict[str, Any]
 _LATE_SECONDS = 10.0
 
 
+def running(body: Body, pods: Iterable[Pod]) -> list[str]:
+    """UIDs of those of these pods that run, and that a policy has for owners if it selects them."""
+    spec = body["spec"]
+    restricted = spec.get("ownerFit") == "Restricted"
+    floor = spec["floor"].get("resources", {}) if restricted else {}
+    most = {name: parse(name, amount) for name, amount in floor.items()}
+    there = (pod for pod in pods if pod.node_name and not pod.terminal)
+    return [pod.uid for pod in there if all(pod.requests.get(name, 0) <= most[name] for name in most)]
+
+
 def wrong_write(before: Body, after: Body, alive: Collection[str], now: float) -> list[str]:
-    """What is wrong with a status that replaces another, of the same spec. `alive`: UIDs of bound pods."""
+    """What is wrong with a status that replaces another, of the same spec. `alive`: its running pods."""
     spec, was, becomes = after["spec"], before.get("status", {}), after.get("status", {})
     once, delay = spec.get("consumePolicy") == "Once", spec.get("releaseDelaySeconds", 0)
     if not (once or delay):

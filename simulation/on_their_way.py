@@ -27,7 +27,7 @@ def with_whole_holds(
     found = []
     for pod in coming:
         owned = (d for d in demands if d.namespace == pod.namespace and matches(d.selector, pod.labels))
-        owner = next(owned, None)
+        owner = next((d for d in owned if d.admits(pod.requests)), None)
         if owner is not None and there[owner.key, pod.node_name] > 0:
             there[owner.key, pod.node_name] -= 1
             less = {name: size for name, size in owner.vector.items() if size > pod.requests.get(name, 0)}

@@ -262,7 +262,9 @@ class Watcher(Told):
         elif before["spec"] != body["spec"]:
             self._told_of.pop(uid, None)  # other slots than those that were told of
         else:
-            alive = [pod.uid for pod in self._shown.values() if pod.node_name and not pod.terminal]
+            restricted = body["spec"].get("ownerFit") == "Restricted"
+            sure = (p for p in self._shown.values() if not (restricted and p.uid in self._resized))
+            alive = lives.running(body, sure)
             for problem in lives.wrong_write(before, body, alive, EPOCH + self._clock()):
                 self.wrong("lives", f"{body['metadata']['name']}: {problem}")
         told = self._told_of.get(uid)
@@ -525,8 +527,8 @@ class Watcher(Told):
         demands = facts_of(self._world, self._store, extender).demands
         for problem in invariants.no_fewer_slots(demands, ledger.report(), again.report()):
             self.wrong("as rebuilt", problem)
-        alive = [pod.uid for pod in self._shown.values() if pod.node_name and not pod.terminal]
         for entry in self._store.entries(POLICIES):
+            alive = lives.running(entry.body, self._shown.values())
             for problem in lives.stale(entry.body, alive, EPOCH + self._clock()):
                 self.wrong("lives", f"{entry.body['metadata']['name']}: {problem}")
         bound = {pod.name: bool(pod.node_name) for pod in self._shown.values()}
@@ -576,7 +578,8 @@ class Watcher(Told):
 
 
 def _owns(demand: Demand, pod: Pod) -> bool:
-    return demand.namespace == pod.namespace and matches(demand.selector, pod.labels)
+    selects = demand.namespace == pod.namespace and matches(demand.selector, pod.labels)
+    return selects and demand.admits(pod.requests)
 
 
 def _ended(body: Body) -> bool:

@@ -21,6 +21,7 @@ from qos.classes import CLASSES, contradiction, promises_of
 from qos.cluster.objects import (
     NodeEnforcement,
     NodePredicate,
+    OwnerFit,
     PlacementMode,
     Requirement,
     Selector,
@@ -96,6 +97,7 @@ class _PolicySpec(msgspec.Struct, rename="camel"):
     suspend: bool = False
     consume_policy: Literal["Reuse", "Once"] = "Reuse"
     release_delay_seconds: _Number = 0
+    owner_fit: OwnerFit = OwnerFit.ALIGNED
     ttl_seconds: _Positive | None = None
     expiration_time: datetime | None = None
     placement: _Placement = msgspec.field(default_factory=_Placement)
@@ -179,6 +181,7 @@ def policy(raw: bytes) -> Policy:
         expires=_expires(meta, spec),
         once=spec.consume_policy == "Once",
         delay=float(spec.release_delay_seconds),
+        owner_fit=spec.owner_fit,
         count=slots.count,
         scale_target=ScaleTarget(target.api_version, target.kind, target.name) if target else None,
         surge=_surge(meta, slots.surge),

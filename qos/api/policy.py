@@ -376,6 +376,14 @@ class MinimalReservationPolicySpec(Model):
             "Once, or because the slots have become fewer since. The pod that comes next fills it. Default 0."
         ),
     )
+    owner_fit: Literal["Aligned", "Restricted"] = Field(
+        default="Aligned",
+        description=(
+            "Whether a pod that requests more than a slot (status.slot) fills one. Aligned: it does, and the "
+            "rest comes from the node. Restricted: one that requests more of a resource that the slot names "
+            "fills none, and is scheduled as any other pod; it has no floor. Default Aligned."
+        ),
+    )
     ttl_seconds: int | None = Field(
         default=None,
         ge=1,

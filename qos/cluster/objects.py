@@ -182,6 +182,13 @@ class NodeEnforcement(Enum):
     STRICT = "Strict"
 
 
+class OwnerFit(Enum):
+    """Whether a pod that asks for more than a slot may fill it, as Koordinator's Reservation has it."""
+
+    ALIGNED = "Aligned"
+    RESTRICTED = "Restricted"
+
+
 @dataclass(frozen=True, slots=True)
 class Withheld:
     """Slots that a policy asks for and a budget does not give (qos.cluster.budget).
@@ -209,7 +216,8 @@ class Demand:
     desired. `asked`: how many the policy names, whatever has been used up since, or outlives its pod; None:
     as desired. `spare`: how many of those are for the loss of nodes only. `used_by`: of slots that are
     used up by their first pod, UIDs of the pods that are known for good to have one; None: slots are used
-    again. `priority_class` and `profile`: the names by which budgets permit it, "" for none.
+    again. `owner_fit`: RESTRICTED: of the pods it selects those own it that ask for no more than a slot.
+    `priority_class` and `profile`: the names by which budgets permit it, "" for none.
     `needs`: the promises that its nodes must enforce (NodeEnforcement.STRICT); None: any node does.
     `spread`: how its pods lie over spread domains; `where` admits only nodes with the required ones' keys.
     Demands are ordered by `qos.cluster.precedence`.
@@ -232,9 +240,19 @@ class Demand:
     asked: int | None = None
     spare: int = 0
     used_by: frozenset[str] | None = None
+    owner_fit: OwnerFit = OwnerFit.ALIGNED
     priority_class: str = ""
     profile: str = ""
     withheld: Withheld | None = None
+
+    def admits(self, requests: Resources) -> bool:
+        """Whether a pod that it selects and that requests this much may fill a slot.
+
+        Restricted: only with no more of any resource than the slot names of it.
+        """
+        if self.owner_fit is OwnerFit.ALIGNED:
+            return True
+        return all(requests.get(name, 0) <= amount for name, amount in self.vector.items())
 
     @property
     def desired_of_budgets(self) -> int:

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from qos.bandwidth import UNLIMITED, Band, Limits
-from qos.cluster.objects import NodeEnforcement, NodePredicate, PlacementMode, Resources, Selector, Spread
+from qos.cluster.objects import (
+    NodeEnforcement,
+    NodePredicate,
+    OwnerFit,
+    PlacementMode,
+    Resources,
+    Selector,
+    Spread,
+)
 from qos.cluster.remembered import NOTHING, Remembered
 from qos.promises import Overrides
 
@@ -81,6 +89,7 @@ class Policy:
     expires: float | None = None
     once: bool = False
     delay: float = 0.0
+    owner_fit: OwnerFit = OwnerFit.ALIGNED
     count: int | None = None
     scale_target: ScaleTarget | None = None
     surge: Surge = Surge(0)

@@ -73,6 +73,7 @@ def resolve(
         asked=asked,
         spare=spare,
         used_by=frozenset(known.fillers) if policy.once else None,
+        owner_fit=policy.owner_fit,
         priority_class=class_of(policy, profile),
         profile=policy.profile_name,
     )

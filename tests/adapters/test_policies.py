@@ -166,6 +166,7 @@ _policies = st.fixed_dictionaries(
         "priorityClassName": st.just("high"),
         "suspend": st.booleans(),
         "consumePolicy": st.just("Reuse"),
+        "ownerFit": st.sampled_from(["Aligned", "Restricted"]),
         "nodeEnforcement": st.sampled_from(["BestEffort", "Strict"]),
     },
 )

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from lab.changes import Change, PriorityClass, Watched
 from lab.checker import Kind, Terms, Verdict, check, replay
-from qos.cluster.objects import DaemonSet, Node, OwnerReference, PlacementMode, Pod, Requirement, Selector
+from qos.cluster.objects import (
+    DaemonSet,
+    Node,
+    OwnerFit,
+    OwnerReference,
+    PlacementMode,
+    Pod,
+    Requirement,
+    Selector,
+)
 from qos.cluster.policy import Policy, ScaleTarget, Workload
 
 
@@ -123,6 +132,20 @@ def test_owners_fill_their_slots_anywhere(held: Stream) -> None:
     held.pod("checkout", 2000, "n2")
     held.pod("checkout", 2000, "n2")
     assert not held.verdict().findings
+
+
+def test_a_pod_that_asks_for_more_than_the_slot_fills_none_where_that_is_restricted() -> None:
+    said = {}
+    for fit in OwnerFit:
+        stream = Stream()
+        stream.node("n1")
+        stream.policy("checkout", 2000, 2, owner_fit=fit)
+        stream.later()
+        stream.pod("checkout", 2500, "n1")
+        stream.later()
+        said[fit] = kinds(stream.verdict()), stream.verdict().kept
+    assert said[OwnerFit.RESTRICTED] == ([Kind.FLOOR_BROKEN], {"default/checkout": 0})
+    assert said[OwnerFit.ALIGNED] == ([Kind.FLOOR_BROKEN], {"default/checkout": 1})
 
 
 def test_an_owner_beyond_its_slots_may_not_take_anothers(held: Stream) -> None:

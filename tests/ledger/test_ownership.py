@@ -13,7 +13,7 @@ from ledger import ownership
 from ledger.claims import Claims
 from ledger.demands import NO_DEMAND
 from ledger.ledger import Ledger
-from qos.cluster.objects import PlacementMode
+from qos.cluster.objects import OwnerFit, PlacementMode
 from tests.ledger.builders import demand, holds, labelled, ledger, names, node, nodes, pod
 from tests.ledger.recount import check_columns
 
@@ -100,10 +100,19 @@ def test_a_number_goes_to_another_policy_only_when_no_claim_has_it() -> None:
 
 
 _APPS = st.sampled_from("abc")
+_CPUS = st.sampled_from((1, 1, 2))
 _ACTIONS = st.one_of(
-    st.tuples(st.just("pod"), st.integers(0, 30), _APPS, st.sampled_from(("n0", "n1", ""))),
+    st.tuples(st.just("pod"), st.integers(0, 30), _APPS, st.sampled_from(("n0", "n1", "")), _CPUS),
     st.tuples(st.just("pod gone"), st.integers(0, 30)),
-    st.tuples(st.just("demand"), _APPS, _APPS, st.integers(0, 2), st.integers(0, 20)),
+    st.tuples(
+        st.just("demand"),
+        _APPS,
+        _APPS,
+        st.integers(0, 2),
+        st.integers(0, 20),
+        _CPUS,
+        st.sampled_from(OwnerFit),
+    ),
     st.tuples(st.just("demand gone"), _APPS),
     st.tuples(st.just("node"), st.booleans()),
     st.tuples(st.just("bind"), st.integers(31, 40), _APPS),
@@ -114,13 +123,14 @@ _ACTIONS = st.one_of(
 def _act(on: Ledger, what: str, *how: Any) -> None:
     match what:
         case "pod":
-            number, app, where = how
-            on.set_pod(pod(f"p{number}", app=app, node=where))
+            number, app, where, cpu = how
+            on.set_pod(pod(f"p{number}", cpu, app=app, node=where))
         case "pod gone":
             on.remove_pod(f"p{how[0]}")
         case "demand":
-            key, app, priority, desired = how
-            on.set_demand(demand(key, desired, 1, selector=labelled(app), priority=priority))
+            key, app, priority, desired, cpu, fit = how
+            made = demand(key, desired, cpu, selector=labelled(app), priority=priority, owner_fit=fit)
+            on.set_demand(made)
         case "demand gone":
             on.remove_demand(f"default/{how[0]}")
         case "node":
@@ -149,6 +159,7 @@ def test_in_steps_the_owners_are_those_that_are_found_at_once(actions: list[Any]
         state = one._state
         for claim in state.claims.by_uid.values():
             assert claim.owner == state.demands.owned_by(claim.pod)
+            assert claim.misfit == state.demands.misfit_of(claim.pod)
         assert not state.ownership.under_way
         assert not state.demands._leaving
     filled = [{key: report.pods for key, report in one.report().items()} for one in made]

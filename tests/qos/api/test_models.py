@@ -20,6 +20,7 @@ def _without_defaults(value: Any) -> Any:
         "operator": "Equal",
         "mode": "Floating",
         "consumePolicy": "Reuse",
+        "ownerFit": "Aligned",
         "nodeEnforcement": "BestEffort",
         "suspend": False,
         "requestPolicy": "Raise",

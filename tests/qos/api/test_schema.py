@@ -73,6 +73,7 @@ def test_only_what_is_honoured_is_in_the_schema() -> None:
         "slots",
         "consumePolicy",
         "releaseDelaySeconds",
+        "ownerFit",
         "ttlSeconds",
         "expirationTime",
         "placement",
