@@ -296,7 +296,12 @@ def test_only_the_extender_says_whether_a_pod_fills_a_slot(
 ) -> None:
     """A user who may write pods and their status, and bind them; the administrator may clean up."""
     user, path = f"user-{uuid.uuid4().hex[:8]}", f"/api/v1/namespaces/{namespace}/pods/{pod}"
-    verbs = {"pods": "get,create,patch,update,delete", "pods/status": "get,patch", "pods/binding": "create"}
+    verbs = {
+        "pods": "get,create,patch,update,delete",
+        "pods/status": "get,patch",
+        "pods/binding": "create",
+        "bindings": "create",
+    }
     for number, (resource, allowed) in enumerate(verbs.items()):
         name, scope = f"{user}-{number}", ("-n", namespace)
         kubectl("create", "role", name, f"--verb={allowed}", f"--resource={resource}", *scope)
@@ -307,11 +312,11 @@ def test_only_the_extender_says_whether_a_pod_fills_a_slot(
         done = kubectl("patch", "pod", pod, "-n", namespace, *text, *more, check=False)
         return done.stderr if done.returncode else ""
 
-    def bind(annotations: dict[str, str]) -> str:
+    def bind(annotations: dict[str, str], where: str = f"{path}/binding") -> str:
         meta = {"name": pod, "namespace": namespace, "annotations": annotations}
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         document = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
-        raw = ("create", "--raw", f"{path}/binding", "-f", "-", f"--as={user}")
+        raw = ("create", "--raw", where, "-f", "-", f"--as={user}")
         done = kubectl(*raw, document=document, check=False)
         return done.stderr if done.returncode else ""
 
@@ -320,7 +325,8 @@ def test_only_the_extender_says_whether_a_pod_fills_a_slot(
         eventually_refused(lambda more=more: patch({"j10ce.io/policy": "a/b"}, *more), why)
         assert why in patch({"j10ce.io/policy": ""}, *more)
         assert patch({"example.com/theirs": "2"}, *more) == ""
-    assert why in bind({"j10ce.io/policy": "a/b"})
+    for where in (f"{path}/binding", f"/api/v1/namespaces/{namespace}/bindings"):
+        assert why in bind({"j10ce.io/policy": "a/b"}, where)
     mark = {"metadata": {"annotations": {"j10ce.io/policy": ""}}}
     assert patch_as_extender(kubectl, "pod", pod, mark, "-n", namespace) == ""
     for more in ((), ("--subresource=status",)):
@@ -365,7 +371,7 @@ def test_a_binding_carries_our_annotations_only(
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods/{pod}/binding"
 
-    def bind(metadata: dict[str, Any], *more: str) -> str:
+    def bind(metadata: dict[str, Any], *more: str, path: str = path) -> str:
         document = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -384,6 +390,10 @@ def test_a_binding_carries_our_annotations_only(
         eventually_refused(
             lambda metadata=metadata: bind(metadata, "dry run"), "may carry only the annotations"
         )
+    if installed == "second-scheduler":  # kube-scheduler's own right, on the path that bound pods once
+        for metadata in ({"labels": {"app": "other"}}, {"annotations": {"example.com/other": "1"}}):
+            older = f"/api/v1/namespaces/{namespace}/bindings"
+            assert "may carry only the annotations" in bind(metadata, "dry run", path=older)
     assert bind({"annotations": {"j10ce.io/bound-by": "e1", "j10ce.io/policy": "a/b"}}) == ""
     bound = json.loads(kubectl("get", "pod", pod, "-n", namespace, "-o", "json").stdout)
     assert bound["spec"]["nodeName"] == node
