@@ -40,6 +40,10 @@ PROFILES = Resource("j10ce.io", "v1alpha1", "qosprofiles", "QoSProfile", namespa
 BUDGETS = Resource("j10ce.io", "v1alpha1", "reservationbudgets", "ReservationBudget", namespaced=False)
 NODE_QOS = Resource("j10ce.io", "v1alpha1", "nodeqoses", "NodeQoS", namespaced=False)
 
+RESERVATIONS = Resource(
+    "scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False
+)
+
 
 class APIError(Exception):
     """The API server answered, and the answer was not success.

@@ -8,6 +8,7 @@ passed.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
@@ -153,6 +154,9 @@ class Binder:
         annotations = {keys.BOUND_BY_ANNOTATION: self._identity}
         if decision.policy:
             annotations[keys.POLICY_ANNOTATION] = decision.policy if decision.slot else NO_SLOT
+        if (used := decision.reservation) is not None:
+            said = {"name": used.name, "uid": used.uid}
+            annotations[keys.RESERVATION_ALLOCATED_ANNOTATION] = json.dumps(said, separators=(",", ":"))
         try:
             await self._api.bind(pod.namespace, pod.name, pod.uid, node, annotations)
         except Conflict as error:

@@ -26,6 +26,16 @@ class TLSFiles(Section):
     )
 
 
+class Koordinator(Section):
+    """What of Koordinator's own objects is taken over."""
+
+    reservations: bool = Field(
+        default=False,
+        description="Hold what Reservations (scheduling.koordinator.sh) reserve, and write their status. Not "
+        "where koord-scheduler does so.",
+    )
+
+
 class ExtenderConfig(Section):
     """Everything that can be configured; JSON names are camelCase, unknown fields are refused."""
 
@@ -133,6 +143,9 @@ class ExtenderConfig(Section):
         ge=0,
         description="How long slots stay held after the PriorityClass, the QoSProfile or the workload of "
         "their policy was deleted: it may be made again. A restart in between ends it.",
+    )
+    koordinator: Koordinator = Field(
+        default=Koordinator(), description="Koordinator's objects as a second source of holds."
     )
     annotate_held_nodes: bool = Field(
         default=True,

@@ -24,20 +24,24 @@ from adapters.api import (
     PRIORITY_CLASSES,
     PROFILES,
     REPLICA_SETS,
+    RESERVATIONS,
     STATEFUL_SETS,
     Resource,
 )
 from adapters.kubernetes import decode, node_qos
 from adapters.kubernetes.events import EventWriter, Regarding
+from adapters.kubernetes.reserving import reservation
 from adapters.kubernetes.templates import autoscaler
 from extender.catalog import Catalog
 from extender.guarding import Guarding
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports
 from extender.owners import Owners
+from extender.reservations import Reservations
 from extender.view import View, marks_of
 from ledger.ledger import Ledger
 from qos.cluster.objects import Pod
+from qos.cluster.reservation import key_of
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +61,10 @@ class Handler:
 
 
 class Ingest:
-    """The handlers of all resources; `changed` is called after each change that a status may show."""
+    """The handlers of all resources, of Reservations only where they are wanted.
+
+    `changed` is called after each change that a status may show.
+    """
 
     def __init__(
         self,
@@ -70,6 +77,7 @@ class Ingest:
         *,
         reports: NodeReports,
         owners: Owners,
+        reservations: Reservations | None = None,
         changed: Callable[[], None],
         gone: Callable[[str], None],
     ) -> None:
@@ -81,6 +89,7 @@ class Ingest:
         self._metrics = metrics
         self._reports = reports
         self._owners = owners
+        self._reservations = reservations
         self._changed = changed
         self._gone = gone
 
@@ -90,7 +99,7 @@ class Ingest:
             Handler(NODES, self._set_node, self._remove_node),
             Handler(PODS, self._set_pod, self._remove_pod),
             Handler(DAEMON_SETS, self._set_daemon_set, self._remove_daemon_set),
-            Handler(PRIORITY_CLASSES, self._set_priority_class, self._catalog.remove_priority_class),
+            Handler(PRIORITY_CLASSES, self._set_priority_class, self._remove_priority_class),
             Handler(PROFILES, self._set_profile, self._catalog.remove_profile),
             Handler(POLICIES, self._set_policy, self._remove_policy),
             Handler(BUDGETS, self._set_budget, self._remove_budget),
@@ -99,6 +108,8 @@ class Ingest:
             Handler(AUTOSCALERS, self._set_autoscaler, self._catalog.remove_autoscaler),
             *(self._workloads(resource) for resource in WORKLOADS),
         ]
+        if self._reservations is not None:
+            plain.append(self._reserving(self._reservations))
         guarded = [replace(one, set=self._guard(one), remove=self._guard_removal(one)) for one in plain]
         return [self._told_of_lists(one) if one.resource is PODS else one for one in guarded]
 
@@ -202,7 +213,26 @@ class Ingest:
     def _set_priority_class(self, raw: bytes) -> str:
         name, value, is_default = decode.priority_class(raw)
         self._catalog.set_priority_class(name, value, is_default)
+        if self._reservations is not None:
+            self._reservations.set_priority_class(name, value, is_default)
         return name
+
+    def _remove_priority_class(self, name: str) -> None:
+        self._catalog.remove_priority_class(name)
+        if self._reservations is not None:
+            self._reservations.remove_priority_class(name)
+
+    def _reserving(self, reservations: Reservations) -> Handler:
+        def take(raw: bytes) -> str:
+            one = reservation(raw)
+            reservations.set(one)
+            return one.name
+
+        def drop(name: str) -> None:
+            reservations.remove(name)
+            self._gone(key_of(name))
+
+        return Handler(RESERVATIONS, take, drop)
 
     def _set_profile(self, raw: bytes) -> str:
         profile = decode.profile(raw)

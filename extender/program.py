@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from adapters import garbage
-from adapters.api import AUTOSCALERS, BUDGETS, NAMESPACES, NODE_QOS, ClusterAPI
+from adapters.api import AUTOSCALERS, BUDGETS, NAMESPACES, NODE_QOS, RESERVATIONS, ClusterAPI
 from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
@@ -31,6 +31,8 @@ from extender.metrics import Metrics
 from extender.node_reports import NodeReports
 from extender.owners import Owners
 from extender.policy_status import PolicyStatus
+from extender.reservation_status import ReservationStatus
+from extender.reservations import Reservations
 from extender.scale_down import ScaleDownGuard
 from extender.slot_marks import SlotMarks
 from extender.snapshots import Snapshots
@@ -88,6 +90,7 @@ class Program:
             settle_seconds=config.settle_seconds,
             warmup_until=clock() + config.warmup,
             not_ready_seconds=config.not_ready_seconds,
+            reservations=config.koordinator.reservations,
         )
         self.snapshots = Snapshots(self.ledger, clock)
         self.owners = Owners()
@@ -99,6 +102,9 @@ class Program:
             wall=wall,
             grace=config.reference_grace_seconds,
             highest_priority=config.max_policy_priority,
+        )
+        self.reservations = Reservations(
+            self.ledger, self._changes.note, wall=wall, highest_priority=config.max_policy_priority
         )
         self.view = View()
         self.guarding = Guarding(
@@ -125,6 +131,16 @@ class Program:
         self.budget_status = BudgetStatus(
             api, self.ledger, self.catalog, self.events, self.metrics, clock=clock, wall=wall
         )
+        self.reservation_status = ReservationStatus(
+            api,
+            self.ledger,
+            self.reservations,
+            self.view,
+            self.events,
+            self.metrics,
+            clock=clock,
+            wall=wall,
+        )
         self.reflectors = self._reflectors()
         # No condition of readiness: without NodeQoS nobody has reported, and all but Strict policies go on.
         self._reported = self.reflectors[NODE_QOS.plural]
@@ -132,7 +148,9 @@ class Program:
         self._budgeting = [self.reflectors[one.plural] for one in (BUDGETS, NAMESPACES)]
         # Nor without autoscalers, which are watched once a policy asks for them.
         self._scaling = self.reflectors[AUTOSCALERS.plural]
-        optional = [self._reported, self._scaling, *self._budgeting]
+        # Nor without Reservations, whose definition is Koordinator's and may not be there yet.
+        self._reserving = self.reflectors.get(RESERVATIONS.plural)
+        optional = [self._reported, self._scaling, self._reserving, *self._budgeting]
         needed = {name: one for name, one in self.reflectors.items() if one not in optional}
         self.readiness = Readiness(needed, clock)
         self.binder = Binder(
@@ -160,6 +178,7 @@ class Program:
             self.metrics,
             reports=self.reports,
             owners=self.owners,
+            reservations=self.reservations if self.config.koordinator.reservations else None,
             changed=self._changes.note,
             gone=self._forget,
         )
@@ -177,9 +196,10 @@ class Program:
         }
 
     def _forget(self, key: str) -> None:
-        """A policy, or a budget, is gone; no name is both."""
+        """A policy, a budget, or a Reservation is gone; no key is of two."""
         self.writer.forget(key)
         self.budget_status.forget(key)
+        self.reservation_status.forget(key)
 
     def _show_gauges(self) -> None:
         gauge = self.metrics.gauge
@@ -190,6 +210,9 @@ class Program:
         gauge("agents", "Nodes whose agent's report (NodeQoS) is fresh.", lambda: self.reports.agents)
         gauge("node_reports_heard", "1 while NodeQoS objects are listed and watched.", self._hears_reports)
         gauge("budgets_heard", "1 while ReservationBudgets and Namespaces are listed.", self._hears_budgets)
+        if self._reserving is not None:
+            gauge("reservations", "Reservations that are known.", lambda: len(self.reservations.known))
+            gauge("reservations_heard", "1 while Reservations are listed.", self._hears_reservations)
         gauge("unsettled_binds", "Bindings whose outcome is not known yet.", lambda: self.binder.unsettled)
         gauge(
             "unguarded_pods",
@@ -199,6 +222,9 @@ class Program:
 
     def _hears_reports(self) -> bool:
         return self._reported.synced.is_set() and not self._reported.stale(self._clock())
+
+    def _hears_reservations(self) -> bool:
+        return self._reserving is not None and self._reserving.synced.is_set()
 
     def _hears_budgets(self) -> bool:
         return all(one.synced.is_set() for one in self._budgeting)
@@ -273,6 +299,8 @@ class Program:
         """No holds before the lists are in: until then each node would be a reason to place all anew."""
         for _ in self.catalog.catch_up():
             await asyncio.sleep(0)
+        for _ in self.reservations.catch_up():
+            await asyncio.sleep(0)
         if self.readiness.problem():
             return
         for _ in iter(self.ledger.tend, False):
@@ -303,7 +331,10 @@ class Program:
         if self.guarding.installed is None:
             return  # what a predecessor said of Guarded stays until there is something to judge it by
         await self._changes.wait()
-        if self.elector.is_leader and await self.writer.run_once() + await self.budget_status.run_once():
+        waiting = 0
+        for one in (self.writer, self.budget_status, self.reservation_status):
+            waiting += await one.run_once() if self.elector.is_leader else 0
+        if waiting:
             self._changes.note()
 
     async def _start(self, stop: asyncio.Event) -> None:
@@ -312,11 +343,14 @@ class Program:
             await self.readiness.wait_synced()
             await self._hear_reports()
             await self._hear_budgets()
+            await self._hear_reservations()
             await self._hear_autoscalers()
             try:
                 for _ in iter(self.ledger.tend, False):
                     await asyncio.sleep(0)  # the room of DaemonSets is known before holds are placed
                 for _ in self.catalog.open_in_steps():
+                    await asyncio.sleep(0)
+                for _ in self.reservations.open_in_steps():
                     await asyncio.sleep(0)
                 for _ in iter(self.ledger.tend, False):
                     await asyncio.sleep(0)
@@ -359,6 +393,17 @@ class Program:
             log.warning(
                 "reservationbudgets or namespaces not listed then=%r",
                 "No budget limits policies until they are",
+            )
+
+    async def _hear_reservations(self) -> None:
+        """What they reserve is held from the start, unless nobody serves them yet."""
+        if self._reserving is None:
+            return
+        await self._reserving.answered.wait()
+        if not self._hears_reservations():
+            log.warning(
+                "reservations.scheduling.koordinator.sh not listed then=%r",
+                "Reservations hold nothing until their definition is installed and may be read",
             )
 
     def _wake_who_waited(self) -> None:

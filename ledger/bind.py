@@ -14,7 +14,16 @@ from ledger.flights import Flight
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
 from ledger.preempt import left_out, victims_left
-from ledger.refusals import IN_DOUBT, UNKNOWN, WAITS_FOR_VICTIMS, in_the_way, policies_at, short_of, unable
+from ledger.refusals import (
+    IN_DOUBT,
+    NOT_RESERVED,
+    UNKNOWN,
+    WAITS_FOR_VICTIMS,
+    in_the_way,
+    policies_at,
+    short_of,
+    unable,
+)
 from ledger.requests import Request, request_of
 from ledger.retries import Patience
 from ledger.seats import fills_slot
@@ -32,8 +41,7 @@ def bind_pod(
     state.now = max(state.now, now)
     if _already(state, pod, node):
         state.settle_flight(pod.uid)
-        owner = state.claims.by_uid[pod.uid].owner
-        return BindDecision(policy=_selecting(state, pod, owner), slot=_fills(state, owner))
+        return _decided(state, pod)
     if elsewhere := _bound_elsewhere(state, pod, node):
         return BindDecision(refusal=f"the pod is bound to node {elsewhere}")
     if state.mode is Mode.STRICT and state.claims.node_in_doubt(pod.uid):
@@ -42,8 +50,8 @@ def bind_pod(
     settle(state, patience=patience)
     flight = state.flights.drop(pod.uid)
     state.drop_claim(pod.uid)
-    request = request_of(state, pod)
     row = state.table.index.get(node, -1)
+    request = request_of(state, pod, rows=np.asarray([row], dtype=np.intp))
     left = victims_left(state, pod, [node])
     verdict = _judged(state, request, row, left)
     if verdict is not None and (awaited := _awaited(state, request, row, left, gone)):
@@ -110,8 +118,19 @@ def _selecting(state: State, pod: Pod, owner: int) -> str:
     return state.demands[number].key if state.demands.there(number) else ""
 
 
-def _fills(state: State, owner: int) -> bool:
-    return state.demands.there(owner) and fills_slot(state, owner)
+def _decided(state: State, pod: Pod, moved: int = 0, unplaced: int = 0) -> BindDecision:
+    """What the pod's claim comes to. Of a policy's pod that uses a Reservation, the policy fills no slot."""
+    owner = state.claims.by_uid[pod.uid].owner
+    reserved = state.demands.reservations.rules.get(owner)
+    if reserved is not None:
+        owner = state.demands.policy_of(pod)
+    return BindDecision(
+        policy=_selecting(state, pod, owner),
+        slot=reserved is None and state.demands.there(owner) and fills_slot(state, owner),
+        moved=moved,
+        unplaced=unplaced,
+        reservation=reserved,
+    )
 
 
 def _refusal(state: State, request: Request, row: int) -> str:
@@ -119,6 +138,8 @@ def _refusal(state: State, request: Request, row: int) -> str:
         return UNKNOWN
     if obstacle := unable(state, request, row):
         return obstacle
+    if request.reserved_only:
+        return NOT_RESERVED
     there = np.asarray([row], dtype=np.intp)
     keys = policies_at(state, request, there)
     return in_the_way(keys, request.pod.namespace) if keys else str(short_of(state, request, there)[0])
@@ -126,8 +147,13 @@ def _refusal(state: State, request: Request, row: int) -> str:
 
 def _as_bound(state: State, request: Request) -> Pod:
     """The pod as its Binding will mark it, if that decides what it counts for: one beyond the slots is owed
-    nothing.
+    nothing. What it uses of Reservations is said there anew.
     """
+    reserved = state.demands.reservations.rules.get(request.owner)
+    if reserved is not None:
+        return replace(request.pod, reserved_by=reserved.uid)
+    if request.pod.reserved_by:
+        return replace(request.pod, reserved_by="")
     if not state.demands.owed(request.owner) or state.has_seat(request.owner):
         return request.pod
     return replace(request.pod, slot=NO_SLOT)
@@ -136,14 +162,9 @@ def _as_bound(state: State, request: Request) -> Pod:
 def _claim(
     state: State, request: Request, node: str, verdict: Verdict | None, now: float, patience: Patience
 ) -> BindDecision:
-    unplaced, moves = state.holds.unplaced, state.counters["moves"]
+    pod, unplaced, moves = request.pod, state.holds.unplaced, state.counters["moves"]
     if verdict is not None:
         commit(state, request, verdict)
     state.put_claim(_as_bound(state, request), node, ClaimState.BINDING, now)
     settle(state, patience=patience)
-    return BindDecision(
-        policy=_selecting(state, request.pod, request.owner),
-        slot=_fills(state, request.owner),
-        moved=state.counters["moves"] - moves,
-        unplaced=max(0, state.holds.unplaced - unplaced),
-    )
+    return _decided(state, pod, state.counters["moves"] - moves, max(0, state.holds.unplaced - unplaced))

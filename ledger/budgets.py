@@ -92,6 +92,8 @@ class Budgets:
         self._stale = True
 
     def _of(self, namespace: str) -> Sequence[Budget]:
+        if not namespace:  # Reservations are an administrator's
+            return ()
         found = self._concerning.get(namespace)
         if found is None:
             labels = self._labels.get(namespace, _NO_LABELS)

@@ -134,6 +134,9 @@ class Claims:
             claim = self.by_uid.get(uid)
             if claim is None or claim.state is not ClaimState.SEEN:
                 continue
+            if claim.pod.reserved_by:
+                changed += self._transfer(claim, self._demands.owned_by(claim.pod))
+                continue
             if claim.owner != owner or owes or claim.requests is not claim.pod.requests:
                 whose = self._demands.owned_by(claim.pod) if owner is None else owner
                 changed += self._transfer(claim, whose)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from qos.cluster.objects import Pod
+from qos.cluster.reservation import Reserved
 
 
 class Mode(Enum):
@@ -47,7 +48,7 @@ class BindDecision:
     `slot`: it fills one of that policy's slots; False: they are filled, and it has no floor on the node.
     `moved`: how many holds moved to make room; `unplaced`: how many lost their place (Guard only).
     `awaited`: refused only for these victims of the pod, which are not known to be gone: who reads that they
-    are may ask again.
+    are may ask again. `reservation`: the one that the pod uses.
     """
 
     refusal: str = ""
@@ -56,6 +57,7 @@ class BindDecision:
     moved: int = 0
     unplaced: int = 0
     awaited: tuple[Pod, ...] = ()
+    reservation: Reserved | None = None
 
 
 @dataclass(frozen=True, slots=True)

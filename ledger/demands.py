@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from ledger.eligibility import Eligibility, admits_node
+from ledger.reservations import Reservations
 from ledger.strict import Strict
 from ledger.table import Columns, Flags, Rows, Table, reshaped
 from qos.cluster.needs import Enforcement
@@ -56,8 +57,9 @@ class Demands:
     some of the pods they select do not fit. `changes` counts those of any of it.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, *, reservations: bool = False) -> None:
         self._table = table
+        self.reservations = Reservations(enabled=reservations)
         self.numbers: dict[str, int] = {}
         self.records: list[Demand | None] = [None] * _FIRST_DEMANDS
         self.order: list[int] = []
@@ -116,7 +118,9 @@ class Demands:
             self.strict.set_needs(number, demand.needs)
             self.eligible[number] = self.strict.judge_all(number, self._nodes.admitted(demand.where))
         (self.spread.add if demand.spread else self.spread.discard)(number)
-        restricts = demand.owner_fit is OwnerFit.RESTRICTED
+        if demand.reserved is not None:
+            self.reservations.set(number, demand.reserved)
+        restricts = demand.reserved is None and demand.owner_fit is OwnerFit.RESTRICTED
         (self.restricted.add if restricts else self.restricted.discard)(number)
         if before is None or _arranged(before) != _arranged(demand):
             self._arrange()
@@ -149,6 +153,7 @@ class Demands:
         self.records[number] = None
         self._leaving.add(number)
         self.strict.set_needs(number, None)
+        self.reservations.set(number, None)
         self.spread.discard(number)
         self.restricted.discard(number)
         self.vectors[number] = 0
@@ -232,8 +237,16 @@ class Demands:
     def owned_by(self, pod: Pod) -> int:
         """The first demand of its namespace, in order, whose selector matches the pod, and which it fits.
 
-        NO_DEMAND without one.
+        NO_DEMAND without one. Before that the Reservation that a bound pod uses.
         """
+        if pod.reserved_by:
+            number = self.reservations.used_by(pod)
+            if number != NO_DEMAND:
+                return number
+        return self.policy_of(pod)
+
+    def policy_of(self, pod: Pod) -> int:
+        """The same, whatever Reservation it uses."""
         for number in self.selecting(pod.namespace, pod.labels):
             if self[number].admits(pod.requests):
                 return number
@@ -340,7 +353,7 @@ def losers(
     `kinds`: the sets of labels that pods of a namespace have. Step by step: one namespace, or some of its
     sets, at a time.
     """
-    for namespace in sorted({demands[number].namespace for number in demands.order}):
+    for namespace in sorted({demands[number].namespace for number in demands.order} - {""}):
         rivals = demands.rivals(namespace)
         if len(rivals) > 1:
             selectors = [(demands[number].key, demands[number].selector) for number in rivals]

@@ -40,7 +40,7 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
     state.offers.nominated(pod)
     before = state.flights.drop(pod.uid)
     rows = state.table.rows_of(names)
-    request = request_of(state, pod, _tried(before, now))
+    request = request_of(state, pod, _tried(before, now), rows)
     state.claims.suspend(pod.uid, -1)
     with left_out(state, victims_left(state, pod, names)):
         verdict = judge(state, request, rows)
@@ -160,7 +160,7 @@ def prioritize_nodes(state: State, pod: Pod, names: Sequence[str], now: float) -
     state.now = max(state.now, now)
     settle(state)
     rows = state.table.rows_of(names)
-    request = request_of(state, pod)
+    request = request_of(state, pod, rows=rows)
     rows = state.demands.strict.reach(request.owner, rows)
     scores = np.full(len(names), _MOST_SCORE, dtype=np.int64)
     scores[~state.table.present.take(rows)] = 0

@@ -50,6 +50,8 @@ def judge(state: State, request: Request, rows: Rows, *, decided: bool = False) 
         verdict = _own(state, request, rows)
         if verdict is not None:
             return verdict
+    if request.reserved_only:
+        return None
     passing = state.holds.clear_for(request.priority).take(rows)
     fit = fits_free(state, request, rows)
     if fit is not None:

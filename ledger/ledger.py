@@ -14,6 +14,7 @@ from ledger.filter import filter_nodes, prioritize_nodes
 from ledger.lost_nodes import NOT_READY_SECONDS
 from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
+from ledger.reservations import Account, account
 from ledger.seats import Occupants, Untrue, gather_untrue, occupants
 from ledger.state import State
 from ledger.waiting import SAMPLE, Waiting
@@ -31,7 +32,8 @@ class Ledger:
     `binds` False: bind does not come through us (trap T09): a pod in flight is charged on the union of its
     answers. Until `warmup_until` filter gives ordinary pods no held node: what pods in flight were answered
     before the start is not known. After `not_ready_seconds` owners on a node that is not ready fill no slot.
-    `sample`: a pod that is shown as many nodes may have been shown a part of them.
+    `reservations`: pods use Koordinator's Reservations, and say which. `sample`: a pod that is shown as many
+    nodes may have been shown a part of them.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Ledger:
         not_ready_seconds: float = NOT_READY_SECONDS,
         pool_labels: Sequence[str] = (),
         sample: int = SAMPLE,
+        reservations: bool = False,
     ) -> None:
         self.mode = mode
         self._state = State(
@@ -55,6 +58,7 @@ class Ledger:
             warmup_until=warmup_until,
             not_ready_seconds=not_ready_seconds,
             pool_labels=pool_labels,
+            reservations=reservations,
         )
         self._budgets = Budgets(self._state)
         self._waiting = Waiting(sample)
@@ -261,6 +265,10 @@ class Ledger:
     def occupants(self, key: str, asked: Iterable[str]) -> Occupants | None:
         """Who has a policy's slots, and what became of the pods with these UIDs; None: not known yet."""
         return occupants(self._state, key, asked)
+
+    def reservation(self, key: str) -> Account:
+        """What became of a Reservation's demand; `key` as the demand has it."""
+        return account(self._state, key)
 
     def exposed(self, nodes: Collection[str]) -> frozenset[str]:
         """Keys of the demands that may hold slots on one of these nodes."""

@@ -27,7 +27,8 @@ class Ownership:
     Until then a namespace is `unsettled`: its demands' filled slots are not all counted, so nothing is placed
     for them, and nothing lifted. What changes meanwhile begins another pass after the one under way, so that
     each comes to its end. A demand that is removed leaves its number to no other before a pass that began
-    after that is over: claims may have it until then.
+    after that is over: claims may have it until then. `users`: pods that say that they use a Reservation, by
+    its UID.
     """
 
     def __init__(self, claims: Claims, demands: Demands) -> None:
@@ -37,10 +38,13 @@ class Ownership:
         self._passes: dict[str, Iterator[int]] = {}
         self._again: set[str] = set()
         self._removed: dict[str, list[int]] = {}
+        self.users: dict[str, set[str]] = {}
 
     def remember(self, pod: Pod) -> None:
         """Take a pod whose namespace or labels are new."""
         self.kinds.setdefault(pod.namespace, {}).setdefault(label_set(pod), set()).add(pod.uid)
+        if pod.reserved_by:
+            self.users.setdefault(pod.reserved_by, set()).add(pod.uid)
 
     def forget(self, pod: Pod) -> None:
         """The pod is gone, or has other labels now."""
@@ -50,6 +54,11 @@ class Ownership:
             del kinds[labels]
         if not kinds:
             del self.kinds[pod.namespace]
+        users = self.users.get(pod.reserved_by)
+        if users is not None:
+            users.discard(pod.uid)
+            if not users:
+                del self.users[pod.reserved_by]
 
     def unsettled(self, namespace: str) -> bool:
         """True while claims of its pods may have another owner than the demands say."""
@@ -100,6 +109,8 @@ class Ownership:
                 still = self.kinds.get(namespace, {}).get(labels, set()).intersection(some)
                 yield look * len(some) + _CHANGE * self._claims.own(still, owner)
         for number in removed:
+            for uid in [*self._claims.of.get(number, ())]:  # a Reservation's are of any namespace
+                self._claims.own_again(uid)
             self._demands.give_back(number)
 
     def _owner_of_all(self, namespace: str, labels: LabelSet) -> int | None:

@@ -152,11 +152,13 @@ def _ways(state: State, request: Request, victims: Mapping[str, Sequence[str]]) 
     left, own = _left_after(state, request, rows, list(victims.values()))
     need = np.asarray(request.need, dtype=np.int64)[:, None]
     fits = ((need <= left) | (need <= 0)).all(axis=0) & (rows >= 0)
+    if request.reserved_only:
+        fits &= own
     found = {
         place: Verdict(row=int(rows[place]), own=bool(own[place])) for place in np.flatnonzero(fits).tolist()
     }
     short = np.flatnonzero(~fits & (rows >= 0))
-    if short.size:
+    if short.size and not request.reserved_only:
         pool = board_for(state, request)
         if pool.shapes:
             moving = plans(Search(pool), request, rows[short], left[:, short], own[short])

@@ -14,6 +14,7 @@ from ledger.demands import NO_DEMAND
 from ledger.requests import Request, fits_free, sees
 from ledger.state import State
 from ledger.table import Rows
+from qos.cluster.reservation import is_reservation
 from qos.keys import BANDWIDTHS
 from qos.quantity import render
 
@@ -22,6 +23,7 @@ UNKNOWN = "the node is not known to j10ce yet"
 SHORT = "capacity is claimed by pods that are about to run there"
 IN_DOUBT = "an earlier Binding of the pod, to another node, may still land"
 WAITS_FOR_VICTIMS = "pods that were evicted for the pod still run there"
+NOT_RESERVED = "no Reservation that the pod's reservation-affinity selects has room for it here"
 WARMING_UP = "holds are not given out yet after a start"
 
 
@@ -33,7 +35,14 @@ def in_the_way(keys: Sequence[str], namespace: str) -> str:
     three, because what a sample of the nodes shows varies from try to try.
     """
     own = sorted({key for key in keys if key.partition("/")[0] == namespace})
-    parts = [*own[:_MOST_NAMED], *_more(len(own) - _MOST_NAMED), *_foreign(len({*keys} - {*own}))]
+    reserved = {key for key in keys if is_reservation(key)}
+    foreign = len({*keys} - {*own} - reserved)
+    parts = [
+        *own[:_MOST_NAMED],
+        *_more(len(own) - _MOST_NAMED),
+        *_counted(foreign, "policy", "policies", " of another namespace", " of other namespaces"),
+        *_counted(len(reserved), "Reservation", "Reservations"),
+    ]
     text = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
     return f"holds of {text} are in the way"
 
@@ -42,12 +51,12 @@ def _more(count: int) -> list[str]:
     return [f"{count} other{'s' if count > 1 else ''}"] if count > 0 else []
 
 
-def _foreign(count: int) -> list[str]:
+def _counted(count: int, one: str, many: str, of_one: str = "", of_many: str = "") -> list[str]:
     if not count:
         return []
     if count > _MOST_NAMED:
-        return [f"more than {_MOST_NAMED} policies of other namespaces"]
-    return ["1 policy of another namespace" if count == 1 else f"{count} policies of other namespaces"]
+        return [f"more than {_MOST_NAMED} {many}{of_many}"]
+    return [f"1 {one}{of_one}" if count == 1 else f"{count} {many}{of_many}"]
 
 
 def unable(state: State, request: Request, row: int) -> str:
@@ -81,6 +90,8 @@ def refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> 
     cannot = _unable_among(state, request, names, rows)
     if cannot and len(cannot) == len(names):
         return Filtered([], others=cannot)
+    if request.reserved_only:
+        return Filtered([], NOT_RESERVED)
     rows = state.demands.strict.reach(request.owner, rows)
     known = state.table.present.take(rows)
     held = known & ~state.holds.clear_for(request.priority).take(rows)

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.board import Amounts, Board
+from ledger.demands import NO_DEMAND
+from ledger.reservations import choose
 from ledger.state import State
 from ledger.table import Columns, Rows
 from qos.cluster.objects import Pod, Resources
@@ -30,6 +32,7 @@ class Request:
     its policy owes it. `need` has one amount for each of the demands' dimensions, in their order; `parts`
     only those above zero, by column; `owed`: place in `need` and column of what it counts for without
     requesting as much: a node that offers none of that does all the same. `avoid` is a row to choose last.
+    `reserved_only`: it uses a Reservation, or is refused.
     """
 
     pod: Pod
@@ -39,6 +42,7 @@ class Request:
     parts: tuple[tuple[int, int], ...]
     owed: tuple[tuple[int, int], ...] = ()
     avoid: int = -1
+    reserved_only: bool = False
 
     @property
     def priority(self) -> int:
@@ -52,15 +56,22 @@ class Request:
         return self.pod if same else replace(self.pod, requests=self.requests)
 
 
-def request_of(state: State, pod: Pod, avoid: int = -1) -> Request:
-    """What a pod asks for, as the demands are now."""
+def request_of(state: State, pod: Pod, avoid: int = -1, rows: Rows | None = None) -> Request:
+    """What a pod asks for, as the demands are now. `rows`: where it may go; None: anywhere.
+
+    A policy's pod uses no Reservation, unless it says that it must.
+    """
     demands = state.demands
-    owner = demands.owned_by(pod)
+    owner, reserved_only = demands.policy_of(pod), False
+    if demands.reservations.enabled:
+        reserved_only = pod.reservation_affinity is not None
+        if reserved_only or owner == NO_DEMAND:
+            owner = choose(state, pod, rows, avoid)
     requests = state.counts(pod, owner)
     need = [requests.get(resource, 0) for resource in demands.resources]
     parts = tuple([part for part in zip(demands.dims, need, strict=True) if part[1] > 0])
     owed = _owed(state, pod, requests) if requests is not pod.requests else ()
-    return Request(pod, owner, requests, need, parts, owed, avoid)
+    return Request(pod, owner, requests, need, parts, owed, avoid, reserved_only)
 
 
 def _owed(state: State, pod: Pod, requests: Resources) -> tuple[tuple[int, int], ...]:

@@ -82,7 +82,7 @@ def gather_untrue(state: State) -> Iterator[Untrue | None]:
     claims, later = state.claims, set[int]()
     while claims.recounted:
         number = claims.recounted.pop()
-        if not state.demands.there(number):
+        if not state.demands.there(number) or state.demands[number].reserved is not None:
             continue
         if state.ownership.unsettled(state.demands[number].namespace):
             later.add(number)

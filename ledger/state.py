@@ -23,6 +23,7 @@ from ledger.offers import Offers
 from ledger.ownership import Ownership
 from ledger.pools import Pools
 from ledger.refuge import Refuge
+from ledger.reservations import Use
 from ledger.spread import Spreads
 from ledger.table import Columns, Flags, Table, Vector
 from qos.cluster.needs import Enforcement
@@ -42,6 +43,11 @@ def exempt(pod: Pod) -> bool:
     if pod.priority >= SYSTEM_CRITICAL_PRIORITY or pod.mirror:
         return True
     return pod.controller is not None and pod.controller.kind == "DaemonSet"
+
+
+def _kept(pod: Pod) -> tuple[object, ...]:
+    """By what known pods are kept."""
+    return pod.namespace, pod.labels, pod.reserved_by
 
 
 def _claim_to_pods(demand: Demand) -> tuple[object, ...]:
@@ -77,6 +83,7 @@ class State:
         warmup_until: float,
         not_ready_seconds: float,
         pool_labels: Sequence[str] = (),
+        reservations: bool = False,
     ) -> None:
         self.mode = mode
         self.cap_percent = cap_percent
@@ -85,7 +92,7 @@ class State:
         self.warmup_until = warmup_until
         self.now = 0.0
         self.table = Table(self._resize, self._columns_changed)
-        self.demands = Demands(self.table)
+        self.demands = Demands(self.table, reservations=reservations)
         self.pools = Pools(pool_labels, self.table)
         self.holds = Holds(self.table, self.demands, self.pools)
         self.lost = LostNodes(not_ready_seconds)
@@ -305,7 +312,7 @@ class State:
             self.pending.pop(pod.uid, None)
         else:
             self.pending[pod.uid] = pod
-        if before is None or (before.namespace, before.labels) != (pod.namespace, pod.labels):
+        if before is None or _kept(before) != _kept(pod):
             if before is not None:
                 self.ownership.forget(before)
             self.ownership.remember(pod)
@@ -320,7 +327,7 @@ class State:
         claim = self.claims.by_uid.get(pod.uid)
         if claim is not None:
             if claim.state is not ClaimState.SEEN and claim.pod.requests != pod.requests:  # resized meanwhile
-                as_bound = replace(pod, slot=claim.pod.slot)
+                as_bound = replace(pod, slot=claim.pod.slot, reserved_by=claim.pod.reserved_by)
                 self.put_claim(as_bound, self.table.names[claim.row], claim.state, claim.since)
             return
         if pod.nominated_node_name and not pod.deleting:
@@ -372,7 +379,9 @@ class State:
         """Claim a node's capacity for a pod; it waits for none any more."""
         before = self.claims.by_uid.get(pod.uid)
         row = before.row if before is not None else -1
-        if not self.claims.put(pod, node, state, now):
+        changed = self.claims.put(pod, node, state, now)
+        self._use_up(pod.uid)
+        if not changed:
             if self.headcount.touched:
                 self.changed()
             return
@@ -387,6 +396,17 @@ class State:
         self.nominations.drop(pod.uid)
         self.offers.drop(pod.uid)
         self.changed()
+
+    def _use_up(self, uid: str) -> None:
+        """A Reservation is over with its first pod, once that is bound for certain."""
+        claim = self.claims.by_uid[uid]
+        reserved = self.demands.reservations.rules.get(claim.owner)
+        if reserved is None or claim.state is ClaimState.BINDING:
+            return
+        used_up = self.demands.reservations.used_up
+        if reserved.uid not in used_up:
+            used_up[reserved.uid] = Use(claim.pod, claim.requests)
+            self.set_demand(self.demands[claim.owner])
 
     def _release_own(self, owner: int, row: int) -> None:
         """The owner fills a slot: a hold there goes, unless an unplaced slot is filled and both fit."""
@@ -455,6 +475,8 @@ class State:
 
     def set_demand(self, demand: Demand) -> None:
         """Take a demand as it is now; what did not change of it costs nothing."""
+        if demand.reserved is not None and demand.reserved.uid in self.demands.reservations.used_up:
+            demand = replace(demand, desired=0)
         number = self.demands.numbers.get(demand.key)
         before = self.demands[number] if number is not None else None
         if before == demand:
@@ -476,6 +498,8 @@ class State:
             self.ownership.begin(demand.namespace)
             self.ownership.step()
             self._nominate_again()
+        if demand.reserved is not None and (before is None or before.reserved != demand.reserved):
+            self._find_users(demand.reserved.uid)
         self.regraded |= before is not None and (before.where, before.needs) != (demand.where, demand.needs)
         self.failed.pop(number, None)
         self.holds.wanting.add(number)
@@ -483,6 +507,13 @@ class State:
         self.holds.fuller.setdefault(number, set()).update(row for row, _ in self.holds.of(number))
         same = before is not None and replace(before, desired=demand.desired, withheld=demand.withheld)
         self.changed(grown=same != demand)
+
+    def _find_users(self, uid: str) -> None:
+        """Pods may have been bound to a Reservation before it was known here, or known so."""
+        for user in [*self.ownership.users.get(uid, ())]:
+            if user in self.claims.by_uid:
+                self.claims.own_again(user)
+                self._use_up(user)
 
     def _watch(self, demand: Demand, before: Demand | None) -> None:
         """Count the pods that its constraints count, and no more those of the ones before."""
@@ -503,7 +534,9 @@ class State:
         number = self.demands.numbers.get(key)
         if number is None:
             return
-        namespace = self.demands[number].namespace
+        namespace, reserved = self.demands[number].namespace, self.demands[number].reserved
+        if reserved is not None:
+            self.demands.reservations.used_up.pop(reserved.uid, None)
         for spread in self.demands[number].spread:
             self.headcount.forget(namespace, spread)
         self.uneven.pop(number, None)

@@ -263,6 +263,8 @@ def _kind(state: State, refused: _Refused) -> object:
         tuple(sorted(pod.requests.items())),
         pod.priority,
         state.demands.owned_by(pod),
+        state.demands.reservations.candidates(pod),
+        pod.reservation_affinity is not None,
         _names(state, refused),
         -1 if nominated is None else nominated[0],
     )
@@ -286,7 +288,7 @@ def _passing(state: State, refused: _Refused) -> tuple[Flags, int]:
     """
     names = _names(state, refused)
     rows = state.table.rows_of(names) if names else np.flatnonzero(state.table.usable)
-    request = request_of(state, refused.pod)
+    request = request_of(state, refused.pod, rows=rows)
     verdict = judge(state, request, rows)
     passing = np.zeros(state.table.shape[1], dtype=np.bool_)
     if verdict is None:

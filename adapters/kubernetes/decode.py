@@ -17,6 +17,7 @@ from adapters.kubernetes import wire
 from adapters.kubernetes.budgets import budget, namespace
 from adapters.kubernetes.policies import policy, priority_class, profile
 from adapters.kubernetes.requests import request_of, vector_of
+from adapters.kubernetes.reserving import affinity_of, reserved_by
 from adapters.kubernetes.templates import daemon_set, workload
 from adapters.kubernetes.wire import (
     Annotations,
@@ -100,6 +101,10 @@ def pod_from(obj: PodObject) -> Pod:
         created=_seconds(meta, "metadata.creationTimestamp", meta.creation_timestamp),
         scheduled=scheduled,
         unschedulable_since=unschedulable,
+        reserved_by=reserved_by(annotations.reservation) if annotations.reservation else "",
+        reservation_affinity=None
+        if annotations.reservation_affinity is None
+        else affinity_of(annotations.reservation_affinity),
     )
 
 
@@ -169,5 +174,5 @@ def _labels(text: bytes) -> Mapping[str, str]:
 def _controller(text: bytes) -> OwnerReference | None:
     for owner in _OWNERS.decode(text) if text else ():
         if owner.controller:
-            return OwnerReference(intern(owner.kind), owner.name, owner.uid)
+            return OwnerReference(intern(owner.kind), owner.name, owner.uid, intern(owner.api_version))
     return None

@@ -68,7 +68,7 @@ def daemon_set(raw: bytes) -> DaemonSet:
         uid=obj.metadata.uid,
         key=key_of(obj.metadata),
         requests=request_of("DaemonSet", obj.metadata, spec),
-        where=_predicate(spec, tolerations),
+        where=placement_of(spec, tolerations),
     )
 
 
@@ -90,14 +90,15 @@ def workload(resource: Resource, raw: bytes) -> Workload:
         name=obj.metadata.name,
         replicas=1 if obj.spec.replicas is None else obj.spec.replicas,
         requests=request_of(resource.kind, obj.metadata, template.spec),
-        where=_predicate(template.spec),
+        where=placement_of(template.spec),
         spread=_spread(obj.metadata.namespace, template),
         one_per_node=_one_per_node(obj.metadata.namespace, template),
         selected=_labels(template),
     )
 
 
-def _predicate(spec: wire.TemplateSpec, more: Iterable[Toleration] = ()) -> NodePredicate:
+def placement_of(spec: wire.TemplateSpec, more: Iterable[Toleration] = ()) -> NodePredicate:
+    """Where the pods of a template may run; `more`: tolerations beside its own."""
     return NodePredicate(
         node_selector=tuple(sorted((spec.node_selector or {}).items())),
         affinity=_affinity(spec.affinity),

@@ -49,6 +49,7 @@ class OwnerReference(_Wire):
     name: str
     uid: str
     controller: bool = False
+    api_version: str = ""
 
 
 class Annotations(_Wire):
@@ -57,6 +58,8 @@ class Annotations(_Wire):
     bound_by: str = msgspec.field(default="", name=keys.BOUND_BY_ANNOTATION)
     mirror: str | None = msgspec.field(default=None, name=keys.MIRROR_ANNOTATION)
     policy: str | None = msgspec.field(default=None, name=keys.POLICY_ANNOTATION)
+    reservation: str = msgspec.field(default="", name=keys.RESERVATION_ALLOCATED_ANNOTATION)
+    reservation_affinity: str | None = msgspec.field(default=None, name=keys.RESERVATION_AFFINITY_ANNOTATION)
 
 
 class Identity(_Wire):

@@ -157,6 +157,12 @@ SETTINGS: Final = (
         place=(*_MANAGER, (*_POD, "containers", 0, "resources")),
     ),
     Setting(
+        "koordinator.reservations",
+        "Hold what Koordinator's Reservations reserve (docs/koordinator.md); not where koord-scheduler does.",
+        {"type": "boolean"},
+        False,
+    ),
+    Setting(
         "agent.enabled",
         "With the agent on every node, which keeps floors in the kernel.",
         {"type": "boolean"},

@@ -48,6 +48,7 @@ PARTS: Final = (
     Part("overlays/second-scheduler", 'eq .Values.overlay "second-scheduler"'),
     Part("overlays/default-scheduler", 'eq .Values.overlay "default-scheduler"'),
     Part("manager", ".Values.manager.enabled"),
+    Part("koordinator", ".Values.koordinator.reservations"),
     Part("agent", ".Values.agent.enabled", "agent-network", 'ne .Values.agent.networkFloors "None"'),
 )
 
@@ -239,6 +240,8 @@ def _configuration(name: str, indent: str) -> str:
     if name == "extender.yaml":
         text = re.sub(r"^mode: \w+", "mode: {{ .Values.mode }}", shipped, flags=re.MULTILINE)
         text = re.sub(r"^capPercent: \d+", "capPercent: {{ .Values.capPercent }}", text, flags=re.MULTILINE)
+        chosen = r"\1{{ .Values.koordinator.reservations }}"
+        text = re.sub(r"^( +reservations: )\w+", chosen, text, flags=re.MULTILINE)
         return _indented(text, indent)
     others = {mode.value: installation.in_mode(shipped, mode.value) for mode in Mode}
     lines = [

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from qos.cluster.reservation import Reserved
 
 Resources: TypeAlias = Mapping[str, int]
 
@@ -128,6 +131,7 @@ class OwnerReference:
     kind: str
     name: str
     uid: str
+    api_version: str = ""
 
 
 @dataclass(slots=True)
@@ -136,6 +140,8 @@ class Pod:
 
     Never changed once made, but not frozen: that makes it twice as slow to make, and there is one an event.
     `requests` is effective (qos.cluster.requests), with pods: 1. `slot`: qos.keys.POLICY_ANNOTATION.
+    `reserved_by`: UID of the Reservation that it uses, as its annotation says. `reservation_affinity`: which
+    Reservations it must use one of, as if they were nodes; None: it need not.
     """
 
     uid: str
@@ -156,6 +162,8 @@ class Pod:
     created: float = 0.0
     scheduled: float = 0.0
     unschedulable_since: float = 0.0
+    reserved_by: str = ""
+    reservation_affinity: NodePredicate | None = None
 
     @property
     def key(self) -> str:
@@ -218,6 +226,7 @@ class Demand:
     used up by their first pod, UIDs of the pods that are known for good to have one; None: slots are used
     again. `owner_fit`: RESTRICTED: of the pods it selects those own it that ask for no more than a slot.
     `priority_class` and `profile`: the names by which budgets permit it, "" for none.
+    `reserved`: of a Reservation, which is no policy and in no namespace: which pods use it.
     `needs`: the promises that its nodes must enforce (NodeEnforcement.STRICT); None: any node does.
     `spread`: how its pods lie over spread domains; `where` admits only nodes with the required ones' keys.
     Demands are ordered by `qos.cluster.precedence`.
@@ -244,6 +253,7 @@ class Demand:
     priority_class: str = ""
     profile: str = ""
     withheld: Withheld | None = None
+    reserved: Reserved | None = None
 
     def admits(self, requests: Resources) -> bool:
         """Whether a pod that it selects and that requests this much may fill a slot.

@@ -71,7 +71,7 @@ def test_a_pod_with_everything():
         7,
         "other",
     )
-    assert pod.controller == OwnerReference("ReplicaSet", "web", "u9")
+    assert pod.controller == OwnerReference("ReplicaSet", "web", "u9", "apps/v1")
     assert (pod.labels, pod.bound_by, pod.mirror, pod.deleting) == ({"app": "web"}, "extender-1", True, True)
     assert (pod.phase, pod.scheduled, pod.unschedulable_since) == ("Running", CREATED_SECONDS, 0.0)
 

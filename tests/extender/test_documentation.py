@@ -9,10 +9,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from adapters.memory import MemoryAPI
-from extender.config import ExtenderConfig, TLSFiles
+from extender.config import ExtenderConfig, Koordinator, TLSFiles
 from extender.program import Program
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +31,7 @@ def default_of(field: Any) -> str:
         return "required"
     if isinstance(value, Enum):
         return f"`{value.value}`"
-    if value is None or value == "":
+    if value is None or value == "" or isinstance(value, BaseModel):
         return ""
     return f"`{str(value).lower() if isinstance(value, bool) else value}`".replace("'", "")
 
@@ -43,6 +44,10 @@ def config_table() -> str:
     rows += [
         (f"`tls.{field.alias}`", default_of(field), str(field.description))
         for field in TLSFiles.model_fields.values()
+    ]
+    rows += [
+        (f"`koordinator.{field.alias}`", default_of(field), str(field.description))
+        for field in Koordinator.model_fields.values()
     ]
     return table(("field", "default", "what it is"), rows)
 

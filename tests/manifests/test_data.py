@@ -138,6 +138,7 @@ def test_narrowing_names_the_keys_of_the_code() -> None:
         keys.SCALE_DOWN_DISABLED_ANNOTATION,
         keys.POLICY_ANNOTATION,
         keys.BOUND_BY_ANNOTATION,
+        keys.RESERVATION_ALLOCATED_ANNOTATION,
     ):
         assert f"'{key}'" in text
 
