@@ -157,11 +157,12 @@ def _slots(
     tenures: Tenures,
     most: int,
 ) -> int:
-    asked = tenures.slots(policy, _asked(policy, profile, workload, most), now)
+    said = _asked(policy, profile, workload, most)
+    asked = tenures.slots(policy, said, now)
     over = policy.suspend or (policy.expires is not None and now >= policy.expires)
     follows = policy.inherit_from_workload and workload is not None and workload.one_per_node
     per_node = 1 if follows else policy.max_slots_per_node or 0
-    spare = policy.survives * per_node if _asked(policy, profile, workload, most) else 0
+    spare = policy.survives * per_node if said and asked else 0
     return 0 if over else asked + spare
 
 

@@ -142,8 +142,9 @@ def as_asked(facts: Facts, policies: Iterable[Policy], now: float) -> list[str]:
         if report is None or policy.count is None or 0 <= since < _NOTICED_SECONDS:
             continue
         over = policy.suspend or since >= 0
-        spare = policy.survives * (policy.max_slots_per_node or 0) if policy.count else 0
-        said = 0 if over else _lasting(policy) + spare
+        lasting = _lasting(policy)
+        spare = policy.survives * (policy.max_slots_per_node or 0) if policy.count and lasting else 0
+        said = 0 if over else lasting + spare
         if report.desired != said:
             wrong.append(f"{policy.key}: {report.desired} desired, it says {said}")
     return wrong

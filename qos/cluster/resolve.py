@@ -54,13 +54,14 @@ def resolve(
     known = policy.remembered if policy.remembers else REMEMBERED_NOTHING
     per_node = _max_per_node(policy.max_slots_per_node, inherited)
     held = not (policy.suspend or policy.expired(now))
-    spare = policy.survives * (per_node or 0) if asked and held else 0
+    lasting = known.desired(asked) if held else 0
+    spare = policy.survives * (per_node or 0) if asked and lasting else 0
     return Demand(
         key=policy.key,
         namespace=policy.namespace,
         selector=policy.selector,
         vector=slot_vector(policy.floor, workload.requests if workload else {}, observed),
-        desired=known.desired(asked) + spare if held else 0,
+        desired=lasting + spare,
         priority=priority,
         created=policy.created,
         mode=policy.mode,

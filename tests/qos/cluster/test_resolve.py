@@ -18,6 +18,7 @@ from qos.cluster.objects import (
 )
 from qos.cluster.policy import Policy, Profile, ScaleTarget, Surge, Workload
 from qos.cluster.precedence import PriorityClass, PriorityClasses, Problem
+from qos.cluster.remembered import Remembered
 from qos.cluster.resolve import resolve, slot_vector
 from tests.qos.builders import CHECKOUT, policy
 
@@ -235,6 +236,12 @@ def test_spread_of_the_workload_where_placement_is_inherited():
 def test_for_each_node_that_may_be_lost_there_are_as_many_slots_more_as_one_has_at_most(more, desired, spare):
     made = resolved(replace(POLICY, **more))
     assert (made.desired, made.spare, made.seats) == (desired, spare, more.get("count", 3))
+
+
+def test_no_spare_slots_are_left_for_slots_that_are_all_used_up():
+    once = replace(POLICY, max_slots_per_node=4, survives=1, once=True)
+    left = [resolved(replace(once, remembered=Remembered(gone))) for gone in (2, 3)]
+    assert [(one.desired, one.spare) for one in left] == [(5, 4), (0, 0)]
 
 
 def test_a_workload_with_one_pod_a_node_has_one_slot_more_for_each():
