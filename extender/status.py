@@ -165,6 +165,7 @@ _RANK = {
             "Fragmented",
             "NoNode",
             "NodeCannotEnforce",
+            "VolumeNodeAffinity",
             "Spread",
             "MaxSlotsPerNode",
             "PoolCapReached",
@@ -193,6 +194,8 @@ def unplaced_text(one: Unplaced) -> str:
         return f"nodes do not enforce every promise for {slots}: {one.detail}"
     if one.reason == "Spread":
         return f"spread or pod affinity lets no more go where there is room, for {slots}: {one.detail}"
+    if one.reason == "VolumeNodeAffinity":
+        return f"no room where volumes let pods run, for {slots}: {one.detail}"
     texts = {
         "NoNode": "no node is eligible",
         "MaxSlotsPerNode": "every eligible node is at placement.maxSlotsPerNode",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ledger.demands import Demands
 from ledger.holds import Holds
-from ledger.spread import Domains, Spreads
+from ledger.spread import Constraint, Spreads
 from ledger.table import Columns, Flags, Rows
 
 MOST_MOVES: Final = 8
@@ -64,7 +64,7 @@ class Board:
         self._rooms: dict[int, Amounts] = {}
         self._choice: dict[int, int] = {}
         self._shapes = frozenset(self.shapes)
-        self._domains: dict[int, list[Domains]] = {}
+        self._domains: dict[int, list[Constraint]] = {}
         self._near: dict[tuple[int, ...], list[int]] = {}
         self._pooled: dict[int, NDArray[np.int64]] = {}
         self._leaving: dict[object, list[Held]] = {}
@@ -104,8 +104,8 @@ class Board:
             self._seats[demand] = self.holds.seats(demand)
         return self._seats[demand]
 
-    def domains(self, demand: int) -> list[Domains]:
-        """Its required spread constraints, as things are."""
+    def domains(self, demand: int) -> list[Constraint]:
+        """Its required spread constraints, and where volumes are, as things are."""
         known = self._domains.get(demand)
         if known is None:
             known = self._domains[demand] = self.spreads.of(demand, required=True)

@@ -69,6 +69,7 @@ class Unplaced:
     (installation-wide cap), PoolCapReached (the cap of each pool of nodes that has room), MaxSlotsPerNode
     (every eligible node is at its limit), Fragmented (enough in total, on no single node), Spread (where
     there is room a spread constraint lets no more of the pods go; `detail` names it and its domains),
+    VolumeNodeAffinity (no room where the pods' volumes can be used; `detail` names pods and volumes),
     NodeCannotEnforce (nodes that would do otherwise do not enforce what the policy needs; `detail` says why,
     by node), BudgetExceeded, BudgetForbids (qos.cluster.budget; `detail` names the budget and what it
     leaves).

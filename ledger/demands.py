@@ -24,6 +24,7 @@ from qos.cluster.objects import (
     Resources,
     Selector,
     Spread,
+    Terms,
 )
 from qos.cluster.precedence import precedence
 from qos.cluster.selectors import matches
@@ -53,8 +54,8 @@ class Demands:
     """Each demand has a number; `vectors` is indexed [demand, resource], `eligible` [demand, row].
 
     `dims`: the columns of which some demand holds any, sorted by their `resources`; `axis` the same as an
-    index that goes with one of rows. `spread`: the demands with spread constraints; `restricted`: those that
-    some of the pods they select do not fit. `changes` counts those of any of it.
+    index that goes with one of rows. `spread`: the demands with spread constraints or anchors; `restricted`:
+    those that some of the pods they select do not fit. `changes` counts those of any of it.
     """
 
     def __init__(self, table: Table, *, reservations: bool = False) -> None:
@@ -117,7 +118,7 @@ class Demands:
         if before is None or (before.where, before.needs) != (demand.where, demand.needs):
             self.strict.set_needs(number, demand.needs)
             self.eligible[number] = self.strict.judge_all(number, self._nodes.admitted(demand.where))
-        (self.spread.add if demand.spread else self.spread.discard)(number)
+        (self.spread.add if demand.spread or demand.anchors else self.spread.discard)(number)
         if demand.reserved is not None:
             self.reservations.set(number, demand.reserved)
         restricts = demand.reserved is None and demand.owner_fit is OwnerFit.RESTRICTED
@@ -316,6 +317,10 @@ class Demands:
         record = self[number]
         where = record.where if spread.honor_affinity or spread.honor_taints else None
         return where, spread.key, spread.honor_affinity, spread.honor_taints, _keys(record, spread)
+
+    def meeting(self, volumes: Iterable[Terms]) -> Flags:
+        """The nodes, ready or not, where volumes can be used, each on nodes that meet its terms."""
+        return self._nodes.meeting(volumes)
 
     def label(self, row: int, key: str) -> str:
         """What a node's label says, "" without one."""

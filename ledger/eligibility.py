@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledger.table import Flags, Rows, Table, reshaped
-from qos.cluster.objects import Node, NodePredicate, NodeSelectorTerm, Requirement, Selector, Spread, Taint
+from qos.cluster.objects import (
+    Node,
+    NodePredicate,
+    NodeSelectorTerm,
+    Requirement,
+    Selector,
+    Spread,
+    Taint,
+    Terms,
+)
 from qos.cluster.selectors import admits, matches
 
 _ABSENT = 0
@@ -84,7 +93,22 @@ class Eligibility:
 
     def admitted(self, where: NodePredicate) -> Flags:
         """The ready nodes that admit pods so constrained, [row]."""
-        return self._table.usable & self._tolerated(where) & self._selected(where)
+        return (
+            self._table.usable & self._tolerated(where) & self._selected(where) & self.meeting(where.volumes)
+        )
+
+    def meeting(self, volumes: Iterable[Terms]) -> Flags:
+        """The nodes, ready or not, that meet each of these, [row]."""
+        flags = np.ones(self._table.shape[1], dtype=np.bool_)
+        for terms in volumes:
+            flags &= self._any_of(terms)
+        return flags
+
+    def _any_of(self, terms: Terms) -> Flags:
+        flags = np.zeros(self._table.shape[1], dtype=np.bool_)
+        for term in terms:
+            flags |= self._term(term)
+        return flags
 
     def _selected(self, where: NodePredicate) -> Flags:
         """By node selector and required affinity."""
@@ -92,8 +116,7 @@ class Eligibility:
         for key, value in where.node_selector:
             flags &= self._label(key).among((value,))
         if where.affinity is not None:
-            terms = [self._term(term) for term in where.affinity]
-            flags &= np.logical_or.reduce(terms) if terms else np.False_
+            flags &= self._any_of(where.affinity)
         return flags
 
     def domains(self, where: NodePredicate, spread: Spread, keys: Iterable[str]) -> tuple[Rows, int]:

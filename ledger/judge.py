@@ -66,7 +66,7 @@ def judge(state: State, request: Request, rows: Rows, *, decided: bool = False) 
 
 
 def _own(state: State, request: Request, rows: Rows) -> Verdict | None:
-    """An owner takes a hold of its policy, where it has fewest slots filled or given."""
+    """An owner takes a hold of its policy that none needs more, where it has fewest slots filled or given."""
     mine = rows[own_holds(state, request, rows)]
     if not mine.size:
         return None
@@ -79,8 +79,10 @@ def _own(state: State, request: Request, rows: Rows) -> Verdict | None:
     given = state.holds.given[request.owner].take(mine).tolist()
     slots = [t + g for t, g in zip(taken, given, strict=True)]
     tried = [row == request.avoid for row in mine.tolist()]
-    best = min(zip(tried, slots, rank, mine.tolist(), strict=True))
-    return Verdict(row=best[3], own=True)
+    suiting = state.spreads.suiting(request.owner, request.pod.name, mine)
+    others = [False] * mine.size if suiting is None else (~suiting).tolist()
+    best = min(zip(others, tried, slots, rank, mine.tolist(), strict=True))
+    return Verdict(row=best[4], own=True)
 
 
 def _enough(request: Request, left: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -7,13 +7,14 @@ on its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ledger.anchors import Anchored, Anchors
 from ledger.demands import Demands
 from ledger.headcount import Headcount
 from ledger.holds import Holds
@@ -21,6 +22,8 @@ from ledger.levels import Levels, highest_first, lowest_first, most_more
 from ledger.table import Flags, Rows
 from qos.cluster.objects import Spread
 
+SPREAD: Final = "Spread"
+VOLUMES: Final = "VolumeNodeAffinity"
 _NO_DOMAIN: Final = -1
 _ANY_SKEW: Final = 1 << 41
 _ROUNDS: Final = 24
@@ -36,6 +39,21 @@ class Domains:
     of: Rows
     levels: Levels
     held: Levels
+
+    @property
+    def size(self) -> int:
+        """How many domains there are."""
+        return self.levels.size
+
+    @property
+    def required(self) -> bool:
+        """Whether pods go nowhere else."""
+        return self.spread.required
+
+    @property
+    def keyed(self) -> bool:
+        """Whether pods go only to nodes that are in a domain."""
+        return self.spread.keyed
 
     @property
     def skew(self) -> int:
@@ -67,6 +85,16 @@ class Domains:
         """The levels of these domains; what is in none comes last."""
         return np.asarray(np.append(self.levels, _ANY_SKEW)[where])
 
+    def take(self, where: Rows) -> Flags:
+        """One slot more is held in each of these domains, one after the other, as far as that may be."""
+        if self.spread.itself:
+            self.levels[where[where != _NO_DOMAIN]] += 1
+        return np.ones(where.size, dtype=np.bool_)
+
+    def leaving(self, there: Levels, count: int) -> Levels:
+        """How many of the holds `there` each domain gives up, `count` in all."""
+        return highest_first(self.levels, there, count)
+
     def excess(self) -> Levels:
         """How many holds of each domain no owner could take."""
         over = self.levels - self.floor - self.skew
@@ -92,6 +120,17 @@ class Domains:
         if not open_there:
             return False
         return after._worst() <= max(self.skew, self._worst())
+
+    def told(self, label: Callable[[int], str]) -> str:
+        """The constraint, and the levels of the lowest domains; `label`: what a domain is called."""
+        spread, lowest = self.spread, np.argsort(self.levels, kind="stable")[:_MOST_NAMED].tolist()
+        told = [f"{label(place)} {self.levels[place]}" for place in lowest]
+        if self.size > len(lowest):
+            told.append(f"{self.size - len(lowest)} more")
+        few = f", minDomains {spread.min_domains}" if self.size < spread.min_domains else ""
+        kind = "anti-affinity" if spread.apart else "affinity"
+        rule = kind if spread.between_pods else f"maxSkew {spread.max_skew}{few}"
+        return f"{spread.key}, {rule}: {', '.join(told) or 'no domain'}"
 
     def _worst(self) -> int:
         return int((self.levels - self.floor)[self.held > 0].max(initial=0))
@@ -136,25 +175,40 @@ class Gathered(Domains):
         return self.levels - self.held * self.spread.itself
 
 
+Constraint: TypeAlias = Domains | Anchored
+
+
 class Spreads:
     """The constraints of all demands. `rounds`: how many it took to place slots since somebody asked."""
 
-    def __init__(self, demands: Demands, holds: Holds, headcount: Headcount) -> None:
+    def __init__(self, demands: Demands, holds: Holds, headcount: Headcount, anchors: Anchors) -> None:
         self._demands = demands
         self._holds = holds
         self._headcount = headcount
+        self._anchors = anchors
         self._known: dict[object, tuple[Rows, int]] = {}
         self._known_at = -1
         self.rounds = 0
 
     def required(self, demand: int) -> bool:
         """Whether some constraint keeps the demand's slots from places that have room."""
-        return any(one.required for one in self._demands[demand].spread)
+        there = self._demands[demand]
+        return bool(there.anchors) or any(one.required for one in there.spread)
 
-    def of(self, demand: int, *, required: bool = False) -> list[Domains]:
-        """The demand's constraints as things are, or only the `required` ones; those come first."""
-        stated = sorted(self._demands[demand].spread, key=lambda one: not one.required)
-        return [self._domains(demand, one) for one in stated if one.required or not required]
+    def of(self, demand: int, *, required: bool = False) -> list[Constraint]:
+        """The demand's constraints as things are, or only the `required` ones: what is spread, those first
+        that are required; last, where volumes are.
+        """
+        there = self._demands[demand]
+        stated = sorted(there.spread, key=lambda one: not one.required)
+        found: list[Constraint] = [
+            self._domains(demand, one) for one in stated if one.required or not required
+        ]
+        return [*found, self._anchors.of(demand)] if there.anchors else found
+
+    def suiting(self, demand: int, name: str, rows: Rows) -> Flags | None:
+        """On which of these rows a pod of this name, by its volumes, takes no other's hold; None: on all."""
+        return self._anchors.of(demand).suits(name, rows) if self._demands[demand].anchors else None
 
     def _domains(self, demand: int, spread: Spread) -> Domains:
         of, count = self._rows(demand, spread)
@@ -178,21 +232,21 @@ class Spreads:
         """Of the slots that fit on these rows, in this order, those that are to be held there."""
         all_domains = self.of(demand)
         for domains in all_domains:
-            domains.settle_on(_by_domain(fit, domains.of[rows], domains.levels.size))
+            domains.settle_on(_by_domain(fit, domains.of[rows], domains.size))
         if len(all_domains) > 1:
             return self._in_rounds(all_domains, rows, fit, want)
         for domains in all_domains:
             self.rounds += 1
-            where, size = domains.of[rows], domains.levels.size
+            where, size = domains.of[rows], domains.size
             some = np.flatnonzero((where != _NO_DOMAIN) & (fit > 0))
             room = _by_domain(fit, where, size)
             order = np.full(size, rows.size, dtype=np.int64)
             order[where[some[::-1]]] = some[::-1]  # each domain's first row is written last
             quota = domains.quota(room, want, order)
-            fit = _first_of_each(fit, where, quota, elsewhere=not domains.spread.keyed)
+            fit = _first_of_each(fit, where, quota, elsewhere=not domains.keyed)
         return fit
 
-    def _in_rounds(self, all_domains: list[Domains], rows: Rows, fit: Levels, want: int) -> Levels:
+    def _in_rounds(self, all_domains: Sequence[Constraint], rows: Rows, fit: Levels, want: int) -> Levels:
         """One slot for each domain of each constraint in a round, where all of them allow one more."""
         counts = np.zeros_like(fit)
         where = [domains.of[rows] for domains in all_domains]
@@ -211,10 +265,9 @@ class Spreads:
             for there in where:
                 places = places[np.sort(np.unique(there[places], return_index=True)[1])]
             places = places[: want - int(counts.sum())]
+            for domains, there in zip(all_domains[::-1], where[::-1], strict=True):
+                places = places[domains.take(there[places])]
             counts[places] += 1
-            for domains, there in zip(all_domains, where, strict=True):
-                if domains.spread.itself:
-                    domains.levels[there[places[there[places] != _NO_DOMAIN]]] += 1
             if int(counts.sum()) >= want:
                 break
         return counts
@@ -235,32 +288,29 @@ class Spreads:
         return np.zeros_like(there)
 
     def to_leave(self, demand: int, rows: Rows, there: Levels, count: int) -> Levels:
-        """Of the holds on these rows `count`, from the highest domains of the first constraint."""
-        for domains in self.of(demand)[:1]:
-            where = domains.of[rows]
-            held = _by_domain(there, where, domains.levels.size)
-            elsewhere = int(there.sum()) - int(held.sum())
-            leaving = highest_first(domains.levels, held, max(0, count - elsewhere))
-            return _first_of_each(there, where, leaving, elsewhere=True)
-        return there
+        """Of the holds on these rows `count`: by where volumes are, else from the highest domains of the
+        first constraint.
+        """
+        stated = self.of(demand)
+        if not stated:
+            return there
+        domains = stated[-1] if isinstance(stated[-1], Anchored) else stated[0]
+        where = domains.of[rows]
+        held = _by_domain(there, where, domains.size)
+        elsewhere = int(there.sum()) - int(held.sum())
+        return _first_of_each(there, where, domains.leaving(held, max(0, count - elsewhere)), elsewhere=True)
 
-    def explain(self, demand: int, rows: Rows) -> str:
-        """The constraint that keeps most of these rows from having one more, with its domains' levels."""
+    def explain(self, demand: int, rows: Rows) -> tuple[str, str]:
+        """What keeps most of these rows from having one more: a reason, and the constraint as things are."""
         stated = self.of(demand, required=True)
         worst = max(stated, key=lambda one: int(np.count_nonzero(~one.open_at(one.of[rows]))))
-        size, spread = worst.levels.size, worst.spread
-        lowest = np.argsort(worst.levels, kind="stable")[:_MOST_NAMED].tolist()
-        first = {place: int(np.flatnonzero(worst.of == place)[0]) for place in lowest}
-        told = [f"{self._demands.label(first[place], spread.key)} {worst.levels[place]}" for place in lowest]
-        if size > len(lowest):
-            told.append(f"{size - len(lowest)} more")
-        few = f", minDomains {spread.min_domains}" if size < spread.min_domains else ""
-        kind = "anti-affinity" if spread.apart else "affinity"
-        rule = kind if spread.between_pods else f"maxSkew {spread.max_skew}{few}"
-        return f"{spread.key}, {rule}: {', '.join(told) or 'no domain'}"
+        if isinstance(worst, Anchored):
+            return VOLUMES, worst.told()
+        key, of = worst.spread.key, worst.of
+        return SPREAD, worst.told(lambda d: self._demands.label(int(np.flatnonzero(of == d)[0]), key))
 
 
-def may_move(all_domains: Iterable[Domains], changes: Mapping[int, int], source: int, target: int) -> bool:
+def may_move(all_domains: Iterable[Constraint], changes: Mapping[int, int], source: int, target: int) -> bool:
     """Whether a hold may go from `source` to `target`, which `changes` already count."""
     for domains in all_domains:
         same = domains.of[source] == domains.of[target] != _NO_DOMAIN

@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
+from ledger.anchors import Anchors
 from ledger.board import Board
 from ledger.claims import Claims, ClaimState
 from ledger.daemons import Daemons
@@ -97,9 +98,10 @@ class State:
         self.holds = Holds(self.table, self.demands, self.pools)
         self.lost = LostNodes(not_ready_seconds)
         self.headcount = Headcount(self.table)
-        self.spreads = Spreads(self.demands, self.holds, self.headcount)
         self.uneven: dict[int, None] = {}
         self.claims = Claims(self.table, self.demands, self.holds, self.lost, self.headcount)
+        anchors = Anchors(self.demands, self.holds, self.claims)
+        self.spreads = Spreads(self.demands, self.holds, self.headcount, anchors)
         self.nominations = Nominations(self.table)
         self.flights = Flights(self.table, self.holds, self.nominations)
         self.daemons = Daemons(self.table)
@@ -378,7 +380,7 @@ class State:
     def put_claim(self, pod: Pod, node: str, state: ClaimState, now: float) -> None:
         """Claim a node's capacity for a pod; it waits for none any more."""
         before = self.claims.by_uid.get(pod.uid)
-        row = before.row if before is not None else -1
+        row, owned = (before.row, before.owner) if before is not None else (-1, NO_DEMAND)
         changed = self.claims.put(pod, node, state, now)
         self._use_up(pod.uid)
         if not changed:
@@ -388,6 +390,8 @@ class State:
         if row >= 0:
             self.daemons.cover(pod, row, -1)
         claim = self.claims.by_uid[pod.uid]
+        self._anchor_anew(owned)
+        self._anchor_anew(claim.owner)
         self.daemons.cover(pod, claim.row, 1)
         if pod.controller is not None and pod.controller.kind == "DaemonSet":
             self.landed.add(claim.row)
@@ -423,9 +427,15 @@ class State:
         claim = self.claims.by_uid.get(uid)
         if claim is None:
             return
+        self._anchor_anew(claim.owner)
         self.claims.drop(uid)
         self.daemons.cover(claim.pod, claim.row, -1)
         self.changed()
+
+    def _anchor_anew(self, owner: int) -> None:
+        """Other pods of the demand lack a slot now: its holds may be where the volumes of none are."""
+        if self.demands.there(owner) and self.demands[owner].anchors:
+            self.uneven[owner] = None
 
     def settle_flight(self, uid: str) -> None:
         """Forget a pod's in-flight charge."""
@@ -518,6 +528,8 @@ class State:
     def _watch(self, demand: Demand, before: Demand | None) -> None:
         """Count the pods that its constraints count, and no more those of the ones before."""
         stated = before.spread if before is not None else ()
+        if (before.anchors if before is not None else ()) != demand.anchors:
+            self.uneven[self.demands.numbers[demand.key]] = None
         if stated == demand.spread:
             return
         for spread in demand.spread:

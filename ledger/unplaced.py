@@ -10,6 +10,7 @@ from ledger.board import slots_that_fit
 from ledger.decisions import Unplaced
 from ledger.requests import room, vector_of
 from ledger.retries import cap_slots, pool_slots
+from ledger.spread import VOLUMES
 from ledger.state import State
 from ledger.table import Columns, Rows
 from qos.cluster.objects import Withheld
@@ -20,7 +21,6 @@ CAP_REACHED = "CapReached"
 POOL_CAP_REACHED = "PoolCapReached"
 MAX_SLOTS_PER_NODE = "MaxSlotsPerNode"
 FRAGMENTED = "Fragmented"
-SPREAD = "Spread"
 NO_ROWS: Final[Rows] = np.zeros(0, dtype=np.intp)
 NODE_CANNOT_ENFORCE = "NodeCannotEnforce"
 
@@ -55,6 +55,8 @@ def _without_place(state: State, demand: int, place: Place) -> tuple[Unplaced, .
         return ()
     if not state.demands.eligible[demand].any():
         detail = _withheld(state, demand)
+        if not detail and state.demands[demand].mounted:
+            return (Unplaced(count, VOLUMES, detail=state.demands[demand].mounted),)
         return (Unplaced(count, NODE_CANNOT_ENFORCE if detail else NO_NODE, detail=detail),)
     if name := state.demands.nowhere(demand):
         amount = state.demands[demand].vector[name]
@@ -76,7 +78,8 @@ def _without_place(state: State, demand: int, place: Place) -> tuple[Unplaced, .
     closed, room_there = _kept_by_spread(state, demand, place) if left else (NO_ROWS, 0)
     uneven = min(left, room_there)
     if uneven:
-        reasons.append(Unplaced(uneven, SPREAD, detail=state.spreads.explain(demand, closed)))
+        reason, detail = state.spreads.explain(demand, closed)
+        reasons.append(Unplaced(uneven, reason, detail=detail))
     if left > uneven:
         reasons += _on_nodes(state, demand, left - uneven, place)
     return tuple(reasons)

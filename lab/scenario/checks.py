@@ -39,6 +39,7 @@ class UnplacedCheck(Model):
         "MaxSlotsPerNode",
         "Fragmented",
         "Spread",
+        "VolumeNodeAffinity",
         "BudgetExceeded",
         "BudgetForbids",
     ]

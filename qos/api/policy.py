@@ -489,6 +489,7 @@ class UnplacedStatus(Reported):
             "node), NoNode (no node is eligible), MaxSlotsPerNode (every eligible node is at its limit), "
             "CapReached (the installation-wide cap), PoolCapReached (the cap of every pool of nodes that has "
             "room), Spread (where there is room, topology spread or pod affinity lets no more of them go), "
+            "VolumeNodeAffinity (no room on the nodes where the volumes of their pods can be used), "
             "NodeCannotEnforce (nodeEnforcement is Strict, and nodes that would do otherwise do not enforce "
             "every promise), BudgetExceeded (a ReservationBudget leaves less than is asked), BudgetForbids "
             "(it permits no such PriorityClass or QoSProfile)."

@@ -61,16 +61,23 @@ class Toleration:
     effect: str = ""
 
 
+Terms: TypeAlias = tuple[NodeSelectorTerm, ...]
+"""Nodes that meet one of them; without any: no node."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodePredicate:
     """Where a pod may run, as far as we judge it: node selector, required node affinity, tolerations.
 
-    `affinity` is None when there is none; an empty tuple matches no node, as upstream has it.
+    `affinity` is None when there is none; an empty tuple matches no node, as upstream has it. `volumes`:
+    where each of the volumes can be used that all its pods mount; kube-scheduler's spread constraints do not
+    look at that.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
-    affinity: tuple[NodeSelectorTerm, ...] | None = None
+    affinity: Terms | None = None
     tolerations: tuple[Toleration, ...] = ()
+    volumes: tuple[Terms, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +183,17 @@ class Pod:
         return self.phase in ("Succeeded", "Failed")
 
 
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """Pods whose own volumes can be used on the same nodes only: those that meet each of `volumes`.
+
+    `pods`: by name, what their volumes are called.
+    """
+
+    volumes: tuple[Terms, ...]
+    pods: Mapping[str, str]
+
+
 class PlacementMode(Enum):
     """Whether a hold may move while its node is there."""
 
@@ -229,6 +247,8 @@ class Demand:
     `reserved`: of a Reservation, which is no policy and in no namespace: which pods use it.
     `needs`: the promises that its nodes must enforce (NodeEnforcement.STRICT); None: any node does.
     `spread`: how its pods lie over spread domains; `where` admits only nodes with the required ones' keys.
+    `anchors`: those of its pods whose own volumes keep them to some nodes; `mounted`: what the volumes of
+    `where` are called.
     Demands are ordered by `qos.cluster.precedence`.
     """
 
@@ -246,6 +266,8 @@ class Demand:
     slots: int | None = None
     owed: Resources = field(default_factory=dict)
     spread: tuple[Spread, ...] = ()
+    anchors: tuple[Anchor, ...] = ()
+    mounted: str = ""
     asked: int | None = None
     spare: int = 0
     used_by: frozenset[str] | None = None

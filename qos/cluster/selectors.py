@@ -92,9 +92,14 @@ def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:
     return all(_holds(r, node.labels) for r in term.labels) and all(_holds(r, name) for r in term.fields)
 
 
+def meets(terms: Iterable[NodeSelectorTerm], node: Node) -> bool:
+    """True when the node matches one of the terms."""
+    return any(_term_matches(term, node) for term in terms)
+
+
 def admits(where: NodePredicate, node: Node) -> bool:
-    """True when a pod with these constraints may run on the node: node selector, required affinity, hard
-    taints, cordon.
+    """True when a pod with these constraints may run on the node: node selector, required affinity, volumes,
+    hard taints, cordon.
 
     Readiness is not judged here. A cordon is the taint node.kubernetes.io/unschedulable, which may be
     tolerated.
@@ -102,7 +107,9 @@ def admits(where: NodePredicate, node: Node) -> bool:
     labels = node.labels
     if any(labels.get(key) != value for key, value in where.node_selector):
         return False
-    if where.affinity is not None and not any(_term_matches(term, node) for term in where.affinity):
+    if where.affinity is not None and not meets(where.affinity, node):
+        return False
+    if not all(meets(terms, node) for terms in where.volumes):
         return False
     if node.unschedulable and not tolerates(where.tolerations, _UNSCHEDULABLE):
         return False
