@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import islice, takewhile
 from typing import Final, TypeVar
 
+from extender.mounted import MountedVolumes
 from extender.owners import Owners, WorkloadKey
 from ledger.ledger import Ledger
 from qos.cluster.budget import ReservationBudget
@@ -17,6 +18,7 @@ from qos.cluster.objects import Demand, PlacementMode
 from qos.cluster.policy import Autoscaler, Policy, Profile, Workload
 from qos.cluster.precedence import PriorityClass, PriorityClasses, Problem
 from qos.cluster.resolve import resolve
+from qos.cluster.volumes import NO_MOUNTS
 from qos.keys import HIGHEST_USER_PRIORITY
 
 log = logging.getLogger(__name__)
@@ -68,6 +70,9 @@ class Catalog:
         self._priorities = PriorityClasses({}, highest_priority)
         self._workloads: dict[WorkloadKey, Workload] = {}
         self._users: dict[WorkloadKey, set[str]] = defaultdict(set)
+        self.volumes = MountedVolumes()
+        self.asks_for_volumes = asyncio.Event()
+        """Set from the first policy on whose pods mount any: until then nobody needs to watch them."""
         self._autoscalers: dict[str, Autoscaler] = {}
         self.asks_for_autoscalers = asyncio.Event()
         """Set from the first policy on that follows one: until then nobody needs to watch them."""
@@ -105,6 +110,7 @@ class Catalog:
         target = _target(policy)
         if target is not None:
             self._users[target].add(policy.key)
+            self._ask_for_volumes(target)
         if policy.headroom:
             self.asks_for_autoscalers.set()
         if earlier is None or _asks(earlier) != _asks(policy):
@@ -168,6 +174,8 @@ class Catalog:
         if self._workloads.get(key) == workload and not again:
             return
         self._workloads[key] = workload
+        self.volumes.follow(key, workload.mounts)
+        self._ask_for_volumes(key)
         self._resolve(self._users.get(key, ()))
 
     def remove_workload(self, namespace: str, kind: str, name: str) -> None:
@@ -177,6 +185,16 @@ class Catalog:
             self._deleted_workloads[key] = self._clock()
             self._resolve(self._users.get(key, ()))
             self.expire()
+
+    def _ask_for_volumes(self, target: WorkloadKey) -> None:
+        workload = self._workloads.get(target)
+        if workload is not None and workload.mounts and target in self._users:
+            self.asks_for_volumes.set()
+
+    def follow_volumes(self, concerned: Iterable[WorkloadKey]) -> None:
+        """Volumes of these workloads have changed: `catch_up` resolves their policies, each once for many."""
+        if self._open:
+            self._due.update((key, None) for workload in concerned for key in self._users.get(workload, ()))
 
     def set_autoscaler(self, one: Autoscaler) -> None:
         """Take a HorizontalPodAutoscaler as it is now."""
@@ -213,6 +231,7 @@ class Catalog:
             concerned += self.policies
         for workload in _until(self._deleted_workloads, due):
             del self._workloads[workload]
+            self.volumes.follow(workload, NO_MOUNTS)
             self._owners.forget(workload)
             concerned += self._users.get(workload, ())
         if concerned:
@@ -261,6 +280,7 @@ class Catalog:
             observed,
             now=wall,
             ceiling=self.ceiling(policy),
+            volumes=self.volumes.known,
         )
         self._watch_end(policy, wall)
         self._postpone(policy, target)

@@ -6,7 +6,7 @@ A bad object is logged, reported to its owner by an event, and skipped; its last
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -26,9 +26,12 @@ from adapters.api import (
     REPLICA_SETS,
     RESERVATIONS,
     STATEFUL_SETS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
     Resource,
 )
-from adapters.kubernetes import decode, node_qos
+from adapters.kubernetes import decode, node_qos, volumes
 from adapters.kubernetes.events import EventWriter, Regarding
 from adapters.kubernetes.reserving import reservation
 from adapters.kubernetes.templates import autoscaler
@@ -106,6 +109,7 @@ class Ingest:
             Handler(NAMESPACES, self._set_namespace, self._remove_namespace),
             Handler(NODE_QOS, self._set_report, self._reports.remove),
             Handler(AUTOSCALERS, self._set_autoscaler, self._catalog.remove_autoscaler),
+            *self._volumes(),
             *(self._workloads(resource) for resource in WORKLOADS),
         ]
         if self._reservations is not None:
@@ -271,6 +275,28 @@ class Ingest:
     def _remove_namespace(self, name: str) -> None:
         self._ledger.remove_namespace(name)
         self._changed()
+
+    def _volumes(self) -> Iterable[Handler]:
+        known, follow = self._catalog.volumes, self._catalog.follow_volumes
+
+        def take_claim(raw: bytes) -> str:
+            claim = volumes.volume_claim(raw)
+            follow(known.set_claim(claim))
+            return claim.key
+
+        def take_volume(raw: bytes) -> str:
+            volume = volumes.volume(raw)
+            follow(known.set_volume(volume))
+            return volume.name
+
+        def take_class(raw: bytes) -> str:
+            one = volumes.storage_class(raw)
+            follow(known.set_class(one))
+            return one.name
+
+        yield Handler(VOLUME_CLAIMS, take_claim, lambda key: follow(known.remove_claim(key)))
+        yield Handler(VOLUMES, take_volume, lambda name: follow(known.remove_volume(name)))
+        yield Handler(STORAGE_CLASSES, take_class, lambda name: follow(known.remove_class(name)))
 
     def _workloads(self, resource: Resource) -> Handler:
         def take(raw: bytes) -> str:

@@ -7,10 +7,21 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, Final
 
 from adapters import garbage
-from adapters.api import AUTOSCALERS, BUDGETS, NAMESPACES, NODE_QOS, RESERVATIONS, ClusterAPI
+from adapters.api import (
+    AUTOSCALERS,
+    BUDGETS,
+    NAMESPACES,
+    NODE_QOS,
+    RESERVATIONS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+    ClusterAPI,
+)
 from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
@@ -146,11 +157,11 @@ class Program:
         self._reported = self.reflectors[NODE_QOS.plural]
         # Nor without budgets: who upgrades from a version without them needs the verbs meanwhile.
         self._budgeting = [self.reflectors[one.plural] for one in (BUDGETS, NAMESPACES)]
-        # Nor without autoscalers, which are watched once a policy asks for them.
-        self._scaling = self.reflectors[AUTOSCALERS.plural]
+        # Nor without what is watched once a policy asks for it.
+        self._asked_for = self._what_policies_ask_for()
         # Nor without Reservations, whose definition is Koordinator's and may not be there yet.
         self._reserving = self.reflectors.get(RESERVATIONS.plural)
-        optional = [self._reported, self._scaling, self._reserving, *self._budgeting]
+        optional = [self._reported, self._reserving, *self._asked_for, *self._budgeting]
         needed = {name: one for name, one in self.reflectors.items() if one not in optional}
         self.readiness = Readiness(needed, clock)
         self.binder = Binder(
@@ -268,7 +279,8 @@ class Program:
 
     def _tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         for name, reflector in self.reflectors.items():
-            run = self._watch_autoscalers if reflector is self._scaling else reflector.run
+            asked = self._asked_for.get(reflector)
+            run = reflector.run if asked is None else partial(self._watch_once_asked, reflector, asked)
             yield f"watch {name}", self._loop("watch", RESTART_SECONDS, run)
         yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
         expiry = Expiry(self._api, self.ledger, settles=self.binder.settles, clock=self._clock)
@@ -344,7 +356,7 @@ class Program:
             await self._hear_reports()
             await self._hear_budgets()
             await self._hear_reservations()
-            await self._hear_autoscalers()
+            await self._hear_what_policies_ask_for()
             try:
                 for _ in iter(self.ledger.tend, False):
                     await asyncio.sleep(0)  # the room of DaemonSets is known before holds are placed
@@ -371,19 +383,24 @@ class Program:
         if not self._reported.synced.is_set():
             log.warning("nodeqoses not listed then=%r", "Strict policies find no node until they are")
 
-    async def _watch_autoscalers(self) -> None:
-        """Most clusters have hundreds that nobody's slots follow."""
-        await self.catalog.asks_for_autoscalers.wait()
-        await self._scaling.run()
+    def _what_policies_ask_for(self) -> dict[Reflector, asyncio.Event]:
+        """Most clusters have hundreds of autoscalers, and thousands of volumes, that no slots follow."""
+        volumes = [self.reflectors[one.plural] for one in (VOLUME_CLAIMS, VOLUMES, STORAGE_CLASSES)]
+        scaling = {self.reflectors[AUTOSCALERS.plural]: self.catalog.asks_for_autoscalers}
+        return scaling | dict.fromkeys(volumes, self.catalog.asks_for_volumes)
 
-    async def _hear_autoscalers(self) -> None:
-        """Headroom is held from the start, where it can be known."""
-        if not self.catalog.asks_for_autoscalers.is_set():
-            return
+    async def _watch_once_asked(self, reflector: Reflector, asked: asyncio.Event) -> None:
+        await asked.wait()
+        await reflector.run()
+
+    async def _hear_what_policies_ask_for(self) -> None:
+        """Slots lie where they belong from the start, where that can be known."""
+        awaited = [one for one, asked in self._asked_for.items() if asked.is_set()]
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._scaling.answered.wait(), REPORTS_SECONDS)
-        if not self._scaling.synced.is_set():
-            log.warning("horizontalpodautoscalers not listed then=%r", "no slots are held for scale-ups")
+            await asyncio.wait_for(asyncio.gather(*(one.answered.wait() for one in awaited)), REPORTS_SECONDS)
+        for name in [name for name, one in self.reflectors.items() if one in awaited]:
+            if not self.reflectors[name].synced.is_set():
+                log.warning("%s not listed then=%r", name, "slots are held as if there were none")
 
     async def _hear_budgets(self) -> None:
         """What budgets do not give must not be held for a moment, unless there is nothing to read."""

@@ -107,7 +107,8 @@ def _rule(promise: Promise, occupancy: Occupancy, spread: Spread, keys: Iterable
 
 
 def _counts(where: NodePredicate, spread: Spread, node: Node) -> bool:
-    """nodeAffinityPolicy and nodeTaintsPolicy."""
+    """nodeAffinityPolicy and nodeTaintsPolicy; neither looks at volumes."""
+    where = replace(where, volumes=())
     untainted = replace(node, taints=(), unschedulable=False)
     if spread.honor_affinity and not admits(where, untainted):
         return False

@@ -19,11 +19,13 @@ from qos.cluster.objects import (
     Requirement,
     Selector,
     Spread,
+    Terms,
     Toleration,
 )
 from qos.cluster.policy import Autoscaler, ScaleTarget, Workload
 from qos.cluster.selectors import matches
 from qos.cluster.spreading import apart, counting, together
+from qos.cluster.volumes import NO_MOUNTS, ClaimTemplate, Mounts
 
 
 class _ScaleTarget(msgspec.Struct, rename="camel"):
@@ -94,7 +96,21 @@ def workload(resource: Resource, raw: bytes) -> Workload:
         spread=_spread(obj.metadata.namespace, template),
         one_per_node=_one_per_node(obj.metadata.namespace, template),
         selected=_labels(template),
+        mounts=_mounts(obj.spec),
     )
+
+
+def _mounts(spec: wire.WorkloadSpec) -> Mounts:
+    """A claim template takes the place of the template's volume of the same name."""
+    own = tuple(
+        ClaimTemplate(one.metadata.name, one.spec.storage_class_name)
+        for one in spec.volume_claim_templates or ()
+    )
+    names = {one.name for one in own}
+    claims = (one.claim for one in spec.template.spec.volumes or () if one.name not in names)
+    shared = dict.fromkeys(claim.claim_name for claim in claims if claim is not None)
+    start = spec.ordinals.start if spec.ordinals is not None else 0
+    return Mounts(tuple(shared), own, start) if own or shared else NO_MOUNTS
 
 
 def placement_of(spec: wire.TemplateSpec, more: Iterable[Toleration] = ()) -> NodePredicate:
@@ -110,13 +126,17 @@ def placement_of(spec: wire.TemplateSpec, more: Iterable[Toleration] = ()) -> No
 
 
 def _affinity(affinity: wire.Affinity | None) -> tuple[NodeSelectorTerm, ...] | None:
-    """None when there is none. A term without expressions matches no node, so it is left out."""
+    """None when there is none."""
     if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
         return None
-    terms = affinity.node_affinity.required.node_selector_terms or ()
+    return terms_of(affinity.node_affinity.required)
+
+
+def terms_of(selector: wire.NodeSelector) -> Terms:
+    """A node selector's terms. One without expressions matches no node, so it is left out."""
     return tuple(
         NodeSelectorTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
-        for term in terms
+        for term in selector.node_selector_terms or ()
         if term.match_expressions or term.match_fields
     )
 

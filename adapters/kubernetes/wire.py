@@ -298,6 +298,39 @@ class TemplateContainer(Container):
     ports: list[Port] | None = None
 
 
+class ClaimName(_Wire):
+    """A volume's PersistentVolumeClaim."""
+
+    claim_name: str
+
+
+class PodVolume(_Wire):
+    """A pod's volume, if it is a PersistentVolumeClaim."""
+
+    name: str
+    claim: ClaimName | None = msgspec.field(default=None, name="persistentVolumeClaim")
+
+
+class VolumeClaimSpec(_Wire):
+    """A PersistentVolumeClaim's spec."""
+
+    volume_name: str = ""
+    storage_class_name: str | None = None
+
+
+class VolumeClaimObject(_Wire):
+    """A PersistentVolumeClaim, or a template of one."""
+
+    metadata: Identity
+    spec: VolumeClaimSpec
+
+
+class Ordinals(_Wire):
+    """Of a StatefulSet: the number of its first pod."""
+
+    start: int = 0
+
+
 class TemplateSpec(_Wire):
     """A pod template's spec: requests, and where its pods may run."""
 
@@ -309,6 +342,7 @@ class TemplateSpec(_Wire):
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
+    volumes: list[PodVolume] | None = None
     host_network: bool = False
 
 
@@ -324,6 +358,8 @@ class WorkloadSpec(_Wire):
 
     template: Template
     replicas: int | None = None
+    volume_claim_templates: list[VolumeClaimObject] | None = None
+    ordinals: Ordinals | None = None
 
 
 class WorkloadObject(_Wire):

@@ -17,6 +17,7 @@ from qos.cluster.objects import (
     Spread,
 )
 from qos.cluster.remembered import NOTHING, Remembered
+from qos.cluster.volumes import NO_MOUNTS, Mounts
 from qos.promises import Overrides
 
 ANYWHERE: Final = NodePredicate()
@@ -146,3 +147,4 @@ class Workload:
     spread: tuple[Spread, ...] = ()
     one_per_node: bool = False
     selected: Mapping[str, str] = field(default_factory=dict)
+    mounts: Mounts = NO_MOUNTS

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from qos import keys
 from qos.cluster.needs import needs_of
-from qos.cluster.objects import Demand, NodeEnforcement, Resources, Selector, Spread
+from qos.cluster.objects import Anchor, Demand, NodeEnforcement, Resources, Selector, Spread
 from qos.cluster.policy import Policy, Profile, Workload
 from qos.cluster.precedence import PriorityClasses, Problem, class_of, priority_of, profile_problem
 from qos.cluster.remembered import NOTHING as REMEMBERED_NOTHING
 from qos.cluster.selectors import matches
 from qos.cluster.spreading import counting, labels_of, with_keys
+from qos.cluster.volumes import NO_VOLUMES, Volumes
 
 NOTHING: Final[Resources] = {}
 _VALUELESS = frozenset({"Exists", "DoesNotExist"})
@@ -28,13 +30,14 @@ def resolve(
     *,
     now: float,
     ceiling: int | None = None,
+    volumes: Volumes = NO_VOLUMES,
 ) -> Demand | Problem:
     """A policy's demand, or the problem that keeps it from having one.
 
     `workload` is the policy's scale target, None when there is none or it does not exist; `observed` is what
     its pods are seen to request, which can be more than its template says. `now`: seconds since the epoch;
     what has expired is held no more. `ceiling`: to how many replicas an autoscaler may scale the workload;
-    None: there is none.
+    None: there is none. `volumes`: where the volumes that its pods mount can be used.
     """
     problem = (
         _selector_problem(policy.selector)
@@ -49,7 +52,10 @@ def resolve(
         return priority
     inherited = workload if policy.inherit_from_workload else None
     spread = _spread(policy, workload, inherited)
-    where = inherited.where if inherited else policy.where
+    where = with_keys(
+        inherited.where if inherited else policy.where, (one.key for one in spread if one.keyed)
+    )
+    mounted, told = volumes.shared(policy.namespace, workload.mounts) if workload else ((), "")
     asked = _asked(policy, workload, ceiling)
     known = policy.remembered if policy.remembers else REMEMBERED_NOTHING
     per_node = _max_per_node(policy.max_slots_per_node, inherited)
@@ -65,12 +71,14 @@ def resolve(
         priority=priority,
         created=policy.created,
         mode=policy.mode,
-        where=with_keys(where, (one.key for one in spread if one.keyed)),
+        where=replace(where, volumes=mounted) if mounted else where,
         max_slots_per_node=per_node,
         needs=_needs(policy, profile),
         slots=known.seats(asked),
         owed=owed(policy.floor),
         spread=spread,
+        anchors=_anchors(policy, workload, ceiling, volumes),
+        mounted=told,
         asked=asked,
         spare=spare,
         used_by=frozenset(known.fillers) if policy.once else None,
@@ -113,6 +121,18 @@ def _asked(policy: Policy, workload: Workload | None, ceiling: int | None) -> in
     asked = workload.replicas + policy.surge.of(workload.replicas)
     # No autoscaler touches a workload of no replicas.
     return max(asked, ceiling or 0) if policy.headroom and workload.replicas else asked
+
+
+def _anchors(
+    policy: Policy, workload: Workload | None, ceiling: int | None, volumes: Volumes
+) -> tuple[Anchor, ...]:
+    """Of the pods that the workload has or may be scaled to; claims of others stay, and wait for them."""
+    if workload is None or not workload.mounts.own:
+        return ()
+    most = (
+        max(workload.replicas, ceiling or 0) if policy.headroom and workload.replicas else workload.replicas
+    )
+    return volumes.anchors(policy.namespace, workload.name, workload.mounts, most)
 
 
 def _max_per_node(limit: int | None, inherited: Workload | None) -> int | None:

@@ -1,4 +1,4 @@
-"""Pods whose volumes keep them to some nodes: where their holds lie, who fills them, what has no place and why."""
+"""Pods whose volumes keep them to some nodes: where holds lie, who fills them, what has no place."""
 
 from __future__ import annotations
 
