@@ -19,7 +19,8 @@ from extender.status import unplaced_text
 from extender.view import View
 from ledger.decisions import DemandReport
 from ledger.ledger import Ledger
-from ledger.reservations import Account, Use
+from ledger.reservations import Use
+from ledger.reserving import Account
 from qos import keys, quantity
 from qos.cluster.objects import Demand, Resources
 from qos.cluster.precedence import Problem
@@ -62,9 +63,10 @@ def compute(facts: Facts, now: float) -> dict[str, Any]:
     if node:
         status["nodeName"] = node
         status["allocatable"] = shown(one.vector)
-        use = facts.account.used_up
-        status["allocated"] = allocated(one.vector, [use] if use else [])
-        status["currentOwners"] = owners([use] if use else [])
+        first = facts.account.used_up
+        uses = [first] if first else [*facts.account.uses]
+        status["allocated"] = allocated(one.vector, uses)
+        status["currentOwners"] = owners(uses)
     if one.unheeded:
         text = "; ".join(one.unheeded)[:_LONGEST_MESSAGE]
         conditions.append(Condition(HONOURED, "False", "NotHonoured", text))
@@ -86,7 +88,7 @@ def _phase(facts: Facts, now: float) -> tuple[str, str, list[Condition]]:
     if not node:
         return PENDING, "", [Condition(SCHEDULED, "False", "Unschedulable", _why_not(facts))]
     conditions = [*there, Condition(READY, "True", "Available", "")]
-    if not facts.account.node:
+    if facts.account.lacking or isinstance(facts.resolved, Problem):
         text = f"nothing is held on node {node}: {_why_not(facts)}"
         conditions.append(Condition(HELD, "False", "NotHeld", text))
     return AVAILABLE, node, conditions
@@ -183,9 +185,7 @@ class ReservationStatus:
     def _any_homeless(self) -> bool:
         """Whether one must say why it is not held: a report of all demands takes a while."""
         waiting = (one.key for one in self._reservations.known.values() if not one.over)
-        return any(
-            not account.node and account.used_up is None for account in map(self._ledger.reservation, waiting)
-        )
+        return any(self._ledger.reservation(key).lacking for key in waiting)
 
     def _due(
         self, reports: Mapping[str, DemandReport], nodes: Container[str]

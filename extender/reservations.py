@@ -104,9 +104,15 @@ class Reservations:
             self._release(one.key)
             log.warning("reservation has a problem reservation=%s reason=%s", one.name, found.reason)
         else:
+            if isinstance(before, Demand) and _is_shared(before) != _is_shared(found):
+                self._ledger.remove_demand(one.key)  # who used it up, or fills it, counts in another way now
             self._ledger.set_demand(found)
         self.resolved[one.key] = found
 
     def _release(self, key: str) -> None:
         if isinstance(self.resolved.pop(key, None), Demand):
             self._ledger.remove_demand(key)
+
+
+def _is_shared(demand: Demand) -> bool:
+    return demand.reserved is not None and demand.reserved.shared is not None

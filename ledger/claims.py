@@ -152,6 +152,7 @@ class Claims:
         self._note_misfit(claim)
         if requests == claim.requests:
             return moved
+        self._recounts(claim.owner)
         self._table.claim(claim.row, claim.requests, -1)
         claim.requests = requests
         self._table.claim(claim.row, requests, 1)
@@ -225,6 +226,8 @@ class Claims:
     def _recounts(self, owner: int) -> None:
         if owner != NO_DEMAND:
             self.recounted.add(owner)
+            if self._demands.reservations.shares(owner):
+                self._demands.reservations.unreckoned.add(owner)
 
     def of_namespace(self, uids: Iterable[str], namespace: str) -> Iterator[tuple[Pod, int]]:
         """Claims of these seen pods of a namespace, and of those not seen yet: each pod, and its row."""
@@ -242,7 +245,7 @@ class Claims:
 
     def _fill(self, claim: Claim, count: int) -> None:
         """A removed demand's slots are counted no more."""
-        if self._demands.there(claim.owner):
+        if self._demands.there(claim.owner) and not self._demands.reservations.shares(claim.owner):
             self._holds.fill(claim.owner, claim.row, count)
 
     def _is_away(self, claim: Claim) -> bool:

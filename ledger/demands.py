@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -126,6 +127,14 @@ class Demands:
         if before is None or _arranged(before) != _arranged(demand):
             self._arrange()
         return number
+
+    def set_left(self, number: int, vector: Resources, desired: int) -> None:
+        """What pods leave of a demand that they share; as cheap as a bind must be."""
+        self.records[number] = replace(self[number], vector=vector, desired=desired)
+        self.vectors[number] = self._table.vector(vector)
+        self.changes += 1
+        if not set(np.flatnonzero(self.vectors[number]).tolist()) <= {*self.dims}:
+            self._arrange()
 
     def naming(self, resources: AbstractSet[str]) -> list[int]:
         """The demands that ask for one of these resources."""

@@ -127,6 +127,8 @@ def _flight(state: State, request: Request, verdict: Verdict, rows: Rows, now: f
         rows = np.asarray([verdict.row], dtype=np.intp)
         if not verdict.own:
             return Flight(request.counted, now, [(rows, request.requests)])
+        if state.demands.reservations.shares(request.owner):
+            return Flight(request.counted, now, [(rows, request.requests)], shares=request.owner)
         charge = _beyond_slot(state, request)
         return Flight(request.counted, now, [(rows, charge)], [(request.owner, verdict.row)])
     if state.binds and state.mode is Mode.STRICT:

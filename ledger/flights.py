@@ -26,7 +26,8 @@ from qos.cluster.objects import Pod, Resources
 class Flight:
     """One pod: rows charged with the same amounts, part by part, and the holds it was given.
 
-    `unsure`: charged as possible although it is one row.
+    `unsure`: charged as possible although it is one row. `shares`: the demand of which it takes a
+    part, with others; -1: of none.
     """
 
     pod: Pod
@@ -34,6 +35,7 @@ class Flight:
     parts: list[tuple[Rows, Resources]] = field(default_factory=list)
     own: list[tuple[int, int]] = field(default_factory=list)
     unsure: bool = False
+    shares: int = -1
 
     def rows(self) -> Rows:
         """Every row charged."""
@@ -58,6 +60,7 @@ class Flights:
     A pod that is charged all it asks for on the node it is nominated to waits for no hole beside that.
 
     `uncertain`: how many of those that are charged as possible there are, by what their pods request.
+    `shared`: demands of whose parts owners in flight have come or gone, since somebody took them out.
     `ignored`: see `left_out`; then a hold that an owner in flight was given may also be displaced.
     """
 
@@ -69,6 +72,7 @@ class Flights:
         self.by_uid: dict[str, Flight] = {}
         self.uncertain: Counter[Kind] = Counter()
         self.ignored = False
+        self.shared: set[int] = set()
 
     def covers(self, pod: Pod, row: int) -> bool:
         """Whether all that the pod asks for is charged on this row, and nowhere else."""
@@ -193,6 +197,8 @@ class Flights:
                 (self._table.touched if sign > 0 else self._table.grown).update(rows.tolist())
         for demand, row in flight.own:
             self._holds.give(demand, row, sign)
+        if flight.shares >= 0:
+            self.shared.add(flight.shares)
         self._nominations.follow(flight.pod.uid)
 
     def _count(self, kind: Kind, sign: int) -> None:

@@ -14,7 +14,7 @@ from ledger.filter import filter_nodes, prioritize_nodes
 from ledger.lost_nodes import NOT_READY_SECONDS
 from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
-from ledger.reservations import Account, account
+from ledger.reserving import Account, account
 from ledger.seats import Occupants, Untrue, gather_untrue, occupants
 from ledger.state import State
 from ledger.waiting import SAMPLE, Waiting

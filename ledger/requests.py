@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ledger.board import Amounts, Board
 from ledger.demands import NO_DEMAND
-from ledger.reservations import choose
+from ledger.reserving import choose
 from ledger.state import State
 from ledger.table import Columns, Rows
 from qos.cluster.objects import Pod, Resources

@@ -1,24 +1,16 @@
-"""Which Reservations pods use: found by what their owners state, chosen by order and how much is used."""
+"""Which demands are Reservations, and which of them a pod may come to use, by what their owners state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
-
-import numpy as np
+from typing import Final, NamedTuple, TypeAlias
 
 from qos.cluster.objects import Pod, Resources
 from qos.cluster.reservation import PodOwner, Reserved
 
-if TYPE_CHECKING:
-    from ledger.state import State
-    from ledger.table import Rows
-
 NONE: Final = -1
 """As ledger.demands.NO_DEMAND."""
 _MOST_KINDS: Final = 20_000
-_MOST_WEIGHED: Final = 200
-"""Reservations of one order that a pod could use and that are compared with each other."""
 _Bucket: TypeAlias = tuple[str, ...]
 
 
@@ -29,18 +21,12 @@ class Use(NamedTuple):
     requests: Resources
 
 
-class Account(NamedTuple):
-    """What became of a Reservation: where it is held, and who uses it; `node`: "" where that is nowhere."""
-
-    node: str = ""
-    used_up: Use | None = None
-
-
 class Reservations:
     """The demands that are Reservations, by what their owners state first.
 
     `enabled`: False where nobody asked for them: then pods' words about them mean nothing. `used_up`: by UID,
-    the pods that used those up that are for one pod.
+    the pods that used those up that are for one pod. `unreckoned`: those that are shared and whose pods have
+    changed since it was worked out what they leave.
     """
 
     def __init__(self, *, enabled: bool = False) -> None:
@@ -48,6 +34,7 @@ class Reservations:
         self.rules: dict[int, Reserved] = {}
         self.by_uid: dict[str, int] = {}
         self.used_up: dict[str, Use] = {}
+        self.unreckoned: set[int] = set()
         self._buckets: dict[_Bucket, dict[int, None]] = {}
         self._kinds: dict[object, tuple[int, ...]] = {}
 
@@ -56,6 +43,7 @@ class Reservations:
         before = self.rules.pop(number, None)
         if before is not None:
             self.by_uid.pop(before.uid, None)
+            self.unreckoned.discard(number)
             for owner in before.owners:
                 self._drop(_bucket(owner), number)
         if reserved is not None:
@@ -72,6 +60,11 @@ class Reservations:
             there.pop(number, None)
             if not there:
                 del self._buckets[bucket]
+
+    def shares(self, number: int) -> bool:
+        """Whether several pods use this demand."""
+        rule = self.rules.get(number)
+        return rule is not None and rule.shared is not None
 
     def used_by(self, pod: Pod) -> int:
         """The Reservation that a bound pod says it uses, if it may; else NONE."""
@@ -113,76 +106,6 @@ class Reservations:
             group.append(number)
         if group:
             yield group
-
-
-def account(state: State, key: str) -> Account:
-    """The account of a Reservation's demand, which may not be there."""
-    number = state.demands.numbers.get(key)
-    if number is None:
-        return Account()
-    rows = np.flatnonzero(state.holds.count[number]).tolist() if state.holds.held_total[number] else []
-    rule = state.demands.reservations.rules[number]
-    return Account(
-        state.table.names[rows[0]] if rows else "", state.demands.reservations.used_up.get(rule.uid)
-    )
-
-
-def choose(state: State, pod: Pod, rows: Rows | None, avoid: int = NONE) -> int:
-    """The Reservation that a pod is to use, on one of these rows or, if None, on any; NONE without one.
-
-    The lowest order first; of those, the one that the pod would fill most. `avoid`: a row to choose last.
-    """
-    reservations = state.demands.reservations
-    if not reservations.rules:
-        return NONE
-    asked = None if rows is None else np.zeros(state.table.shape[1], dtype=np.bool_)
-    if asked is not None and rows is not None:
-        asked[rows[rows >= 0]] = True
-    last = NONE
-    for group in reservations.groups(pod):
-        weighed: list[tuple[float, str, int, int]] = []
-        for number in group:
-            row = _free_at(state, number)
-            if row < 0 or not (asked is None or asked[row]):
-                continue
-            if not (state.demands[number].admits(pod.requests) and _fits(state, number, row, pod)):
-                continue
-            filled = _filled(state, number, pod)
-            weighed.append((-filled, reservations.rules[number].name, number, row))
-            if len(weighed) == _MOST_WEIGHED:
-                break
-        others = [one for one in weighed if one[3] != avoid]
-        if others:
-            return min(others)[2]
-        if weighed and last == NONE:
-            last = min(weighed)[2]
-    return last
-
-
-def _free_at(state: State, number: int) -> int:
-    """The row where a Reservation is held for whoever comes; -1: nowhere."""
-    row = state.table.index.get(state.demands.reservations.rules[number].node, -1)
-    return row if row >= 0 and state.holds.movable(number, row) else -1
-
-
-def _fits(state: State, number: int, row: int, pod: Pod) -> bool:
-    """Whether the node has beside the Reservation what the pod asks for beyond it."""
-    slot, table = state.demands[number].vector, state.table
-    for name, amount in pod.requests.items():
-        beyond, dim = amount - slot.get(name, 0), table.dims.get(name)
-        if beyond <= 0 or dim is None:
-            continue
-        left = table.free[dim, row] - table.charged[dim, row] - table.possible[dim, row]
-        if beyond > left - state.holds.all[dim, row]:
-            return False
-    return True
-
-
-def _filled(state: State, number: int, pod: Pod) -> float:
-    """How much of it would be used, 0..1, as the mean over what is reserved."""
-    slot = state.demands[number].vector
-    shares = [min(1.0, pod.requests.get(name, 0) / amount) for name, amount in slot.items() if amount]
-    return sum(shares) / len(shares) if shares else 0.0
 
 
 def _bucket(owner: PodOwner) -> _Bucket:

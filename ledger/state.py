@@ -29,7 +29,7 @@ from ledger.spread import Spreads
 from ledger.table import Columns, Flags, Table, Vector
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, OwnerFit, Pod, Resources
-from qos.keys import SYSTEM_CRITICAL_PRIORITY
+from qos.keys import PODS, SYSTEM_CRITICAL_PRIORITY
 
 _MOST_KINDS = 256
 _MOST_GONE = 10_000
@@ -253,6 +253,7 @@ class State:
 
     def lapse(self) -> None:
         """Notice what has changed only because time has passed, and go on with what is done in steps."""
+        self.reckon()
         if self.short and self.now - next(iter(self.short.values())) >= SHORT_SECONDS:
             self.changed()
         if self.ownership.step():
@@ -405,15 +406,47 @@ class State:
         """A Reservation is over with its first pod, once that is bound for certain."""
         claim = self.claims.by_uid[uid]
         reserved = self.demands.reservations.rules.get(claim.owner)
-        if reserved is None or claim.state is ClaimState.BINDING:
+        if reserved is None or reserved.shared is not None or claim.state is ClaimState.BINDING:
             return
         used_up = self.demands.reservations.used_up
         if reserved.uid not in used_up:
             used_up[reserved.uid] = Use(claim.pod, claim.requests)
             self.set_demand(self.demands[claim.owner])
 
+    def reckon(self) -> None:
+        """Of Reservations that are shared, what their pods leave is held: bound ones, and those in flight."""
+        unreckoned, self.flights.shared = self.flights.shared, set()
+        unreckoned |= self.demands.reservations.unreckoned
+        self.demands.reservations.unreckoned.clear()
+        for number in sorted(filter(self.demands.reservations.shares, unreckoned)):
+            demand = self._remaining(self.demands[number], number)
+            if demand == self.demands[number]:
+                continue
+            self.holds.weigh(number, -1)
+            self.demands.set_left(number, demand.vector, demand.desired)
+            self.holds.weigh(number, 1)
+            self.holds.follow(number)
+            rows = [row for row, _ in self.holds.of(number)]
+            self.holds.fuller.setdefault(number, set()).update(rows)
+            self.table.touched.update(rows)
+            self.table.grown.update(rows)
+            self.holds.wanting.add(number)
+            self.failed.pop(number, None)
+            self.changed()
+
+    def _remaining(self, demand: Demand, number: int) -> Demand:
+        """A Reservation that is shared, with what its pods leave of it; nothing is held of nothing."""
+        assert demand.reserved is not None, "only Reservations are shared"
+        flights = (one.pod.requests for one in self.flights.by_uid.values() if one.shares == number)
+        claims = (claim.requests for claim in self.claims.of.get(number, {}).values())
+        left = demand.reserved.left([*claims, *flights])
+        some = any(amount for name, amount in left.items() if name != PODS)
+        return replace(demand, vector=left, desired=int(some))
+
     def _release_own(self, owner: int, row: int) -> None:
         """The owner fills a slot: a hold there goes, unless an unplaced slot is filled and both fit."""
+        if self.demands.reservations.shares(owner):
+            return
         holds, table, dims = self.holds, self.table, self.demands.dims
         if not holds.movable(owner, row):
             return
@@ -488,6 +521,8 @@ class State:
         if demand.reserved is not None and demand.reserved.uid in self.demands.reservations.used_up:
             demand = replace(demand, desired=0)
         number = self.demands.numbers.get(demand.key)
+        if number is not None and demand.reserved is not None and demand.reserved.shared is not None:
+            demand = self._remaining(demand, number)
         before = self.demands[number] if number is not None else None
         if before == demand:
             return

@@ -223,8 +223,6 @@ def _unheeded(spec: _Spec, annotations: Mapping[str, str]) -> Iterator[str]:
     template = spec.template.spec
     if spec.pre_allocation:
         yield "spec.preAllocation: it waits for free capacity like any other"
-    if spec.allocate_once is False:
-        yield "spec.allocateOnce: the first owner uses it up"
     if template.topology_spread_constraints:
         yield "spec.template.spec.topologySpreadConstraints: they do not place it"
     affinity = template.affinity

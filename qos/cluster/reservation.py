@@ -5,7 +5,7 @@ Source: koordinator-sh/koordinator, apis/scheduling/v1alpha1/reservation_types.g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -81,6 +81,7 @@ class Reserved:
     """What the ledger must know of a demand that is a Reservation: its pods, and how they choose it.
 
     `node`: where it is Available, "" before that: nobody may use it then. `order`: lower first, 0 last.
+    `shared`: several pods use it, and what is held is what they leave of this; None: one pod uses it up.
     """
 
     name: str
@@ -91,6 +92,16 @@ class Reserved:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
+    shared: Resources | None = None
+
+    def left(self, taken: Iterable[Resources]) -> dict[str, int]:
+        """What pods that take so much leave of what is shared; room for one more pod always."""
+        assert self.shared is not None, "it is used up by its first pod"
+        left = dict(self.shared)
+        for amounts in taken:
+            for name in left:
+                left[name] = max(0, left[name] - amounts.get(name, 0))
+        return left | {keys.PODS: 1}
 
     def admits(self, pod: Pod) -> bool:
         """Whether the pod may come to use it: an owner, which it tolerates and selects."""
@@ -174,11 +185,12 @@ def demand_of(one: Reservation, classes: PriorityClasses) -> Demand | Problem:
         return priority
     if not one.vector:
         return Problem("NothingReserved", "spec.template requests nothing: state requests of its containers")
+    vector = slot_vector({}, one.vector)
     return Demand(
         key=one.key,
         namespace=one.namespace,
         selector=Selector(),
-        vector=slot_vector({}, one.vector),
+        vector=vector,
         desired=1,
         priority=priority,
         created=one.created,
@@ -194,6 +206,7 @@ def demand_of(one: Reservation, classes: PriorityClasses) -> Demand | Problem:
             labels=one.labels,
             taints=one.taints,
             unschedulable=one.unschedulable,
+            shared=None if one.once else vector,
         ),
     )
 

@@ -14,7 +14,8 @@ from adapters.memory import MemoryAPI
 from extender.config import Koordinator
 from extender.reservation_status import Facts, compute, news
 from ledger.decisions import DemandReport, Unplaced
-from ledger.reservations import Account, Use
+from ledger.reservations import Use
+from ledger.reserving import Account
 from qos import keys
 from qos.cluster.objects import Pod
 from qos.cluster.precedence import PriorityClass, PriorityClasses, Problem
@@ -158,3 +159,11 @@ async def test_a_definition_that_is_not_there_is_waited_for(running, make_node, 
     async with running(api, **ON) as program:
         assert not program._hears_reservations()
         await eventually(lambda: "/demo" in program.ledger.report())
+
+
+def test_one_that_is_shared_says_by_whom() -> None:
+    uses = tuple(Use(Pod(f"u{n}", "shop", f"web-{n}", {}), {"cpu": 500, "memory": 1 << 28}) for n in (1, 0))
+    one = read({"phase": "Available", "nodeName": "n1"}, allocateOnce=False)
+    status = compute(Facts(one, None, Account("n1", None, uses)), NOW)
+    assert (status["phase"], status["allocated"]) == ("Available", {"cpu": "1", "memory": "512Mi"})
+    assert [owner["name"] for owner in status["currentOwners"]] == ["web-0", "web-1"]

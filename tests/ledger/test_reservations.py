@@ -238,3 +238,71 @@ def test_a_removed_one_leaves_its_user_an_ordinary_pod() -> None:
     made.report()
     made.set_demand(policy("web", 1, cpu=2))
     assert made.report()["default/web"].filled == 1
+
+
+def shared(name: str, at: str = "n0", cpu: int = 6, **others: Any) -> Demand:
+    return reservation(name, at, cpu, shared={"cpu": cpu * 1000, "memory": 1, "pods": 1}, **others)
+
+
+def kept(of: Ledger, name: str = "a") -> int:
+    """CPU that is held of it, in millicores."""
+    report = of.report()[f"/{name}"]
+    number = of._state.demands.numbers[f"/{name}"]
+    return report.held * of._state.demands[number].vector["cpu"]
+
+
+def test_several_share_it_and_what_they_leave_is_held() -> None:
+    made = reserving(node("n0", 8), shared("a"))
+    assert kept(made) == 6000
+    assert go(made, pod("w0", cpu=2, app="web"), ["n0"]) == "n0"
+    assert kept(made) == 4000
+    assert go(made, pod("w1", cpu=3, app="web"), ["n0"]) == "n0"
+    assert kept(made) == 1000
+    assert made.filter(pod("x", cpu=3, app="x"), ["n0"], 0.0).nodes == []
+    assert made.filter(pod("x", cpu=2, app="x"), ["n0"], 1.0).nodes == ["n0"]
+    made.remove_pod("x")
+    assert [use.pod.name for use in made.reservation("/a").uses] == []  # no Binding is known to have happened
+    for name in ("w0", "w1"):
+        made.bound(name, "n0")
+    assert sorted(use.pod.name for use in made.reservation("/a").uses) == ["w0", "w1"]
+    made.remove_pod("w0")
+    assert kept(made) == 3000
+
+
+def test_owners_in_flight_share_it_too() -> None:
+    made = reserving(node("n0", 8), shared("a", cpu=8))
+    for number in range(3):
+        assert made.filter(pod(f"w{number}", cpu=2, app="web"), ["n0"], 0.0).nodes == ["n0"]
+    assert kept(made) == 2000
+    assert made.filter(pod("x", cpu=1, app="x"), ["n0"], 0.0).nodes == []
+    made.settle("w2")
+    assert kept(made) == 4000
+
+
+def test_a_shared_one_that_is_full_is_held_again_when_a_pod_ends() -> None:
+    made = reserving(node("n0", 8), shared("a"))
+    web = pod("w0", cpu=6, app="web", memory=1)
+    assert go(made, web, ["n0"]) == "n0"
+    seen(made, web, "n0", "uid-a")
+    assert kept(made) == 0
+    assert not made.reservation("/a").lacking
+    made.remove_pod("w0")
+    assert kept(made) == 6000
+
+
+def test_restricted_and_shared_only_the_rest_is_given() -> None:
+    made = reserving(node("n0", 16), shared("a", fit=OwnerFit.RESTRICTED))
+    assert go(made, pod("w0", cpu=4, memory=0, app="web"), ["n0"]) == "n0"
+    must = NodePredicate()
+    large = pod("w1", cpu=3, memory=0, app="web", reservation_affinity=must)
+    assert made.filter(large, ["n0"], 0.0).nodes == []
+    assert go(made, pod("w2", cpu=2, memory=0, app="web", reservation_affinity=must), ["n0"]) == "n0"
+
+
+def test_a_restart_finds_who_shares_it() -> None:
+    made = reserving(node("n0", 8))
+    seen(made, pod("w0", cpu=2, app="web"), "n0", "uid-a")
+    made.set_demand(shared("a"))
+    assert kept(made) == 4000
+    made.set_demand(shared("a", order=3))
+    assert kept(made) == 4000
