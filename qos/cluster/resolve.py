@@ -17,6 +17,8 @@ from qos.cluster.spreading import counting, labels_of, with_keys
 from qos.cluster.volumes import NO_VOLUMES, Volumes
 
 NOTHING: Final[Resources] = {}
+MOST_CONSTRAINTS: Final = 16
+"""Of a pod template: placing slots takes a millisecond for each at 5,000 nodes, and nobody else bounds them."""
 _VALUELESS = frozenset({"Exists", "DoesNotExist"})
 _VALUED = frozenset({"In", "NotIn"})
 
@@ -162,5 +164,12 @@ def _workload_problem(policy: Policy, workload: Workload | None) -> Problem | No
         return Problem(
             "SelectorMismatch",
             f"spec.selector does not select the pods of {target.kind} {policy.namespace}/{target.name}",
+        )
+    if policy.inherit_from_workload and len(workload.spread) > MOST_CONSTRAINTS:
+        return Problem(
+            "TooManyConstraints",
+            f"the pod template of {target.kind} {policy.namespace}/{target.name} has {len(workload.spread)} "
+            f"topology spread constraints and required terms of pod affinity, at most {MOST_CONSTRAINTS} are "
+            "kept: state fewer, or placement.inheritFromWorkload: false",
         )
     return None

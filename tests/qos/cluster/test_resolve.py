@@ -153,6 +153,12 @@ def test_without_any_priority_class_it_is_zero():
         (replace(POLICY, profile_name="bad"), None, "PriorityClassNotFound", "PriorityClass lost"),
         (TARGET, None, "WorkloadNotFound", "Deployment shop/checkout"),
         (TARGET, replace(WORKLOAD, selected={"app": "x"}), "SelectorMismatch", "Deployment shop/checkout"),
+        (
+            replace(TARGET, inherit_from_workload=True),
+            replace(WORKLOAD, spread=tuple(Spread("host", skew, CHECKOUT) for skew in range(1, 18))),
+            "TooManyConstraints",
+            "Deployment shop/checkout has 17 topology spread constraints and required terms of pod affinity",
+        ),
         (replace(POLICY, selector=Selector()), None, "SelectorUnusable", "every pod"),
         (
             replace(POLICY, selector=Selector((Requirement("app", "Gt", ("1",)),))),
