@@ -18,7 +18,7 @@ from qos.cluster.volumes import NO_VOLUMES, Volumes
 
 NOTHING: Final[Resources] = {}
 MOST_CONSTRAINTS: Final = 16
-"""Of a pod template: placing slots takes a millisecond for each at 5,000 nodes, and nobody else bounds them."""
+"""Of a pod template: each costs a millisecond a pass at 5,000 nodes, and nobody else bounds them."""
 _VALUELESS = frozenset({"Exists", "DoesNotExist"})
 _VALUED = frozenset({"In", "NotIn"})
 
