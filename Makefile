@@ -12,6 +12,9 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -P -m pytest
 # Without its byte code a test run compiles everything, in each of its processes.
 export PYTHONDONTWRITEBYTECODE :=
+# Kubernetes' minors before the newest, and the tests that are run on each: `make test-minors`.
+OLDER_MINORS := $(notdir $(wildcard lab/oldgomodule/*))
+TESTS_OF_MINORS := $(patsubst %,tests/cluster/test_%.py,scenarios crds requests budget_limits manifests install extender)
 # On two processors: unit tests, then control planes, two files at a time. What needs the machine's cgroups, network,
 # runtimes or the VM has them to itself.
 QUICK_TESTS := $(PYTEST) -n 2 --dist worksteal
@@ -23,7 +26,7 @@ RESULTS := build/tests
 stage = status=0; $(2) --junit-xml=$(RESULTS)/$(1).xml || status=$$?; \
   echo $$status > $(RESULTS)/$(1).status; [ $$status = 0 ] || failed=1
 
-.PHONY: all help venv demo demo-node programs helm vm runtimes unit check simulate test test-again test-kernel test-network network-tools bpf test-full bench bench-agent bench-hook bench-network generated format constraints clean
+.PHONY: all help venv demo demo-node programs helm vm runtimes unit check simulate test test-again test-kernel test-network test-minors network-tools bpf test-full bench bench-agent bench-hook bench-network generated format constraints clean
 
 all: venv help
 
@@ -43,7 +46,7 @@ demo-node: programs runtimes vm ## One floor on a real node, in namespaces and w
 	@$(BIN)/j10ce lab demo-node
 	@$(BIN)/j10ce lab demo-node --systemd
 
-programs: venv ## Find or build the control plane's programs (about 5 minutes, once)
+programs: venv ## Find or build the control plane's programs, of the minor J10CE_KUBERNETES (about 5 minutes, once)
 	@$(BIN)/j10ce lab programs
 
 vm: venv ## Find or make the image of the test VM (about a minute, once; as root, on Debian)
@@ -88,10 +91,16 @@ test-kernel: vm ## Tests inside a machine with a real cgroup v2 kernel
 test-network: venv network-tools ## Tests with real traffic and real BPF programs, in network namespaces (as root)
 	@$(MACHINE_TESTS) -m "network and not full"
 
+test-minors: venv ## Scenarios, admission, rights and install on Kubernetes' minors before the newest (first time: 10 minutes more)
+	@failed=0; for minor in $(OLDER_MINORS); do \
+	  export J10CE_KUBERNETES=$$minor; $(BIN)/j10ce lab programs; \
+	  $(CLUSTER_TESTS) -m "cluster and not full" $(TESTS_OF_MINORS) || failed=1; done; exit $$failed
+
 test-full: check programs helm vm runtimes network-tools ## Everything there is
 	@failed=0; $(UNIT_TESTS) || failed=1; \
 	  $(CLUSTER_TESTS) -m cluster || failed=1; \
-	  $(MACHINE_TESTS) -m "(runtime or kernel or network or full) and not cluster" || failed=1; exit $$failed
+	  $(MACHINE_TESTS) -m "(runtime or kernel or network or full) and not cluster" || failed=1; \
+	  $(MAKE) test-minors || failed=1; exit $$failed
 
 bench: venv ## Measure the extender: verbs, ingest, pauses, memory, floods, with goals (14 minutes; BENCH=--quick: 2)
 	@$(BIN)/python -P -m benchmarks.extender $(BENCH)

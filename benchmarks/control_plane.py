@@ -349,7 +349,7 @@ def figures(found: Mapping[Contender, Found]) -> dict[str, float]:
 def measure(size: Size, pods: int, seconds: float) -> dict[str, Any]:
     """The figures, or `missing`: why there are none."""
     try:
-        programs = binaries.find(os.environ, binaries.cache_folder(os.environ))
+        programs = binaries.find(os.environ)
     except binaries.BinariesError as error:
         return {"missing": str(error)}
     if programs is None:

@@ -8,6 +8,11 @@ from typing import Final
 
 from cli.kubectl import Kubectl, Object
 
+GROUP: Final = "admissionregistration.k8s.io"
+VERSIONS: Final = ("v1", "v1beta1")
+"""Of MutatingAdmissionPolicy, the best first: Kubernetes serves v1 from 1.36 on; 1.34 and 1.35 serve v1beta1
+where that is switched on.
+"""
 RAISING: Final = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
 BINDINGS: Final = ("j10ce-requests-raised", "j10ce-requests-refused")
 NOWHERE: Final = {
@@ -18,20 +23,27 @@ NOWHERE: Final = {
 }
 
 
-def raises(kubectl: Kubectl) -> bool:
-    """Whether the API server itself can raise requests: MutatingAdmissionPolicy v1, Kubernetes 1.36."""
-    served = json.loads(kubectl.run("get", "--raw", "/apis/admissionregistration.k8s.io/v1"))
-    return any(one.get("kind") == RAISING[0] for one in served.get("resources", []))
+def raising(kubectl: Kubectl) -> str:
+    """The version by which the API server itself can raise requests, of VERSIONS; "" where it cannot."""
+    served = json.loads(kubectl.run("get", "--raw", f"/apis/{GROUP}"))
+    there = {one["version"] for one in served["versions"]}
+    return next((one for one in VERSIONS if one in there and _has_policies(kubectl, one)), "")
 
 
-def fitting(items: Iterable[Object], *, can_raise: bool, observe: bool) -> list[Object]:
-    """The objects, without those that the API server does not know.
+def _has_policies(kubectl: Kubectl, version: str) -> bool:
+    resources = json.loads(kubectl.run("get", "--raw", f"/apis/{GROUP}/{version}"))["resources"]
+    return any(one.get("kind") == RAISING[0] for one in resources)
 
-    can_raise: as `raises` says. observe: requests are left alone, as mode Observe refuses nothing.
+
+def fitting(items: Iterable[Object], *, raising: str, observe: bool) -> list[Object]:
+    """The objects as the API server knows them, without those that it does not.
+
+    raising: the version above, or "". observe: requests are left alone, as mode Observe refuses nothing.
     """
-    made = [item for item in items if can_raise or item["kind"] not in RAISING]
-    if observe:
-        for item in made:
-            if item["kind"].endswith("Binding") and item["metadata"]["name"] in BINDINGS:
-                item["spec"]["matchResources"] = NOWHERE
+    made = [item for item in items if raising or item["kind"] not in RAISING]
+    for item in made:
+        if item["kind"] in RAISING:
+            item["apiVersion"] = f"{GROUP}/{raising}"
+        if observe and item["kind"].endswith("Binding") and item["metadata"]["name"] in BINDINGS:
+            item["spec"]["matchResources"] = NOWHERE
     return made

@@ -91,7 +91,7 @@ def install(
         agent or facts.agent is not None,
         mode is Mode.OBSERVE if mode else installation.observes(facts.agent),
         installation.network_after(installation.network_of(facts.agent), network_floors),
-        facts.raises,
+        facts.raising,
         Part.MANAGER not in (without or ()),
     )
     if network_floors and not choices.agent:

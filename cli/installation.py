@@ -87,8 +87,8 @@ class Network(Enum):
 @dataclass(frozen=True, slots=True)
 class Choices:
     """What the user chooses; empty: as the manifests have it. agent: with the agent on every node; observe:
-    that writes nothing there; network: whether it shapes the node's. raises: the API server itself can raise
-    requests (cli.admission). manager: with the manager.
+    that writes nothing there; network: whether it shapes the node's. raising: the version by which the API
+    server itself can raise requests, "" where it cannot (cli.admission). manager: with the manager.
     """
 
     image: str = ""
@@ -97,7 +97,7 @@ class Choices:
     agent: bool = False
     observe: bool = False
     network: Network = Network.OFF
-    raises: bool = True
+    raising: str = admission.VERSIONS[0]
     manager: bool = True
 
 
@@ -130,7 +130,7 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
         if choices.network is Network.LEAVING and item["kind"] == "DaemonSet":
             _set(item, NETWORK, "0")
     observe = choices.observe or choices.mode.lower() == "observe"
-    return admission.fitting(made.values(), can_raise=choices.raises, observe=observe)
+    return admission.fitting(made.values(), raising=choices.raising, observe=observe)
 
 
 def is_ours(item: Mapping[str, Any]) -> bool:

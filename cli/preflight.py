@@ -24,7 +24,8 @@ from ledger.decisions import Mode
 
 OLDEST: Final = (1, 33)
 """Sidecar containers are stable since 1.33; admission policies since 1.30."""
-TESTED: Final = (1, 36)
+TESTED: Final = ((1, 34), (1, 35), (1, 36))
+"""Those that lab/minors.py knows: the scenarios run on each."""
 NEEDED: Final = (
     ("create", "customresourcedefinitions.apiextensions.k8s.io"),
     ("create", "namespaces"),
@@ -70,7 +71,7 @@ class Facts:
     """What was read from the cluster. agent: its DaemonSet. mode: the second scheduler's, "" for none.
 
     release: the Helm release that made what is there, as namespace/name, "" for none.
-    raises: the API server itself can raise requests to a floor.
+    raising: the version by which the API server itself can raise requests to a floor, "" where it cannot.
     """
 
     version: str
@@ -83,7 +84,7 @@ class Facts:
     leases: tuple[Object, ...] = ()
     schedulers: tuple[Object, ...] = ()
     wanted_definitions: tuple[Object, ...] = field(default_factory=tuple)
-    raises: bool = True
+    raising: str = admission.VERSIONS[0]
 
 
 def gather(kubectl: Kubectl) -> Facts:
@@ -112,7 +113,7 @@ def gather(kubectl: Kubectl) -> Facts:
         leases=tuple(kubectl.existing(installation.extender_leases())),
         schedulers=tuple(installation.kube_scheduler_pods(kubectl)),
         wanted_definitions=tuple(wanted),
-        raises=admission.raises(kubectl),
+        raising=admission.raising(kubectl),
     )
 
 
@@ -127,7 +128,7 @@ def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datet
         _namespace(facts.namespace),
         *_chart(facts.release),
         *_agent(facts, agent=choices.agent),
-        _requests(raises=facts.raises),
+        _requests(facts.raising),
         _extenders(facts.leases, now),
         _schedulers(facts.schedulers, overlay, choices),
     ]
@@ -140,8 +141,9 @@ def _version(version: str) -> Check:
     found = int(match[1]), int(match[2])
     if found < OLDEST:
         return Check("version", Outcome.FAILED, f"{version}: needs {_dotted(OLDEST)} or newer")
-    if found != TESTED:
-        return Check("version", Outcome.WARNING, f"{version}: tested with {_dotted(TESTED)} only")
+    if found not in TESTED:
+        tested = ", ".join(_dotted(one) for one in TESTED)
+        return Check("version", Outcome.WARNING, f"{version}: tested with {tested} only")
     return Check("version", Outcome.OK, f"{version}, as tested")
 
 
@@ -226,12 +228,20 @@ def _agent(facts: Facts, *, agent: bool) -> list[Check]:
     return [Check("agent", Outcome.OK, "is there, will be kept" if facts.agent else "will run on every node")]
 
 
-def _requests(*, raises: bool) -> Check:
-    if raises:
+def _requests(raising: str) -> Check:
+    best, beta = admission.VERSIONS
+    if raising == best:
         return Check("requests", Outcome.OK, "below a policy's floor are raised or refused by the API server")
+    if raising == beta:
+        message = (
+            "below a policy's floor are raised by MutatingAdmissionPolicy v1beta1, if kube-apiserver's "
+            "feature gate of that name is on, too, which cannot be asked. They are refused in any case"
+        )
+        return Check("requests", Outcome.WARNING, message)
     message = (
         "below a policy's floor stay as they are with requestPolicy Raise: the API server serves no "
-        "MutatingAdmissionPolicy v1 (Kubernetes 1.36); the extender alone counts the floor. Reject works"
+        "MutatingAdmissionPolicy (v1: Kubernetes 1.36; 1.34, 1.35: v1beta1, where it is switched on); the "
+        "extender alone counts the floor. Reject works"
     )
     return Check("requests", Outcome.WARNING, message)
 
@@ -401,7 +411,7 @@ def preflight(
         agent=agent or facts.agent is not None,
         observe=installation.observes(facts.agent),
         network=installation.network_after(installation.network_of(facts.agent), network_floors),
-        raises=facts.raises,
+        raising=facts.raising,
         manager=Part.MANAGER not in (without or ()),
     )
     checks = assess(facts, overlay.value, choices, datetime.now(UTC))

@@ -146,12 +146,12 @@ def uninstall(
 
 def survey(kubectl: Kubectl) -> Remains:
     """Read what there is to remove."""
-    raises = admission.raises(kubectl)
+    raising = admission.raising(kubectl)
     wanted = {
         identity(item): item
         for overlay in OVERLAYS
         for item in installation.objects(
-            kubectl, overlay, installation.Choices(agent=overlay == OVERLAYS[0], raises=raises)
+            kubectl, overlay, installation.Choices(agent=overlay == OVERLAYS[0], raising=raising)
         )
     }
     definitions = {item["metadata"]["name"] for item in kubectl.existing(installation.definitions())}

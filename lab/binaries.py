@@ -1,4 +1,7 @@
-"""The control plane's programs: in J10CE_BIN, on PATH or in the user's cache (lab/go_build.py)."""
+"""The control plane's programs: in J10CE_BIN, on PATH or in the user's cache (lab/go_build.py).
+
+J10CE_KUBERNETES chooses their Kubernetes minor (lab/minors.py).
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import go_build
+from lab import go_build, minors
 from lab.only_one import Report
 
-GO_MODULE = Path(__file__).parent / "gomodule"
 NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "kwokctl")
 _KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_OF_EACH_MINOR = (*_KUBERNETES, "kubectl")
 _FLAGS = {
     "--etcd-binary": "etcd",
     "--kube-apiserver-binary": "kube-apiserver",
@@ -24,7 +27,6 @@ _FLAGS = {
     "--kube-scheduler-binary": "kube-scheduler",
     "--kwok-controller-binary": "kwok",
 }
-_KUBERNETES_LINE = re.compile(r"k8s\.io/kubernetes v(\d+)\.(\d+)\S*")
 _VERSION = re.compile(r"v?(\d+\.\d+\.\d+\S*)")
 
 
@@ -41,6 +43,8 @@ class Binaries:
     notes: tuple[str, ...] = ()
     downloads: Path | None = None
     """Where kwokctl keeps what it downloads; None: it has to download nothing."""
+    fetched: str = ""
+    """The Kubernetes that kwokctl downloads, such as v1.35.4; "": its own choice."""
 
     @property
     def kwokctl(self) -> Path:
@@ -84,38 +88,72 @@ def on_path(path: str) -> dict[str, Path]:
     return {n: Path(found) for n in NAMES if (found := shutil.which(n, path=path))}
 
 
-def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Where the built programs are kept: a folder of the user's cache named after the modules' checksums."""
+def cache_folder(environ: Mapping[str, str], module: Path = minors.NEWEST) -> Path:
+    """Where the programs of a Go module are kept: a folder of the user's cache named after its checksums."""
     cache = environ.get("XDG_CACHE_HOME")
     root = Path(cache) if cache else Path(environ.get("HOME", "~")).expanduser() / ".cache"
-    return root / "j10ce" / "lab" / modules_digest()
+    return root / "j10ce" / "lab" / module_digest(module)
 
 
-def modules_digest() -> str:
-    """Names the set of programs: go.mod (versions, language) and go.sum (checksums), shortened SHA-256."""
+def module_digest(module: Path) -> str:
+    """Names a set of programs: go.mod (versions, language) and go.sum (checksums), shortened SHA-256."""
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
-        digest.update((GO_MODULE / name).read_bytes())
+        digest.update((module / name).read_bytes())
     return digest.hexdigest()[:16]
 
 
-def find(environ: Mapping[str, str], cache: Path) -> Binaries | None:
-    """The programs, all from one place: J10CE_BIN, else PATH, else the cache folder, else None.
+def asked(environ: Mapping[str, str]) -> str:
+    """The Kubernetes minor that J10CE_KUBERNETES names; "" where it does not. Raises BinariesError."""
+    name = environ.get(minors.VARIABLE, "")
+    if name and name not in minors.known():
+        known = ", ".join(minors.known())
+        raise BinariesError(f"{minors.VARIABLE}={name} is not known here: name one of {known}, or unset it")
+    return name
 
-    Raises BinariesError when J10CE_BIN is set and lacks one of them.
+
+def find(environ: Mapping[str, str]) -> Binaries | None:
+    """The programs, all from one place: J10CE_BIN, else PATH, else the user's cache, else None.
+
+    Raises BinariesError when J10CE_BIN is set and lacks one of them, or has another minor than is asked for.
     """
+    minor = asked(environ)
     if chosen := environ.get("J10CE_BIN"):
         files = in_folder(Path(chosen))
         if missing := [name for name in NAMES if name not in files]:
             raise BinariesError(
                 f"J10CE_BIN={chosen} has no {', '.join(missing)}: add what is missing, or unset it"
             )
+        if minor and not _is_of(files, minor):
+            raise BinariesError(
+                f"J10CE_BIN={chosen} has no kube-apiserver of {minors.VARIABLE}={minor}: unset one of the two"
+            )
         return Binaries(files, f"J10CE_BIN={chosen}", _mixed(files))
     files = on_path(environ.get("PATH", ""))
-    if len(files) == len(NAMES):
+    if len(files) == len(NAMES) and (not minor or _is_of(files, minor)):
         return Binaries(files, "PATH", _mixed(files))
+    return _cached(environ, minor)
+
+
+def _is_of(files: Mapping[str, Path], minor: str) -> bool:
+    return minors.minor(version_of("kube-apiserver", files["kube-apiserver"])) == minor
+
+
+def _cached(environ: Mapping[str, str], minor: str) -> Binaries | None:
+    """What was built: all that the newest minor's module has, and in place of it what an older one's has."""
+    cache, module = cache_folder(environ), _module(minor)
     files = in_folder(cache)
-    return Binaries(files, str(cache)) if len(files) == len(NAMES) else None
+    if module == minors.NEWEST:
+        return Binaries(files, str(cache)) if len(files) == len(NAMES) else None
+    own = cache_folder(environ, module)
+    older = in_folder(own)
+    if len(files) < len(NAMES) or not older.keys() >= set(_OF_EACH_MINOR):
+        return None
+    return Binaries(files | older, f"{own} and {cache}")
+
+
+def _module(minor: str) -> Path:
+    return minors.known()[minor] if minor else minors.NEWEST
 
 
 def _mixed(files: Mapping[str, Path]) -> tuple[str, ...]:
@@ -127,41 +165,53 @@ def _mixed(files: Mapping[str, Path]) -> tuple[str, ...]:
 
 
 def provide(environ: Mapping[str, str], *, download: bool = False, report: Report | None = None) -> Binaries:
-    """Find the programs, else build them once (about 5 minutes on two cores). Raises BinariesError.
+    """Find the programs, else build them once (about 5 minutes on two cores, as much again for an older
+    minor). Raises BinariesError.
 
     download: build nothing but kwokctl, which then fetches the official programs when a cluster starts.
     """
-    cache = cache_folder(environ)
-    found = find(environ, cache)
+    found = find(environ)
     if found is not None:
         return found
+    module = _module(asked(environ))
     tell = report or silent
     try:
         if download:
-            kwokctl = _kwokctl(environ, cache, tell)
-            downloads = cache.with_name("official")
-            return Binaries({"kwokctl": kwokctl}, "kwokctl downloads the rest", downloads=downloads)
-        go_build.build(order(("tool",)), cache, environ, tell)
+            return _downloading(environ, module, tell)
+        for each in dict.fromkeys((minors.NEWEST, module)):
+            go_build.build(order(("tool",), each), cache_folder(environ, each), environ, tell)
     except go_build.BuildError as error:
         raise BinariesError(str(error)) from error
+    cache = cache_folder(environ)
     etcd = cache / "etcd"
     if not etcd.exists() and (cache / "server").exists():
         (cache / "server").rename(etcd)  # Go names it after the last element of etcd's module path
-    files = in_folder(cache)
-    if len(files) < len(NAMES):
-        raise BinariesError(f"{cache} is not whole: remove that folder, and they are built again")
-    return Binaries(files, str(cache))
+    made = find(environ)
+    if made is None:
+        whole = len(in_folder(cache)) == len(NAMES)
+        broken = cache_folder(environ, module) if whole else cache
+        raise BinariesError(f"{broken} is not whole: remove that folder, and they are built again")
+    return made
 
 
-def order(packages: tuple[str, ...]) -> go_build.Order:
-    """What to build of lab/gomodule, with the version that the Kubernetes programs report."""
-    found = _KUBERNETES_LINE.search((GO_MODULE / "go.mod").read_text())
-    if found is None:
-        raise BinariesError(f"{GO_MODULE / 'go.mod'} does not name k8s.io/kubernetes' version")
-    version = found.group(0).split()[1]
-    values = {"gitVersion": version, "gitMajor": found.group(1), "gitMinor": found.group(2)}
+def order(packages: tuple[str, ...], module: Path = minors.NEWEST) -> go_build.Order:
+    """What to build of a Go module, with the version that the Kubernetes programs report."""
+    version = minors.version_of(module)
+    major, minor = minors.minor(version).split(".")
+    values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     return go_build.Order(
-        GO_MODULE, packages, {f"k8s.io/component-base/version.{key}": value for key, value in values.items()}
+        module, packages, {f"k8s.io/component-base/version.{key}": value for key, value in values.items()}
+    )
+
+
+def _downloading(environ: Mapping[str, str], module: Path, report: Report) -> Binaries:
+    kwokctl = _kwokctl(environ, cache_folder(environ), report)
+    version = minors.version_of(module) if asked(environ) else ""
+    return Binaries(
+        {"kwokctl": kwokctl},
+        "kwokctl downloads the rest",
+        downloads=cache_folder(environ).with_name("official"),
+        fetched=version,
     )
 
 

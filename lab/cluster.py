@@ -19,7 +19,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from lab import components, kwok, ports, processes, scheduler_config
+from lab import components, kwok, minors, ports, processes, scheduler_config
 from lab.binaries import Binaries
 from lab.reaper import Reaper, remove
 
@@ -126,6 +126,7 @@ def up(
     verbs_scheme: str = "http",
     feature_gates: Mapping[str, bool] | None = None,
     qps_limits: bool = False,
+    beta: bool | None = None,
     crds: bool = True,
     keep: bool = False,
     seconds: float = 120,
@@ -134,6 +135,7 @@ def up(
 
     scheduler_config: a KubeSchedulerConfiguration (file or content); its extenders are asked at verbs_url, by
     default where lab/extender_process.py starts one.
+    beta: with MutatingAdmissionPolicy v1beta1; by default where there is no v1 of it, before Kubernetes 1.36.
     keep=False: the cluster is taken down when this process ends, even by SIGKILL. LabError: nothing is left.
     """
     folder = _new_folder(name, root or default_root())
@@ -142,7 +144,9 @@ def up(
         cluster = _plan(name, folder, binaries, keep=keep)
         verbs_url = verbs_url or f"{verbs_scheme}://{ports.LOOPBACK}:{cluster.ports['extender-verbs']}"
         _write_scheduler_config(cluster, scheduler_config, verbs_url, qps_limits=qps_limits)
-        _create(cluster, binaries, feature_gates or {}, qps_limits=qps_limits, seconds=seconds)
+        if beta is None:
+            beta = minors.has_beta_alone(cluster.versions.get("kube-apiserver", binaries.fetched))
+        _create(cluster, binaries, feature_gates or {}, beta=beta, qps_limits=qps_limits, seconds=seconds)
         _admit_pods(cluster, seconds)
         if crds:
             apply_crds(cluster)
@@ -324,11 +328,18 @@ def _create(
     binaries: Binaries,
     feature_gates: Mapping[str, bool],
     *,
+    beta: bool,
     qps_limits: bool,
     seconds: float,
 ) -> None:
     said = kwok.create(
-        cluster.folder, cluster.ports, binaries, feature_gates, qps_limits=qps_limits, seconds=seconds
+        cluster.folder,
+        cluster.ports,
+        binaries,
+        feature_gates,
+        beta=beta,
+        qps_limits=qps_limits,
+        seconds=seconds,
     )
     if said:
         raise LabError(f"kwokctl could not start cluster {cluster.name}: {said}")

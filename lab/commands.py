@@ -18,7 +18,7 @@ from rich.table import Table
 from adapters.output import Output, OutputOption
 from lab import binaries as lab_binaries
 from lab import cluster as lab_cluster
-from lab import components, extender_process, node_programs
+from lab import components, extender_process, minors, node_programs
 from lab import helm as helm_program
 from lab.binaries import Binaries
 from lab.cluster import Cluster, LabError
@@ -229,6 +229,10 @@ def _find(name: str) -> Cluster:
 
 
 def _node_programs() -> NodePrograms:
+    """LabError where the control plane is to be older than the kubelet that the lab has."""
+    newest = next(iter(minors.known()))
+    if (asked := lab_binaries.asked(os.environ) or newest) != newest:
+        raise LabError(f"a real node's kubelet is {newest}, and {minors.VARIABLE}={asked} older: unset that")
     with build_progress(introduction=node_programs.INTRODUCTION) as report:
         return rig.provide(report)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lab import components, ports
+from lab import components, minors, ports
 from lab.binaries import Binaries
 from lab.nodes import REAL
 
@@ -38,10 +38,14 @@ def create_argv(
     binaries: Binaries,
     feature_gates: Mapping[str, bool],
     *,
+    beta: bool = False,
     qps_limits: bool,
     seconds: float,
 ) -> list[str]:
-    """Command line of `kwokctl create cluster`; a file that binaries lacks is downloaded by kwokctl."""
+    """Command line of `kwokctl create cluster`; a file that binaries lacks is downloaded by kwokctl.
+
+    beta: switch on MutatingAdmissionPolicy, which requests are raised by.
+    """
     argv = [
         *(str(binaries.kwokctl), "create", "cluster", "--name", folder.name, "--runtime", "binary"),
         *("--config", str(folder / "kwokctl.yaml")),
@@ -57,6 +61,9 @@ def create_argv(
     ]
     for flag, path in binaries.flags().items():
         argv += [flag, str(path)]
+    if beta:
+        argv += ["--kube-runtime-config", f"{minors.BETA}=true"]
+        feature_gates = {minors.BETA_GATE: True, **feature_gates}
     if feature_gates:
         gates = ",".join(f"{gate}={str(on).lower()}" for gate, on in sorted(feature_gates.items()))
         argv += ["--kube-feature-gates", gates]
@@ -88,6 +95,7 @@ def create(
     binaries: Binaries,
     feature_gates: Mapping[str, bool],
     *,
+    beta: bool,
     qps_limits: bool,
     seconds: float,
 ) -> str:
@@ -100,13 +108,17 @@ def create(
     options["kubeApiserverCertSANs"] = [SERVICE]  # pods of a real node come that way
     if binaries.downloads:  # else they would go with the cluster
         options["cacheDir"] = str(binaries.downloads)
+    if binaries.fetched:
+        options["kubeVersion"] = binaries.fetched
     config = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokctlConfiguration",
         "options": options,
     }
     (folder / "kwokctl.yaml").write_text(json.dumps(config))  # JSON is YAML
-    argv = create_argv(folder, port, binaries, feature_gates, qps_limits=qps_limits, seconds=seconds)
+    argv = create_argv(
+        folder, port, binaries, feature_gates, beta=beta, qps_limits=qps_limits, seconds=seconds
+    )
     log = folder / "kwokctl.log"
     with (
         log.open("wb") as output,

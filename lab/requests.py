@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from importlib import resources
 from typing import Any, Final
 
+from lab import minors
 from lab.cluster import Cluster, LabError
 
 _PROBE: Final = "j10ce-requests-probe"
 _LOOK_SECONDS: Final = 0.1
+_STABLE: Final = "admissionregistration.k8s.io/v1"
 
 
 def install(cluster: Cluster, seconds: float = 60) -> None:
     """Apply it, and wait until it raises: it takes effect some time after it was made. LabError when it does
     not.
     """
-    with resources.as_file(resources.files("manifests") / "base") as folder:
-        cluster.kubectl("apply", "--server-side", f"--filename={folder / 'requests.yaml'}")
+    file = resources.files("manifests") / "base" / "requests.yaml"
+    text = file.read_text(encoding="utf-8")
+    cluster.kubectl("apply", "--server-side", "--filename=-", stdin=as_served(text, cluster))
     cluster.kubectl("create", "--filename=-", stdin=json.dumps(_policy()))
     deadline = time.monotonic() + seconds
     pod = json.dumps(_pod())
     dry_run = ("create", "--filename=-", "--dry-run=server", "-o", "json")
     while "j10ce.io/raised-from" not in cluster.kubectl(*dry_run, stdin=pod):
         if time.monotonic() > deadline:
-            raise LabError(
-                f"requests are not raised {seconds:g} s after {folder / 'requests.yaml'} was applied"
-            )
+            raise LabError(f"requests are not raised {seconds:g} s after {file} was applied")
         time.sleep(_LOOK_SECONDS)
     cluster.kubectl("delete", "minimalreservationpolicies", _PROBE, "--namespace=default")
+
+
+def as_served(text: str, cluster: Cluster) -> str:
+    """The admission's manifest with MutatingAdmissionPolicy of the version that the cluster serves."""
+    if not minors.has_beta_alone(cluster.versions.get("kube-apiserver", "")):
+        return text
+    return re.sub(rf"{_STABLE}(\n\s+kind: Mutating)", rf"{minors.BETA}\1", text)
 
 
 def _policy() -> dict[str, Any]:

@@ -27,7 +27,9 @@ from ledger.decisions import Mode
 
 CHART: Final = "charts/j10ce-qos"
 _CONFIGURATION: Final = "j10ce-scheduler-config"
+_BEST, _BETA = admission.VERSIONS
 _RAISES: Final = 'semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version'
+_RAISES_BY_BETA: Final = f'.Capabilities.APIVersions.Has "{admission.GROUP}/{_BETA}/{admission.RAISING[0]}"'
 _OBSERVE: Final = 'eq .Values.mode "Observe"'
 
 
@@ -163,12 +165,14 @@ def _text(item: Object) -> str:
         )
     _mark(item)
     text = _marked(_dump(item))
-    if item["kind"] in admission.RAISING:
-        text = f"{{{{- if {_RAISES} }}}}\n{text}{{{{- end }}}}\n"
     if item["kind"].endswith("Binding") and item["metadata"]["name"] in admission.BINDINGS:
         nowhere = deepcopy(item)
         nowhere["spec"]["matchResources"] = admission.NOWHERE
         text = merged(text, text.replace(_marked(_dump(item)), _marked(_dump(nowhere))), _OBSERVE)
+    if item["kind"] in admission.RAISING:
+        version = f'{{{{ ternary "{_BEST}" "{_BETA}" ({_RAISES}) }}}}'
+        text = text.replace(f"{admission.GROUP}/{_BEST}\n", f"{admission.GROUP}/{version}\n", 1)
+        text = f"{{{{- if or ({_RAISES}) ({_RAISES_BY_BETA}) }}}}\n{text}{{{{- end }}}}\n"
     if item["kind"] == "Namespace":
         # Helm made the one that the release is in, or somebody else did.
         return f'{{{{- if ne .Release.Namespace "{item["metadata"]["name"]}" }}}}\n{text}{{{{- end }}}}\n'

@@ -1,13 +1,17 @@
-"""Requests below the floor: what is installed where the API server cannot raise, and in mode Observe."""
+"""Requests below the floor: what is installed, by what the API server can do, and in mode Observe."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import pytest
 from ruamel.yaml import YAML
 
 import manifests
 from cli import admission
+from cli.kubectl import Kubectl
 
 
 def items() -> list[dict[str, Any]]:
@@ -27,16 +31,53 @@ def bound_nowhere(made: list[dict[str, Any]]) -> set[str]:
 
 
 def test_an_older_api_server_gets_only_what_it_knows() -> None:
-    made = admission.fitting(items(), can_raise=False, observe=False)
+    made = admission.fitting(items(), raising="", observe=False)
     left = names(items()) - names(made)
     assert {kind for kind, _ in left} == set(admission.RAISING)
     assert ("ValidatingAdmissionPolicyBinding", "j10ce-requests-refused") in names(made)
-    assert admission.fitting(items(), can_raise=True, observe=False) == items()
+    assert admission.fitting(items(), raising="v1", observe=False) == items()
 
 
 def test_observe_leaves_requests_alone() -> None:
-    assert bound_nowhere(admission.fitting(items(), can_raise=True, observe=True)) == {
+    assert bound_nowhere(admission.fitting(items(), raising="v1", observe=True)) == {
         "j10ce-requests-raised",
         "j10ce-requests-refused",
     }
-    assert bound_nowhere(admission.fitting(items(), can_raise=True, observe=False)) == set()
+    assert bound_nowhere(admission.fitting(items(), raising="v1", observe=False)) == set()
+
+
+POLICIES = [{"kind": kind} for kind in admission.RAISING]
+
+
+def serving(folder: Path, **resources: list[dict[str, str]]) -> Kubectl:
+    """kubectl on an API server that has these resources in each version of the group."""
+    answers = {version: {"resources": made} for version, made in resources.items()}
+    answers["admissionregistration.k8s.io"] = {"versions": [{"version": one} for one in resources]}
+    for path, answer in answers.items():
+        (folder / path).write_text(json.dumps(answer))
+    program = folder / "kubectl"
+    program.write_text('#!/bin/sh\ncat "${0%/*}/${3##*/}"\n')
+    program.chmod(0o755)
+    return Kubectl(program)
+
+
+@pytest.mark.parametrize(
+    ("served", "found"),
+    [
+        ({"v1": POLICIES, "v1beta1": POLICIES}, "v1"),
+        ({"v1": [{"kind": "ValidatingAdmissionPolicy"}], "v1beta1": POLICIES}, "v1beta1"),
+        ({"v1": [], "v1beta1": []}, ""),
+        ({"v1": [], "v1alpha1": POLICIES}, ""),
+    ],
+)
+def test_the_best_that_is_served(served: dict[str, list[dict[str, str]]], found: str, tmp_path: Path) -> None:
+    assert admission.raising(serving(tmp_path, **served)) == found
+
+
+def test_a_beta_is_taken_where_nothing_better_is_served() -> None:
+    made = {
+        item["kind"]: item["apiVersion"]
+        for item in admission.fitting(items(), raising="v1beta1", observe=True)
+    }
+    assert {made.pop(kind) for kind in admission.RAISING} == {"admissionregistration.k8s.io/v1beta1"}
+    assert set(made.values()) == {"admissionregistration.k8s.io/v1"}

@@ -46,9 +46,12 @@ def test_an_agent_needs_a_namespace_that_admits_it(level: str) -> None:
 
 
 def test_an_api_server_that_cannot_raise_requests_is_named() -> None:
-    found = findings(replace(GOOD, raises=False))["requests"]
+    found = findings(replace(GOOD, raising=""))["requests"]
     assert found.outcome is Outcome.WARNING
-    assert "MutatingAdmissionPolicy v1" in found.message
+    assert "serves no MutatingAdmissionPolicy" in found.message
+    beta = findings(replace(GOOD, raising="v1beta1"))["requests"]
+    assert beta.outcome is Outcome.WARNING
+    assert "feature gate" in beta.message
 
 
 def lease(age: float, holder: str = "host-a") -> installation.Object:
@@ -65,6 +68,8 @@ def test_a_fresh_cluster_is_fit() -> None:
     ("version", "outcome"),
     [
         ("v1.36.3", Outcome.OK),
+        ("v1.35.4", Outcome.OK),
+        ("v1.34.0", Outcome.OK),
         ("v1.36.0-eks-123", Outcome.OK),
         ("v1.33.0", Outcome.WARNING),
         ("v1.37.1+k3s1", Outcome.WARNING),

@@ -18,6 +18,7 @@ KUBECTL = r"""#!/bin/sh
 here=${0%/*}
 echo "$*" >>"$here/log"
 case "$*" in
+"get --raw "*) echo '{"versions": []}' ;;
 kustomize*) cat "$here/kustomized.yaml" ;;
 rollout*) [ ! -e "$here/late" ] || { echo "timed out" >&2; exit 1; } ;;
 "get pods --namespace"*component*) cat "$here/pods.json" ;;

@@ -25,7 +25,8 @@ words = sys.argv[1:]
 with (here / "log").open("a") as log:
     log.write(json.dumps(words) + "\\n")
 if words[:2] == ["get", "--raw"]:
-    print(json.dumps({{"resources": [{{"kind": "MutatingAdmissionPolicy"}}]}}))
+    resources = [{{"kind": "MutatingAdmissionPolicy"}}]
+    print(json.dumps({{"versions": [{{"version": "v1"}}], "resources": resources}}))
 elif words[0] == "kustomize":
     print(json.dumps(cluster["namespace"][0]))
 elif words[0] == "get" and "-f" in words:

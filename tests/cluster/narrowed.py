@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import secrets
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 import manifests
+from lab import minors
 
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -29,7 +31,11 @@ def narrowed(kubectl: Kubectl, file: str, prefix: str) -> Iterator[str]:
     name = f"{prefix}-{secrets.token_hex(3)}"
     kubectl("create", "namespace", name)
     items = items_of(file)
+    served = json.loads(kubectl("get", "--raw", "/apis/admissionregistration.k8s.io/v1").stdout)
+    kinds = {one["kind"] for one in served["resources"]}
     for item in items:
+        if item["kind"] not in kinds:  # before Kubernetes 1.36
+            item["apiVersion"] = minors.BETA
         if item["kind"].endswith("Binding"):
             only = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
             item["spec"]["matchResources"] = only

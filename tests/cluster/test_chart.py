@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cli import installation
+from cli import admission, installation
 from cli.chart.kustomization import documents
 from cli.installation import Choices, Network
 from cli.kubectl import Kubectl, Object, find, identity
@@ -124,9 +124,11 @@ def test_it_makes_what_install_makes(program: Path, offline: Kubectl, overlay: s
 def test_it_leaves_out_what_install_leaves_out(program: Path, offline: Kubectl) -> None:
     """The manager where it is not wanted, and what an older API server does not know."""
     options = ("--set=manager.enabled=false,image.repository=example.com/floors", "--kube-version=1.35.0")
-    chosen = Choices("example.com/floors:0.1.0", SCHEDULER_IMAGE, manager=False, raises=False)
-    wanted = installation.objects(offline, OVERLAYS[0], chosen)
-    assert comparable(rendered(program, *options)) == comparable(wanted)
+    beta = f"--api-versions={admission.GROUP}/v1beta1/MutatingAdmissionPolicy"
+    for raising, more in (("", ()), ("v1beta1", (beta,))):
+        chosen = Choices("example.com/floors:0.1.0", SCHEDULER_IMAGE, manager=False, raising=raising)
+        wanted = installation.objects(offline, OVERLAYS[0], chosen)
+        assert comparable(rendered(program, *options, *more)) == comparable(wanted)
 
 
 def test_its_crds_are_ours_and_stay(program: Path) -> None:

@@ -22,7 +22,7 @@ from lab.binaries import Binaries, silent
 from lab.cluster import Cluster
 from lab.helm import helm as helm_program
 from lab.node.node import RealNode
-from lab.node.rig import real_node
+from lab.node.rig import Options, real_node
 from lab.own_image import NAME, builder
 from lab.runtimes import images
 from lab.runtimes.images import BUSYBOX
@@ -44,7 +44,9 @@ J10CE = Path(sys.executable).with_name("j10ce")
 KUBE_SCHEDULER = "localhost/kube-scheduler:lab"
 HERE = ("--namespace", NAMESPACE)
 PROGRAMS = ("deployment/j10ce-scheduler", "deployment/j10ce-manager", "daemonset/j10ce-agent")
-SECONDS = 300.0
+SECONDS = 600.0
+PATIENT = Options(kubelet={"runtimeRequestTimeout": "9m"})
+"""Each container is a copy of half a gigabyte: kubelet's two minutes are too short on a busy disk."""
 LARGEST = 700_000_000
 """Bytes; 505 MB were measured on Debian's Python, 200 of them the base."""
 MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
@@ -65,7 +67,7 @@ def node(make_cluster: ClusterFactory, image: Path, binaries: Binaries, tmp_path
     """The only node of a cluster, with our image and one of the lab's kube-scheduler."""
     program = binaries.files["kube-scheduler"]
     scheduler = images.of_program(tmp_path / "scheduler.tar", KUBE_SCHEDULER, program, MACHINE)
-    with real_node(make_cluster(crds=False)) as made:
+    with real_node(make_cluster(crds=False), options=PATIENT) as made:
         ctr = (made.programs.runtime / "ctr", "--namespace", "k8s.io", "images", "import", "--local")
         for archive in (image, scheduler):
             made.run([*ctr, "--snapshotter", "native", archive], seconds=SECONDS).succeeded()

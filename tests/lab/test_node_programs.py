@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import binaries, node_programs
+from lab import minors, node_programs
 from lab.node_programs import NodeProgramsError
 
 
@@ -63,7 +63,7 @@ def pinned(module: Path) -> dict[str, str]:
 
 
 def test_kubelet_shares_what_go_has_compiled_for_the_control_plane() -> None:
-    kubelet, control_plane = pinned(node_programs.KUBELET.module), pinned(binaries.GO_MODULE)
+    kubelet, control_plane = pinned(node_programs.KUBELET.module), pinned(minors.NEWEST)
     shared = set(kubelet) & set(control_plane)
     assert len(shared) > 100
     assert {name: kubelet[name] for name in shared} == {name: control_plane[name] for name in shared}
