@@ -38,7 +38,7 @@ def as_served(text: str, cluster: Cluster) -> str:
     """The admission's manifest with MutatingAdmissionPolicy of the version that the cluster serves."""
     if not minors.has_beta_alone(cluster.versions.get("kube-apiserver", "")):
         return text
-    return re.sub(rf"{_STABLE}(\n\s+kind: Mutating)", rf"{minors.BETA}\1", text)
+    return re.sub(rf"{_STABLE}(\n\s*kind: Mutating)", rf"{minors.BETA}\1", text)
 
 
 def _policy() -> dict[str, Any]:

@@ -26,6 +26,8 @@ from kubernetes.client import (
 import manifests
 from adapters.kubernetes import node_qos
 from adapters.kubernetes.node_bandwidth import change_to, node_bandwidth
+from lab import requests
+from lab.cluster import Cluster
 from qos import keys
 from qos.api.policy import SlotsStatus
 
@@ -37,16 +39,15 @@ Answer = TypeVar("Answer")
 
 
 @pytest.fixture(scope="module", params=manifests.OVERLAYS)
-def installed(request: pytest.FixtureRequest, kubectl: Kubectl) -> Iterator[str]:
+def installed(request: pytest.FixtureRequest, kubectl: Kubectl, cluster: Cluster) -> Iterator[str]:
     """The CRDs and one overlay, by server-side apply, as README.md says."""
     with manifests.crds() as folder:
         kubectl("apply", "--server-side", "--field-manager", "j10ce", "--force-conflicts", "-f", str(folder))
     with manifests.overlay(request.param) as folder:
-        made = kubectl("kustomize", str(folder)).stdout
-        kubectl("apply", "--server-side", "--field-manager", "j10ce", "-k", str(folder))
+        made = requests.as_served(kubectl("kustomize", str(folder)).stdout, cluster)
+        cluster.kubectl("apply", "--server-side", "--field-manager", "j10ce", "-f", "-", stdin=made)
         yield request.param
-        assert made
-        kubectl("delete", "--ignore-not-found", "-k", str(folder))
+        cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=made, seconds=240)
 
 
 @pytest.fixture(scope="module")
