@@ -25,6 +25,7 @@ _Layout: TypeAlias = tuple[Rows, Sequence[Sequence[int]]]
 """Each row's domain, and the anchors that each domain admits."""
 _BITS: Final = 32
 _MOST_NAMED: Final = 3
+_MOST_KNOWN: Final = 512
 
 
 @dataclass(slots=True)
@@ -139,7 +140,9 @@ class Anchored:
 
 
 class Anchors:
-    """The anchors of all demands."""
+    """The anchors of all demands. `effort`: how many were looked at since somebody asked; one that is met
+    for the first time counts eightfold.
+    """
 
     def __init__(self, demands: Demands, holds: Holds, claims: Claims) -> None:
         self._demands = demands
@@ -147,7 +150,8 @@ class Anchors:
         self._claims = claims
         self._meeting: dict[tuple[Terms, ...], Flags] = {}
         self._known: dict[tuple[tuple[Terms, ...], ...], _Layout] = {}
-        self._known_at = -1
+        self._known_at = (-1, -1)
+        self.effort = 0
 
     def of(self, demand: int) -> Anchored:
         """A demand's that has some, as things are."""
@@ -165,11 +169,14 @@ class Anchors:
         return Lack(lacking, max(0, slots - sum(map(len, lacking))))
 
     def _layout(self, anchors: tuple[tuple[Terms, ...], ...]) -> _Layout:
-        """Good until a node or a demand changes; demands with volumes in the same zones share it."""
-        if self._known_at != self._demands.changes:
-            self._known, self._meeting, self._known_at = {}, {}, self._demands.changes
+        """Good until nodes change their labels; demands with volumes in the same zones share it."""
+        now = self._demands.relabelled, self._holds.count.shape[1]
+        if self._known_at != now or len(self._known) > _MOST_KNOWN:
+            self._known, self._meeting, self._known_at = {}, {}, now
+        self.effort += len(anchors)
         known = self._known.get(anchors)
         if known is None:
+            self.effort += 7 * len(anchors)
             known = self._known[anchors] = _layout([self._where(volumes) for volumes in anchors])
         return known
 

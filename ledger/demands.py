@@ -56,7 +56,8 @@ class Demands:
 
     `dims`: the columns of which some demand holds any, sorted by their `resources`; `axis` the same as an
     index that goes with one of rows. `spread`: the demands with spread constraints or anchors; `restricted`:
-    those that some of the pods they select do not fit. `changes` counts those of any of it.
+    those that some of the pods they select do not fit. `changes` counts those of any of it;
+    `relabelled` those of which nodes have which labels.
     """
 
     def __init__(self, table: Table, *, reservations: bool = False) -> None:
@@ -72,6 +73,7 @@ class Demands:
         self.axis: Rows = np.zeros((0, 1), dtype=np.intp)
         self._named_most: list[int] = []
         self.changes = 0
+        self.relabelled = 0
         self.spread: set[int] = set()
         self.restricted: set[int] = set()
         self._leaving: set[int] = set()
@@ -228,6 +230,7 @@ class Demands:
             return False
         self._nodes.set_node(row, node)
         self.changes += 1
+        self.relabelled += node is None or before is None or node.labels != before.labels
         was = self.eligible[:, row].copy()
         for where, numbers in self._by_place.items():
             willing = node is not None and node.ready and admits_node(where, node)

@@ -12,6 +12,8 @@ from ledger.table import Rows, Table, Vector
 
 _UNEVEN_PER_SETTLE = 16
 """Demands with spread constraints, at a tenth of a millisecond each."""
+_ANCHORS_PER_SETTLE = 400
+"""Their anchors, at some hundredths."""
 _SHORT_PER_SETTLE = 150
 """Nodes that holds leave, at some hundredths; until they do, pods are refused there."""
 
@@ -86,11 +88,15 @@ def leave_uneven(state: State) -> None:
     for namespace in touched:
         there = state.demands.spread.intersection(state.demands.rivals(namespace))
         state.uneven |= dict.fromkeys(sorted(there))
+    anchors = state.spreads.anchors
     for demand in [*state.uneven][:_UNEVEN_PER_SETTLE]:
+        if anchors.effort > _ANCHORS_PER_SETTLE:
+            break
         del state.uneven[demand]
         lift_uneven(state, demand)
         if state.holds.missing(demand) > 0:
             state.holds.wanting.add(demand)
+    anchors.effort = 0
 
 
 def _short_dims(

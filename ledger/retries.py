@@ -20,7 +20,7 @@ _ROWS_VISITED = 75_000
 _FILL, _SEARCH, _LEAST, _RISK = 2, 16, 1_000, 500
 _STEP = 500
 """Of a search: 20 microseconds, however few rows there are."""
-_ROUND = 2_500
+_ROUND, _ANCHOR = 2_500, 250
 _USUAL_DIMS = 8
 """Rows cost the more, the more resources are held beyond as many."""
 
@@ -59,9 +59,9 @@ class Patience:
         self._left -= _RISK
 
     def rounds(self, spreads: Spreads) -> None:
-        """What slots with several spread constraints took."""
-        self._left -= _ROUND * spreads.rounds
-        spreads.rounds = 0
+        """What slots with several spread constraints took, or with anchors."""
+        self._left -= _ROUND * spreads.rounds + _ANCHOR * spreads.anchors.effort
+        spreads.rounds = spreads.anchors.effort = 0
 
     def search(self) -> None:
         """What a search for moves looks at."""

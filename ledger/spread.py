@@ -185,7 +185,7 @@ class Spreads:
         self._demands = demands
         self._holds = holds
         self._headcount = headcount
-        self._anchors = anchors
+        self.anchors = anchors
         self._known: dict[object, tuple[Rows, int]] = {}
         self._known_at = -1
         self.rounds = 0
@@ -204,11 +204,11 @@ class Spreads:
         found: list[Constraint] = [
             self._domains(demand, one) for one in stated if one.required or not required
         ]
-        return [*found, self._anchors.of(demand)] if there.anchors else found
+        return [*found, self.anchors.of(demand)] if there.anchors else found
 
     def suiting(self, demand: int, name: str, rows: Rows) -> Flags | None:
         """On which of these rows a pod of this name, by its volumes, takes no other's hold; None: on all."""
-        return self._anchors.of(demand).suits(name, rows) if self._demands[demand].anchors else None
+        return self.anchors.of(demand).suits(name, rows) if self._demands[demand].anchors else None
 
     def _domains(self, demand: int, spread: Spread) -> Domains:
         of, count = self._rows(demand, spread)
