@@ -37,6 +37,7 @@ AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "Horizon
 VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+JOBS = Resource("batch", "v1", "jobs", "Job")
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
 POLICIES = Resource("j10ce.io", "v1alpha1", "minimalreservationpolicies", "MinimalReservationPolicy")
 PROFILES = Resource("j10ce.io", "v1alpha1", "qosprofiles", "QoSProfile", namespaced=False)
@@ -147,8 +148,12 @@ class ClusterAPI(Protocol):
         """
         ...
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
-        """One object, by a quorum read."""
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> bytes:
+        """One object, or its subresource, by a quorum read."""
+        ...
+
+    async def served(self, group: str, version: str) -> bytes:
+        """The APIResourceList of a group's version: which kinds it has; NotFound when it is not served."""
         ...
 
     async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> bytes:

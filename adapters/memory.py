@@ -67,6 +67,8 @@ class MemoryAPI:
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self.bindings: list[Binding] = []
         self.calls: list[tuple[str, Resource, str]] = []
+        self.kinds: dict[Resource, bool] = {}
+        """Custom kinds that are served, and whether they have a scale subresource."""
         self._clock = clock
         self._version = 0
         self._oldest = 0
@@ -216,10 +218,23 @@ class MemoryAPI:
             if watcher in self._watchers:
                 self._watchers.remove(watcher)
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
-        """One object."""
-        await self._reach("get", resource, name)
-        return orjson.dumps(self._existing(resource, namespace, name))
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> bytes:
+        """One object, or its Scale: spec.replicas, and status.selector as its own status has it."""
+        await self._reach(f"get {subresource}".rstrip(), resource, name)
+        body = self._existing(resource, namespace, name)
+        if subresource == "scale":
+            selector = body.get("status", {}).get("selector", "")
+            body |= {"spec": {"replicas": body["spec"]["replicas"]}, "status": {"selector": selector}}
+        return orjson.dumps(body)
+
+    async def served(self, group: str, version: str) -> bytes:
+        """What `kinds` has of a group's version; NotFound without any."""
+        there = [one for one in self.kinds if (one.group, one.version) == (group, version)]
+        if not there:
+            raise NotFound(404, "NotFound", f"{group}/{version} is not served")
+        named = [{"name": one.plural, "kind": one.kind, "namespaced": one.namespaced} for one in there]
+        scales = [{"name": f"{one.plural}/scale", "kind": "Scale"} for one in there if self.kinds[one]]
+        return orjson.dumps({"resources": [*named, *scales]})
 
     async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> bytes:
         """Create; generateName is honoured."""

@@ -80,10 +80,10 @@ class Fleet(MemoryAPI):
             items = [raw for raw, _ in zip(pods, range(options.get("limit", 500)), strict=False)]
             return Page(items, page.resource_version, token if items else "", None)
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> bytes:
         """As MemoryAPI does."""
         with self._times.outside():
-            return await super().get(resource, namespace, name)
+            return await super().get(resource, namespace, name, subresource=subresource)
 
     async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> bytes:
         """As MemoryAPI does."""

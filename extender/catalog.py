@@ -15,7 +15,7 @@ from extender.owners import Owners, WorkloadKey
 from ledger.ledger import Ledger
 from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import Demand, PlacementMode
-from qos.cluster.policy import Autoscaler, Policy, Profile, Workload
+from qos.cluster.policy import Autoscaler, Policy, Profile, ScaleTarget, Workload
 from qos.cluster.precedence import PriorityClass, PriorityClasses, Problem
 from qos.cluster.resolve import resolve
 from qos.cluster.volumes import NO_MOUNTS
@@ -73,6 +73,7 @@ class Catalog:
         self.volumes = MountedVolumes()
         self.asks_for_volumes = asyncio.Event()
         """Set from the first policy on whose pods mount any: until then nobody needs to watch them."""
+        self._obstacles: dict[WorkloadKey, Problem] = {}
         self._autoscalers: dict[str, Autoscaler] = {}
         self.asks_for_autoscalers = asyncio.Event()
         """Set from the first policy on that follows one: until then nobody needs to watch them."""
@@ -196,6 +197,28 @@ class Catalog:
         if self._open:
             self._due.update((key, None) for workload in concerned for key in self._users.get(workload, ()))
 
+    def scale_targets(self) -> set[ScaleTarget]:
+        """The scale targets that policies name."""
+        return {policy.scale_target for policy in self.policies.values() if policy.scale_target is not None}
+
+    def followed(self, kind: str) -> set[WorkloadKey]:
+        """The workloads of a kind (ScaleTarget.full_kind) that policies name."""
+        return {key for key in self._users if key[1] == kind}
+
+    def set_obstacle(self, target: WorkloadKey, problem: Problem | None) -> None:
+        """Why a workload is not known; without namespace and name: all of its kind. None: no reason."""
+        if self._obstacles.get(target) == problem:
+            return
+        if problem is None:
+            del self._obstacles[target]
+        else:
+            self._obstacles[target] = problem
+        users = self.followed(target[1]) if not target[2] else {target} & self._users.keys()
+        self._resolve([key for user in users for key in self._users[user]])
+
+    def _obstacle(self, target: WorkloadKey) -> Problem | None:
+        return self._obstacles.get(target) or self._obstacles.get(("", target[1], ""))
+
     def set_autoscaler(self, one: Autoscaler) -> None:
         """Take a HorizontalPodAutoscaler as it is now."""
         before = self._autoscalers.get(one.key)
@@ -272,7 +295,8 @@ class Catalog:
         workload = self._workloads.get(target) if target is not None else None
         observed = self._owners.observed(target) if target is not None else {}
         wall = self._wall()
-        now = resolve(
+        obstacle = self._obstacle(target) if target is not None and workload is None else None
+        now = obstacle or resolve(
             policy,
             self._profiles,
             self._priorities,
@@ -349,11 +373,11 @@ def _holds(policy: Policy) -> list[tuple[str, int]]:
 
 def _target(policy: Policy) -> WorkloadKey | None:
     target = policy.scale_target
-    return (policy.namespace, target.kind, target.name) if target is not None else None
+    return (policy.namespace, target.full_kind, target.name) if target is not None else None
 
 
 def _scaled(one: Autoscaler) -> WorkloadKey:
-    return one.namespace, one.target.kind, one.target.name
+    return one.namespace, one.target.full_kind, one.target.name
 
 
 def _asks(policy: Policy) -> tuple[object, ...]:

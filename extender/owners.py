@@ -14,7 +14,7 @@ from qos import keys
 from qos.cluster.objects import Pod, Resources
 
 WorkloadKey: TypeAlias = tuple[str, str, str]
-"""namespace, kind, name."""
+"""namespace, kind (ScaleTarget.full_kind), name."""
 _Amounts: TypeAlias = tuple[tuple[str, int], ...]
 
 
@@ -144,6 +144,8 @@ def _origin(pod: Pod) -> tuple[WorkloadKey, str] | None:
         return None
     if controller.kind == "StatefulSet":
         return (pod.namespace, "StatefulSet", controller.name), pod.labels.get(keys.REVISION_LABEL, "")
+    if controller.kind == "Job":
+        return (pod.namespace, "Job", controller.name), ""
     if controller.kind != "ReplicaSet":
         return None
     template = pod.labels.get(keys.TEMPLATE_LABEL, "")

@@ -45,6 +45,7 @@ from extender.policy_status import PolicyStatus
 from extender.reservation_status import ReservationStatus
 from extender.reservations import Reservations
 from extender.scale_down import ScaleDownGuard
+from extender.scale_targets import ScaleTargets
 from extender.slot_marks import SlotMarks
 from extender.snapshots import Snapshots
 from extender.view import View
@@ -152,6 +153,7 @@ class Program:
             clock=clock,
             wall=wall,
         )
+        self.targets = ScaleTargets(api, self.catalog, failed=self.metrics.loop_error, clock=clock)
         self.reflectors = self._reflectors()
         # No condition of readiness: without NodeQoS nobody has reported, and all but Strict policies go on.
         self._reported = self.reflectors[NODE_QOS.plural]
@@ -282,6 +284,7 @@ class Program:
             asked = self._asked_for.get(reflector)
             run = reflector.run if asked is None else partial(self._watch_once_asked, reflector, asked)
             yield f"watch {name}", self._loop("watch", RESTART_SECONDS, run)
+        yield "scale targets", self._loop("scale targets", RESTART_SECONDS, self.targets.run)
         yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
         expiry = Expiry(self._api, self.ledger, settles=self.binder.settles, clock=self._clock)
         yield "holds", self._loop("holds", HOLDS_SECONDS, self._tend)
@@ -356,6 +359,7 @@ class Program:
             await self._hear_reports()
             await self._hear_budgets()
             await self._hear_reservations()
+            await self._hear_scale_targets()
             await self._hear_what_policies_ask_for()
             try:
                 for _ in iter(self.ledger.tend, False):
@@ -401,6 +405,11 @@ class Program:
         for name in [name for name, one in self.reflectors.items() if one in awaited]:
             if not self.reflectors[name].synced.is_set():
                 log.warning("%s not listed then=%r", name, "slots are held as if there were none")
+
+    async def _hear_scale_targets(self) -> None:
+        """Slots of a workload of any kind are held from the start, where its replicas can be known."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.targets.heard(), REPORTS_SECONDS)
 
     async def _hear_budgets(self) -> None:
         """What budgets do not give must not be held for a moment, unless there is nothing to read."""

@@ -128,13 +128,15 @@ class Sources:
         """To how many replicas the policy's workload may be scaled, where it asks for headroom."""
         if not policy.headroom or policy.scale_target is None:
             return 0
-        named = policy.namespace, policy.scale_target.kind, policy.scale_target.name
-        mine = (a for a in self.autoscalers.values() if (a.namespace, a.target.kind, a.target.name) == named)
+        named = policy.namespace, policy.scale_target.full_kind, policy.scale_target.name
+        mine = (
+            a for a in self.autoscalers.values() if (a.namespace, a.target.full_kind, a.target.name) == named
+        )
         return max((one.maximum for one in mine), default=0)
 
     def _workload(self, policy: Policy) -> Workload | None:
         target = policy.scale_target
-        return self.workloads.get((policy.namespace, target.kind, target.name)) if target else None
+        return self.workloads.get((policy.namespace, target.full_kind, target.name)) if target else None
 
     def _priority(self, policy: Policy) -> int:
         name = self._class_of(policy)
@@ -173,7 +175,7 @@ def _spread(policy: Policy, workload: Workload | None, *, follows: bool) -> tupl
     exact = {
         r.key: r.values[0] for r in policy.selector.requirements if r.operator == "In" and len(r.values) == 1
     }
-    labels = workload.selected if workload is not None else exact
+    labels = (workload.selected if workload is not None else None) or exact
     return tuple(replace(one, itself=matches(one.selector, labels)) for one in policy.spread)
 
 

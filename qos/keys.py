@@ -9,6 +9,10 @@ GROUP: Final = "j10ce.io"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 
+# Labels on ClusterRoles.
+SCALE_TARGETS_LABEL: Final = f"{GROUP}/aggregate-to-scale-targets"
+"""Of rights to read scale targets, which the extender has then (manifests/base/extender-rights.yaml)."""
+
 # Annotations on pods.
 POLICY_ANNOTATION: Final = f"{GROUP}/policy"
 """namespace/name of the policy whose slot the pod fills; "" on a pod of a policy that fills none.

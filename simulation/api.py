@@ -242,10 +242,15 @@ class Client:
             "BOOKMARK", orjson.dumps({"kind": resource.kind, "metadata": {"resourceVersion": version}})
         )
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
-        """One object."""
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> bytes:
+        """One object; nothing here has a subresource."""
+        assert not subresource
         raw: bytes = await self._request("get", name, lambda: self._store.raw(resource, namespace, name))
         return raw
+
+    async def served(self, group: str, version: str) -> bytes:
+        """No custom kind is."""
+        raise NotFound(404, "NotFound", f"{group}/{version} is not served")
 
     async def create(self, resource: Resource, _namespace: str, body: Mapping[str, Any]) -> bytes:
         """Create; what nobody looks at (Events) is thrown away."""

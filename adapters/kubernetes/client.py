@@ -188,9 +188,14 @@ class KubernetesAPI:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"watch {path}: {error!r}") from error
 
-    async def get(self, resource: Resource, namespace: str, name: str) -> bytes:
-        """One object, by a quorum read."""
-        return await self._request("GET", self._path(resource, namespace, name))
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> bytes:
+        """One object, or its subresource, by a quorum read."""
+        return await self._request("GET", self._path(resource, namespace, name, subresource))
+
+    async def served(self, group: str, version: str) -> bytes:
+        """The APIResourceList of a group's version; NotFound when it is not served."""
+        root = f"apis/{_segment(group)}" if group else "api"
+        return await self._request("GET", f"{self._prefix}/{root}/{_segment(version)}")
 
     async def create(self, resource: Resource, namespace: str, body: Mapping[str, Any]) -> bytes:
         """Create; Conflict when it exists."""

@@ -91,7 +91,7 @@ class Reflector:
     it is logged and counted in `rejected`, and the last good state stays. `on_remove(key)`: it is gone.
     Both run on the loop, never concurrently, and must not block. A relist calls on_set for everything, then
     on_remove for what is no longer there, then `on_listed(began)`, by `clock`: whatever was there when the
-    list began, and was not handed over, is gone.
+    list began, and was not handed over, is gone. `on_refused(error)`: it answered 403 or 404.
 
     `field_selector`: only these objects (spec.nodeName=NODE). `page_size` 0: the list in one piece, which the
     API server answers from memory, whatever its version; pages it may read from etcd, with all objects of
@@ -110,6 +110,7 @@ class Reflector:
         on_remove: Callable[[str], None],
         *,
         on_listed: Callable[[float], None] = lambda _began: None,
+        on_refused: Callable[[APIError], None] = lambda _error: None,
         field_selector: str = "",
         page_size: int = 500,
         most_wait: float = 5.0,
@@ -128,6 +129,7 @@ class Reflector:
         self._on_set = on_set
         self._on_remove = on_remove
         self._on_listed = on_listed
+        self._on_refused = on_refused
         self._selector = field_selector
         self._page_size = page_size
         self._stale_after = stale_after
@@ -189,6 +191,7 @@ class Reflector:
         if isinstance(error, APIError) and error.status in (403, 404):
             self._refused_at = self._clock()
             self.answered.set()
+            self._on_refused(error)
 
     def _works(self) -> None:
         self._backoff.reset()

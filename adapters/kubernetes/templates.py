@@ -85,18 +85,24 @@ def autoscaler(raw: bytes) -> Autoscaler:
 def workload(resource: Resource, raw: bytes) -> Workload:
     """A Deployment, StatefulSet or ReplicaSet; `selected` holds its template's labels. DecodeError."""
     obj = read(_WORKLOAD, resource.kind, raw)
-    template = obj.spec.template
+    replicas = 1 if obj.spec.replicas is None else obj.spec.replicas
+    return workload_of(resource.kind, obj.metadata, obj.spec, replicas)
+
+
+def workload_of(kind: str, meta: wire.Metadata, spec: wire.WorkloadSpec, replicas: int) -> Workload:
+    """So many replicas of a pod template; `kind`: ScaleTarget.full_kind. DecodeError."""
+    template = spec.template
     return Workload(
-        namespace=obj.metadata.namespace,
-        kind=resource.kind,
-        name=obj.metadata.name,
-        replicas=1 if obj.spec.replicas is None else obj.spec.replicas,
-        requests=request_of(resource.kind, obj.metadata, template.spec),
+        namespace=meta.namespace,
+        kind=kind,
+        name=meta.name,
+        replicas=replicas,
+        requests=request_of(kind, meta, template.spec),
         where=placement_of(template.spec),
-        spread=_spread(obj.metadata.namespace, template),
-        one_per_node=_one_per_node(obj.metadata.namespace, template),
+        spread=_spread(meta.namespace, template),
+        one_per_node=_one_per_node(meta.namespace, template),
         selected=_labels(template),
-        mounts=_mounts(obj.spec),
+        mounts=_mounts(spec),
     )
 
 

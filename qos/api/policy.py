@@ -47,6 +47,11 @@ RESOURCE_NAME = rf"^(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMGT]i|{_EXTE
 _NAMES_MESSAGE = (
     "can hold only cpu, memory, ephemeral-storage, hugepages-SIZE and names such as example.com/gpu"
 )
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+API_VERSION: Final = rf"^({_LABEL}([.]{_LABEL})*/)?[a-z]([-a-z0-9]*[a-z0-9])?$"
+KIND: Final = r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$"
+_NEEDS_GROUP = "without a group only ReplicationController can be scaled: write the group, such as apps/v1"
+_NO_WORKLOAD = "a policy is no workload: name what runs the pods"
 _STATED = "nodeSelector, tolerations and topologySpreadConstraints"
 _STATES_NODES = "(has({0}.nodeSelector) || has({0}.tolerations) || has({0}.topologySpreadConstraints))"
 _NEEDS_FALSE = f"placement's {_STATED} need placement.inheritFromWorkload: false with slots.scaleTargetRef"
@@ -134,9 +139,35 @@ class Floor(Model):
 class ScaleTargetRef(Model):
     """The workload whose replicas are the slots."""
 
-    api_version: Literal["apps/v1"] = Field(description="The workload's API version.")
-    kind: Literal["Deployment", "StatefulSet", "ReplicaSet"] = Field(description="The workload's kind.")
+    model_config = ConfigDict(
+        json_schema_extra=validations(
+            cel(
+                "self.apiVersion.contains('/') || self.kind == 'ReplicationController'",
+                _NEEDS_GROUP,
+                field=".apiVersion",
+            ),
+            cel("!self.apiVersion.startsWith('j10ce.io/')", _NO_WORKLOAD, field=".apiVersion"),
+        )
+    )
+
+    api_version: Annotated[str, StringConstraints(max_length=317, pattern=API_VERSION)] = Field(
+        description="The workload's API version, such as apps/v1."
+    )
+    kind: Annotated[str, StringConstraints(max_length=63, pattern=KIND)] = Field(
+        description=(
+            "The workload's kind: Deployment, StatefulSet, ReplicaSet, Job, or any other whose resource has "
+            "the scale subresource and which the extender may read."
+        )
+    )
     name: ObjectName = Field(description="The workload's name; it is in the policy's namespace.")
+
+    @model_validator(mode="after")
+    def _a_workload(self) -> ScaleTargetRef:
+        if "/" not in self.api_version and self.kind != "ReplicationController":
+            raise ValueError(_NEEDS_GROUP)
+        if self.api_version.startswith("j10ce.io/"):
+            raise ValueError(_NO_WORKLOAD)
+        return self
 
 
 class Slots(Model):
@@ -173,8 +204,8 @@ class Slots(Model):
     scale_target_ref: ScaleTargetRef | None = Field(
         default=None,
         description=(
-            "The Deployment, StatefulSet or ReplicaSet in this namespace whose spec.replicas is the number "
-            "of slots. Exclusive with count."
+            "The workload in this namespace whose replicas are the number of slots: spec.replicas, or those "
+            "of its scale subresource; of a Job as many as it still runs at a time. Exclusive with count."
         ),
     )
     surge: SurgeAmount | None = Field(

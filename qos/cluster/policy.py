@@ -20,6 +20,7 @@ from qos.cluster.remembered import NOTHING, Remembered
 from qos.cluster.volumes import NO_MOUNTS, Mounts
 from qos.promises import Overrides
 
+_OWN_KINDS: Final = {"apps": ("Deployment", "StatefulSet", "ReplicaSet"), "batch": ("Job",)}
 ANYWHERE: Final = NodePredicate()
 """Every node without taints."""
 FIRST_MOMENT: Final = 0
@@ -34,6 +35,22 @@ class ScaleTarget:
     api_version: str
     kind: str
     name: str
+
+    @property
+    def group(self) -> str:
+        """Its API group, "" for core."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        """Its version within the group."""
+        return self.api_version.rpartition("/")[2]
+
+    @property
+    def full_kind(self) -> str:
+        """The kind, with its group where that is none of Kubernetes' own: two groups may have one kind."""
+        own = not self.group or self.kind in _OWN_KINDS.get(self.group, ())
+        return self.kind if own else f"{self.kind}.{self.group}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +151,9 @@ class Profile:
 class Workload:
     """What a scale target asks for: replicas, and its pod template's requests and placement.
 
-    `one_per_node`: the template refuses its own kind on one host (required pod anti-affinity on
-    kubernetes.io/hostname).
+    `kind`: ScaleTarget.full_kind. `one_per_node`: the template refuses its own kind on one host (required pod
+    anti-affinity on kubernetes.io/hostname). `selected`: labels of its pods; None: not known. `templated`:
+    False where only the scale subresource is known of it, and no pod template.
     """
 
     namespace: str
@@ -146,5 +164,6 @@ class Workload:
     where: NodePredicate = ANYWHERE
     spread: tuple[Spread, ...] = ()
     one_per_node: bool = False
-    selected: Mapping[str, str] = field(default_factory=dict)
+    selected: Mapping[str, str] | None = field(default_factory=dict)
+    templated: bool = True
     mounts: Mounts = NO_MOUNTS

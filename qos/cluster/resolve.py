@@ -94,7 +94,7 @@ def _spread(policy: Policy, workload: Workload | None, inherited: Workload | Non
     """The policy's own constraints, or its workload's. With slots.count no template says its pods' labels."""
     if inherited is not None:
         return inherited.spread
-    return counting(policy.spread, workload.selected if workload else labels_of(policy.selector))
+    return counting(policy.spread, (workload.selected if workload else None) or labels_of(policy.selector))
 
 
 def _needs(policy: Policy, profile: Profile | None) -> frozenset[str] | None:
@@ -160,7 +160,13 @@ def _workload_problem(policy: Policy, workload: Workload | None) -> Problem | No
         return None
     if workload is None:
         return Problem("WorkloadNotFound", f"{target.kind} {policy.namespace}/{target.name} does not exist")
-    if not matches(policy.selector, workload.selected):
+    if policy.inherit_from_workload and not workload.templated:
+        text = (
+            f"{target.kind} {policy.namespace}/{target.name} has no pod template at spec.template to inherit "
+            "from: set placement.inheritFromWorkload: false, and say in placement which nodes"
+        )
+        return Problem("TemplateNotFound", text)
+    if workload.selected is not None and not matches(policy.selector, workload.selected):
         return Problem(
             "SelectorMismatch",
             f"spec.selector does not select the pods of {target.kind} {policy.namespace}/{target.name}",

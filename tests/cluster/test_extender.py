@@ -16,6 +16,7 @@ import trustme
 from lab import extender_process, nodes, scheduler_config
 from lab.cluster import Cluster
 from lab.extender_process import ExtenderProcess
+from tests.cluster.custom_kinds import scalable
 
 pytestmark = pytest.mark.cluster
 
@@ -276,3 +277,48 @@ def test_headroom_follows_what_an_autoscaler_may_scale_to(rig):
     assert (slots["desired"], slots["filled"] + slots["held"]) == (6, 6)
     rig.cluster.kubectl("delete", "hpa", "shop")
     rig.wait(lambda: rig.get("mrp", "shop")["status"]["slots"]["desired"] == 2)
+
+
+def test_slots_follow_a_job_and_any_kind_that_scales(rig):
+    rig = rig()
+    rig.with_nodes(2, "8")
+    rig.create(*scalable("farms", "Farm"), *scalable("barns", "Barn", scales=False))
+    rig.cluster.kubectl(
+        "wait", "--for=condition=Established", "crd/farms.example.com", "crd/barns.example.com"
+    )
+    template = {key: pod("", "1", "farm")[key] for key in ("metadata", "spec")}
+    template["metadata"] = {"labels": {"app": "farm"}}
+    made = [
+        ("farm", "example.com/v1", "Farm", {"size": 3, "template": template}),
+        ("bare", "example.com/v1", "Farm", {"size": 2}),
+        ("barn", "example.com/v1", "Barn", {"size": 2}),
+    ]
+    for name, version, kind, spec in made:
+        metadata = {"name": name, "namespace": "default"}
+        rig.create({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
+        asked = policy(name, 0, "1")
+        asked["spec"]["slots"] = {"scaleTargetRef": {"apiVersion": version, "kind": kind, "name": name}}
+        rig.create(asked)
+
+    def desired(name: str) -> int:
+        return int(rig.get("mrp", name).get("status", {}).get("slots", {}).get("desired", -1))
+
+    rig.wait(lambda: desired("farm") == 3)
+    rig.cluster.kubectl("scale", "farms.example.com/farm", "--replicas=5")
+    rig.wait(lambda: desired("farm") == 5)
+    assert rig.condition("farm", "Ready") == ("True", "AsAsked")
+    assert rig.condition("bare", "Ready") == ("False", "TemplateNotFound")
+    rig.wait(lambda: rig.condition("barn", "Ready") == ("False", "ScaleTargetCannotScale"))
+
+    spec = {"parallelism": 2, "completions": 4, "template": {"spec": dict(template["spec"])}}
+    # Its pods would be over at once, as kwok has it: they go nowhere.
+    spec["template"]["spec"] |= {"restartPolicy": "Never", "nodeSelector": {"there": "is-none"}}
+    metadata = {"name": "nightly", "namespace": "default"}
+    rig.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    asked = policy("nightly", 0, "1")
+    asked["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/job-name": "nightly"}}
+    asked["spec"]["slots"] = {"scaleTargetRef": {"apiVersion": "batch/v1", "kind": "Job", "name": "nightly"}}
+    rig.create(asked)
+    rig.wait(lambda: desired("nightly") == 2)
+    rig.cluster.kubectl("patch", "job", "nightly", "--type=merge", "-p", '{"spec": {"suspend": true}}')
+    rig.wait(lambda: desired("nightly") == 0)

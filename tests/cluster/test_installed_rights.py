@@ -21,6 +21,7 @@ from cli.kubectl import Kubectl, as_list, find
 from lab import cluster as lab_cluster
 from lab import components, extender_process
 from lab.cluster import Cluster
+from tests.cluster.custom_kinds import scalable
 
 pytestmark = pytest.mark.cluster
 
@@ -133,6 +134,38 @@ def refused_for_holds(kubectl: Kubectl) -> bool:
     return "holds of default/checkout" in json.dumps([item["status"] for item in pods])
 
 
+def scale_target_by_a_right_given_later(kubectl: Kubectl, logs: Callable[[], str]) -> None:
+    """The account may read a kind once a ClusterRole with the label says so; before, its policy says it."""
+    for one in scalable("farms", "Farm"):
+        create(kubectl, one)
+    kubectl.run("wait", "--for=condition=Established", "crd/farms.example.com", "--timeout=60s")
+    metadata = {"name": "farm", "namespace": "default"}
+    create(
+        kubectl, {"apiVersion": "example.com/v1", "kind": "Farm", "metadata": metadata, "spec": {"size": 2}}
+    )
+    target = {"apiVersion": "example.com/v1", "kind": "Farm", "name": "farm"}
+    placement = {"inheritFromWorkload": False}
+    spec = POLICY["spec"] | {"slots": {"scaleTargetRef": target}, "placement": placement}
+    selector = {"selector": {"matchLabels": {"app": "farm"}}}
+    create(kubectl, POLICY | {"metadata": metadata, "spec": spec | selector})
+
+    def ready() -> tuple[str, str, int]:
+        status = kubectl.objects("get", "mrp", "farm", "-n", "default")[0].get("status", {})
+        found = next((one for one in status.get("conditions", []) if one["type"] == "Ready"), {})
+        return found.get("reason", ""), found.get("message", ""), status.get("slots", {}).get("desired", 0)
+
+    wait_for("the right that is missing is named", lambda: ready()[0] == "ScaleTargetForbidden", logs)
+    assert "may not list and watch farms.example.com" in ready()[1]
+    rules = [
+        {"apiGroups": ["example.com"], "resources": ["farms"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": ["example.com"], "resources": ["farms/scale"], "verbs": ["get"]},
+    ]
+    labels = {"j10ce.io/aggregate-to-scale-targets": "true"}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": rules}
+    create(kubectl, role | {"metadata": {"name": "farm-reader", "labels": labels}})
+    wait_for("its slots are held", lambda: ready()[2] == 2, logs)
+
+
 def test_they_do_their_work_with_these_rights(own: Cluster) -> None:
     kubectl = find(os.environ, own.kubeconfig, "")
     with at_work(as_account(own, kubectl)) as logs:
@@ -152,4 +185,5 @@ def test_they_do_their_work_with_these_rights(own: Cluster) -> None:
         kubectl.run("patch", "mrp", "checkout", "-n", "default", *let_go)
         wait_for("it is woken and bound", lambda: all_bound(kubectl), logs)
         said = logs()
+        scale_target_by_a_right_given_later(kubectl, logs)
     assert [line for line in said.splitlines() if "forbidden" in line.lower() or " 403 " in line] == []

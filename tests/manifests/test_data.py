@@ -123,7 +123,8 @@ def test_who_may_make_policies_cannot_make_those_larger_whose_class_they_may_not
 
 @pytest.mark.parametrize("role", of_kind("ClusterRole", "Role"))
 def test_rights_name_what_they_are_for(role: dict[str, Any]) -> None:
-    for rule in role["rules"]:
+    gathered = "aggregationRule" in role  # from the roles that an administrator labels
+    for rule in () if gathered else role["rules"]:
         words = [word for words in rule.values() for word in words]
         assert not any("*" in word for word in words)
         assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])

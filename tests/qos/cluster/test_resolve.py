@@ -253,3 +253,17 @@ def test_no_spare_slots_are_left_for_slots_that_are_all_used_up():
 def test_a_workload_with_one_pod_a_node_has_one_slot_more_for_each():
     asked = replace(TARGET, max_slots_per_node=4, survives=2, inherit_from_workload=True)
     assert (resolved(asked, WORKLOAD).desired, resolved(asked, WORKLOAD).spare) == (12, 2)
+
+
+def test_of_a_workload_without_a_template_the_policy_says_which_nodes():
+    bare = replace(WORKLOAD, requests={}, selected=None, templated=False, one_per_node=False)
+    inherits = replace(TARGET, inherit_from_workload=True)
+    problem = resolve(inherits, {}, CLASSES, bare, now=0.0)
+    assert isinstance(problem, Problem)
+    assert (problem.reason, "inheritFromWorkload: false" in problem.message) == ("TemplateNotFound", True)
+    demand = resolved(replace(TARGET, inherit_from_workload=False), bare)
+    assert (demand.desired, demand.vector) == (10, {"cpu": 2000, "memory": 4, "pods": 1})
+    other = replace(bare, selected={"app": "another"})
+    mismatch = resolve(replace(TARGET, inherit_from_workload=False), {}, CLASSES, other, now=0.0)
+    assert isinstance(mismatch, Problem)
+    assert mismatch.reason == "SelectorMismatch"
