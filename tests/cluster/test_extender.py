@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import trustme
+from typer.testing import CliRunner
 
+from cli.app import app
 from lab import extender_process, nodes, scheduler_config
 from lab.cluster import Cluster
 from lab.extender_process import ExtenderProcess
@@ -307,6 +309,10 @@ def test_slots_follow_a_job_and_any_kind_that_scales(rig):
     rig.cluster.kubectl("scale", "farms.example.com/farm", "--replicas=5")
     rig.wait(lambda: desired("farm") == 5)
     assert rig.condition("farm", "Ready") == ("True", "AsAsked")
+    said = CliRunner().invoke(app, ["losses", "--kubeconfig", str(rig.cluster.kubeconfig), "-o", "json"])
+    (lost,) = (one for one in json.loads(said.output)["policies"] if one["policy"] == "default/farm")
+    assert (lost["desired"], lost["held"], lost["survives"], lost["elsewhere"]) == (5, 5, 0, 0)
+    assert sum(one["slots"] for one in lost["losses"]) == 5
     assert rig.condition("bare", "Ready") == ("False", "TemplateNotFound")
     rig.wait(lambda: rig.condition("barn", "Ready") == ("False", "ScaleTargetCannotScale"))
 
