@@ -98,3 +98,26 @@ def test_a_tenant_may_edit_policies_of_its_namespace_and_no_budget(shop: str, ku
     for verb in ("create", "update", "patch", "delete"):
         assert not may(verb, "reservationbudgets"), verb
         assert not may(verb, "reservationbudgets", "--subresource=status"), verb
+
+
+def test_the_editor_is_part_of_edit_once_an_administrator_says_so(shop: str, kubectl: Kubectl) -> None:
+    user, role = f"developer-{shop}", "clusterrole/j10ce-policy-editor"
+    kubectl("create", "rolebinding", user, "--clusterrole=edit", f"--user={user}", "-n", shop)
+
+    def may(resource: str) -> bool:
+        done = kubectl("auth", "can-i", "create", resource, f"--as={user}", "-n", shop, check=False)
+        return done.stdout.strip() == "yes"
+
+    until(lambda: may("pods"), "the role is in force", SECONDS)
+    assert not may("minimalreservationpolicies"), "by default nobody but administrators"
+    label = "rbac.authorization.k8s.io/aggregate-to-edit"
+    kubectl("label", role, f"{label}=true")
+    try:
+        until(lambda: may("minimalreservationpolicies"), "edit has gathered it", SECONDS)
+        rights = str(resources.files("manifests") / "base" / "user-rights.yaml")
+        kubectl("apply", "--server-side", "--field-manager", "j10ce", "--force-conflicts", "-f", rights)
+        assert may("minimalreservationpolicies"), "an upgrade leaves it"
+        assert not may("reservationbudgets")
+    finally:
+        kubectl("label", role, f"{label}-")
+    until(lambda: not may("minimalreservationpolicies"), "edit has let it go", SECONDS)
