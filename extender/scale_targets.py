@@ -29,8 +29,8 @@ AGAIN_SECONDS: Final = 30.0
 """The longest between two tries of what was refused: a right, a CustomResourceDefinition may come later."""
 LOOK_SECONDS: Final = 0.5
 """Between two looks for kinds and objects that policies name, and what of them has changed."""
-MOST_KINDS: Final = 32
-"""A kind is a tenant's word, and each costs a watch."""
+LOOKUP_SECONDS: Final = 0.05
+"""Between two kinds that are looked up. A kind is a tenant's word; only one that exists costs a watch."""
 OWN_KINDS: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 """Watched from the start (extender.ingest)."""
 
@@ -52,6 +52,7 @@ class ScaleTargets:
         self._failed = failed
         self._clock, self._sleep = clock, sleep
         self._kinds: dict[tuple[str, str], tuple[_Kind, asyncio.Task[None]]] = {}
+        self._turn = asyncio.Lock()
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -78,25 +79,25 @@ class ScaleTargets:
             for target in self._catalog.scale_targets()
             if target.full_kind not in OWN_KINDS
         }
+        still = {target.full_kind for target in wanted.values()}
         for key in self._kinds.keys() - wanted.keys():
             kind, task = self._kinds.pop(key)
             task.cancel()
-            kind.forget()
+            if kind.full_kind not in still:  # else another version's objects are the same ones
+                kind.forget()
         for key, target in wanted.items():
             if key in self._kinds:
                 continue
-            if len(self._kinds) >= MOST_KINDS:
-                text = f"policies name more than {MOST_KINDS} kinds: use slots.count"
-                self._catalog.set_obstacle(("", target.full_kind, ""), Problem("TooManyKinds", text))
-                continue
-            kind = _Kind(self._api, self._catalog, target, clock=self._clock, sleep=self._sleep)
+            kind = _Kind(
+                self._api, self._catalog, target, turn=self._turn, clock=self._clock, sleep=self._sleep
+            )
             name = f"scale target {target.full_kind}"
             work = forever(name, AGAIN_SECONDS, kind.run, self._failed, sleep=self._sleep)
             self._kinds[key] = kind, asyncio.create_task(work, name=name)
 
 
 class _Kind:
-    """One kind. `answered` is set once its policies can be told something."""
+    """One kind. `answered` is set once its policies can be told something. `turn`: to look up a kind."""
 
     def __init__(
         self,
@@ -104,6 +105,7 @@ class _Kind:
         catalog: Catalog,
         target: ScaleTarget,
         *,
+        turn: asyncio.Lock,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
@@ -111,6 +113,7 @@ class _Kind:
         self._api = api
         self._catalog = catalog
         self._target = target
+        self._turn = turn
         self._clock, self._sleep = clock, sleep
         self._resource = JOBS
         self._objects: dict[WorkloadKey, scale.Scaled] = {}
@@ -142,6 +145,11 @@ class _Kind:
         self._catalog.set_obstacle(self._all, None)
 
     @property
+    def full_kind(self) -> str:
+        """As workloads of the kind have it."""
+        return self._target.full_kind
+
+    @property
     def _all(self) -> WorkloadKey:
         return "", self._target.full_kind, ""
 
@@ -153,7 +161,9 @@ class _Kind:
         """The kind's resource, once it is served and can be scaled."""
         while True:
             try:
-                raw = await self._api.served(self._target.group, self._target.version)
+                async with self._turn:
+                    await self._sleep(LOOKUP_SECONDS)
+                    raw = await self._api.served(self._target.group, self._target.version)
                 found, scales = scale.resource_of(self._target, raw)
             except NotFound:
                 found, scales = None, False

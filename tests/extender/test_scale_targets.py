@@ -14,7 +14,7 @@ from adapters.api import JOBS, APIError, Resource
 from adapters.memory import MemoryAPI
 from extender.catalog import Catalog
 from extender.owners import Owners
-from extender.scale_targets import MOST_KINDS, ScaleTargets
+from extender.scale_targets import LOOKUP_SECONDS, ScaleTargets
 from qos.cluster.objects import Demand, Requirement, Selector
 from qos.cluster.policy import Policy, ScaleTarget
 from qos.cluster.precedence import Problem
@@ -218,10 +218,32 @@ async def test_a_start_waits_until_each_kind_has_said_something(desk):
         assert (desk.said(), desk.said("farm")) == (3, "ScaleTargetNotServed")
 
 
-async def test_so_many_kinds_and_no_more(desk):
-    for number in range(MOST_KINDS + 1):
+async def test_kinds_that_are_made_up_are_looked_up_in_turn_and_keep_no_other_waiting_for_ever(desk):
+    desk.api.kinds[ROLLOUTS] = True
+    desk.rollout(3)
+    for number in range(100):
         desk.policy(ScaleTarget("example.com/v1", f"Kind{number}", "a"), name=f"p{number}")
+    desk.policy()
+    began = desk.clock()
     async with desk.following():
         await asyncio.wait_for(desk.targets.heard(), 60.0)
-        said = [desk.said(f"p{number}") for number in range(MOST_KINDS + 1)]
-    assert (said.count("ScaleTargetNotServed"), said.count("TooManyKinds")) == (MOST_KINDS, 1)
+        assert [desk.said(f"p{number}") for number in range(100)] == ["ScaleTargetNotServed"] * 100
+        await desk.until(3)
+    assert desk.clock() - began > 100 * LOOKUP_SECONDS
+
+
+async def test_a_version_that_nobody_names_any_more_takes_no_slots_from_another(desk):
+    desk.api.kinds[ROLLOUTS] = True
+    desk.api.kinds[replace(ROLLOUTS, version="v1")] = True
+    desk.rollout(3)
+    async with desk.following():
+        desk.policy()
+        desk.policy(replace(ROLLOUT, api_version="argoproj.io/v1"), name="other")
+        await desk.until(3)
+        await desk.until(3, "other")
+        desk.catalog.remove_policy("shop/other")
+        for _ in range(100):
+            await asyncio.sleep(0)
+        desk.clock.advance(1.0)
+        desk.catalog.expire()
+        assert desk.said() == 3
