@@ -36,6 +36,7 @@ NO_SLOT: Final = ""
 _NOTHING: Final[Resources] = {}
 _FIRST_DEMANDS = 512
 """Room to begin with: memory that is never written to costs nothing, and doubling takes long."""
+_FIRST_WITH_RESERVATIONS = 2_048
 _COMPARED_AT_ONCE = 5_000
 """Selectors compared with sets of labels in one step, at half a microsecond each."""
 _MOST_LABEL_SETS = 20_000
@@ -64,7 +65,8 @@ class Demands:
         self._table = table
         self.reservations = Reservations(enabled=reservations)
         self.numbers: dict[str, int] = {}
-        self.records: list[Demand | None] = [None] * _FIRST_DEMANDS
+        first = _FIRST_WITH_RESERVATIONS if reservations else _FIRST_DEMANDS
+        self.records: list[Demand | None] = [None] * first
         self.order: list[int] = []
         self.position: dict[int, int] = {}
         self.levels: list[int] = []
@@ -80,8 +82,8 @@ class Demands:
         self._by_namespace: dict[str, list[int]] = {}
         self._by_place: dict[NodePredicate, list[int]] = {}
         self._owners: dict[tuple[str, frozenset[tuple[str, str]]], tuple[int, ...]] = {}
-        self.vectors: Columns = np.zeros((_FIRST_DEMANDS, table.shape[0]), dtype=np.int64)
-        self.eligible: Flags = np.zeros((_FIRST_DEMANDS, table.shape[1]), dtype=np.bool_)
+        self.vectors: Columns = np.zeros((first, table.shape[0]), dtype=np.int64)
+        self.eligible: Flags = np.zeros((first, table.shape[1]), dtype=np.bool_)
         self.strict = Strict(table)
         self._nodes = Eligibility(table)
 
@@ -130,9 +132,9 @@ class Demands:
             self._arrange()
         return number
 
-    def set_left(self, number: int, vector: Resources, desired: int) -> None:
+    def set_left(self, number: int, vector: Resources) -> None:
         """What pods leave of a demand that they share; as cheap as a bind must be."""
-        self.records[number] = replace(self[number], vector=vector, desired=desired)
+        self.records[number] = replace(self[number], vector=vector)
         self.vectors[number] = self._table.vector(vector)
         self.changes += 1
         if not set(np.flatnonzero(self.vectors[number]).tolist()) <= {*self.dims}:

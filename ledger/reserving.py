@@ -8,7 +8,8 @@ import numpy as np
 
 from ledger.claims import ClaimState
 from ledger.reservations import NONE, Use
-from qos.cluster.objects import Pod
+from qos.cluster.objects import Pod, Resources
+from qos.keys import PODS
 
 if TYPE_CHECKING:
     from ledger.state import State
@@ -65,7 +66,10 @@ def choose(state: State, pod: Pod, rows: Rows | None, avoid: int = NONE) -> int:
             row = _free_at(state, number)
             if row < 0 or not (asked is None or asked[row]):
                 continue
-            if not (state.demands[number].admits(pod.requests) and _fits(state, number, row, pod)):
+            slot = state.demands[number]
+            if not (
+                slot.admits(pod.requests) and _gives(slot.vector, pod) and _fits(state, number, row, pod)
+            ):
                 continue
             filled = _filled(state, number, pod)
             weighed.append((-filled, reservations.rules[number].name, number, row))
@@ -83,6 +87,11 @@ def _free_at(state: State, number: int) -> int:
     """The row where a Reservation is held for whoever comes; -1: nowhere."""
     row = state.table.index.get(state.demands.reservations.rules[number].node, -1)
     return row if row >= 0 and state.holds.movable(number, row) else -1
+
+
+def _gives(slot: Resources, pod: Pod) -> bool:
+    """Whether anything is left of it that the pod asks for."""
+    return any(amount and pod.requests.get(name) for name, amount in slot.items() if name != PODS)
 
 
 def _fits(state: State, number: int, row: int, pod: Pod) -> bool:

@@ -29,7 +29,7 @@ from ledger.spread import Spreads
 from ledger.table import Columns, Flags, Table, Vector
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, OwnerFit, Pod, Resources
-from qos.keys import PODS, SYSTEM_CRITICAL_PRIORITY
+from qos.keys import SYSTEM_CRITICAL_PRIORITY
 
 _MOST_KINDS = 256
 _MOST_GONE = 10_000
@@ -423,7 +423,7 @@ class State:
             if demand == self.demands[number]:
                 continue
             self.holds.weigh(number, -1)
-            self.demands.set_left(number, demand.vector, demand.desired)
+            self.demands.set_left(number, demand.vector)
             self.holds.weigh(number, 1)
             self.holds.follow(number)
             rows = [row for row, _ in self.holds.of(number)]
@@ -435,13 +435,14 @@ class State:
             self.changed()
 
     def _remaining(self, demand: Demand, number: int) -> Demand:
-        """A Reservation that is shared, with what its pods leave of it; nothing is held of nothing."""
+        """A Reservation that is shared, with what its pods leave of it: a pod's place at least, so that it
+        keeps its own.
+        """
         assert demand.reserved is not None, "only Reservations are shared"
         flights = (one.pod.requests for one in self.flights.by_uid.values() if one.shares == number)
         claims = (claim.requests for claim in self.claims.of.get(number, {}).values())
         left = demand.reserved.left([*claims, *flights])
-        some = any(amount for name, amount in left.items() if name != PODS)
-        return replace(demand, vector=left, desired=int(some))
+        return replace(demand, vector=left)
 
     def _release_own(self, owner: int, row: int) -> None:
         """The owner fills a slot: a hold there goes, unless an unplaced slot is filled and both fit."""

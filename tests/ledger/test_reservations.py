@@ -306,3 +306,15 @@ def test_a_restart_finds_who_shares_it() -> None:
     assert kept(made) == 4000
     made.set_demand(shared("a", order=3))
     assert kept(made) == 4000
+
+
+def test_the_last_part_is_given_too() -> None:
+    made = reserving(node("n0", 8), shared("a", cpu=3))
+    must = NodePredicate()
+    for number in range(3):
+        who = pod(f"w{number}", cpu=1, memory=0, app="web", reservation_affinity=must)
+        assert go(made, who, ["n0"]) == "n0"
+    assert kept(made) == 0
+    assert go(made, pod("w3", cpu=1, memory=0, app="web", reservation_affinity=must), ["n0"]) == ""
+    assert go(made, pod("w4", cpu=1, memory=0, app="web"), ["n0"]) == "n0"
+    assert [claim.owner for claim in made._state.claims.by_uid.values()] == [0, 0, 0, -1]
