@@ -15,7 +15,7 @@ from ledger.offers import EVICTION_SECONDS, Offer
 from ledger.placement import settle
 from ledger.requests import Request, avail, fits_free, request_of, sees
 from ledger.state import State, exempt
-from ledger.table import Columns, Flags, Rows, Vector
+from ledger.table import Columns, Flags, Rows, Vector, counts
 from qos.cluster.objects import Pod
 
 
@@ -197,7 +197,8 @@ def _left_after(
             claim = state.claims.by_uid.get(uid)
             if row < 0 or claim is None or claim.row != row:
                 continue
-            won = [amount + claim.requests.get(name, 0) for amount, name in zip(won, names, strict=True)]
+            freed = [amount if counts(amount) else 0 for amount in (claim.requests.get(n, 0) for n in names)]
+            won = [sum(both) for both in zip(won, freed, strict=True)]
             if state.demands.there(claim.owner) and sees(state, request, claim.owner):
                 reborn.append(claim.owner)
         left[:, place] += np.asarray(won, dtype=np.int64)

@@ -12,6 +12,7 @@ import numpy.ma
 from numpy.typing import NDArray
 
 from qos.cluster.objects import Node, Resources
+from qos.quantity import MAXIMUM
 
 Columns: TypeAlias = NDArray[np.int64]
 """Indexed [resource, row]."""
@@ -44,6 +45,11 @@ def reshaped(
     corner = tuple(slice(0, min(sizes)) for sizes in zip(there.shape, shape, strict=True))
     copy[corner] = there[corner]
     return copy
+
+
+def counts(amount: int) -> bool:
+    """Whether a pod that runs takes what it says: kubelet reads what no node has modulo 2^64, or as 0."""
+    return amount < MAXIMUM
 
 
 class Table:
@@ -240,6 +246,8 @@ class Table:
         if sign < 0:
             self.grown.add(row)
         for name, amount in requests.items():
+            if not counts(amount):
+                continue
             dim = self.dims.get(name)
             if dim is None:
                 self._set_aside(name, row, sign * amount)

@@ -17,8 +17,10 @@ from qos import keys
 MAXIMUM: Final = 2**48
 """Larger amounts are capped here: beyond any node, and those of 30,000 nodes or pods add up in an int64."""
 
-_LONGEST_TEXT: Final = 64
+_MOST_DIGITS: Final = 64
 _LARGEST_EXPONENT: Final = 99
+_BEYOND: Final = 10**_LARGEST_EXPONENT
+"""What has more digits, or a larger exponent, counts as so much."""
 _BINARY: Final[dict[str, int]] = {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _GRAMMAR: Final = re.compile(
@@ -36,15 +38,21 @@ class QuantityError(ValueError):
         self.value = value
 
 
-@lru_cache(maxsize=65536, typed=True)
 def parse(resource: str, text: str | float) -> int:
     """The amount in canonical units: cpu in millicores, everything else in whole bytes or counts.
 
     Rounded up, away from zero; capped at +-MAXIMUM. Negative amounts are quantities too: whether they make
     sense is the caller's to say. Raises QuantityError.
     """
+    # The API server keeps leading zeros, a megabyte of them: such a text must be read, and not remembered.
+    known = _parse if not isinstance(text, str) or len(text) <= _MOST_DIGITS else _parse.__wrapped__
+    return known(resource, text)
+
+
+@lru_cache(maxsize=65536, typed=True)
+def _parse(resource: str, text: str | float) -> int:
     per_unit = 1000 if resource == keys.CPU else 1
-    if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < _LONGEST_TEXT:
+    if isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS:
         return min(int(text) * per_unit, MAXIMUM)
     amount = parse_large(resource, text)
     return max(-MAXIMUM, min(amount, MAXIMUM))
@@ -73,29 +81,51 @@ def has_fraction_of_unit(resource: str, text: str | float) -> bool:
     decimals = len(match["number"].partition(".")[2])
     if match["binary"]:
         return "." in match["number"]
-    exponent = int(match["exponent"]) if match["exponent"] else _DECIMAL[match["decimal"] or ""]
-    return decimals > exponent
+    return decimals > _power(match)
 
 
 def _exact(resource: str, value: object) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError(resource, value, "expected text such as 500m, 2 or 4Gi")
     text = str(value)
-    if len(text) > _LONGEST_TEXT:
-        raise QuantityError(resource, text[:_LONGEST_TEXT] + "...", f"longer than {_LONGEST_TEXT} characters")
     match = _GRAMMAR.fullmatch(text)
     if match is None:
         raise QuantityError(
-            resource, value, "expected a number and a suffix such as m, k, M, G, Ki, Mi or Gi"
+            resource, _shown(text), "expected a number and a suffix such as m, k, M, G, Ki, Mi or Gi"
         )
-    number = Fraction(match["number"])
+    sign = -1 if text.startswith("-") else 1
+    whole, _, fraction = match["number"].lstrip("+-").partition(".")
+    whole, fraction = whole.lstrip("0"), fraction.rstrip("0")
+    power = _power(match)
+    if (
+        len(fraction) > _MOST_DIGITS
+        or power < -_LARGEST_EXPONENT
+        or (len(whole) > _MOST_DIGITS and power < 0)
+    ):
+        raise QuantityError(
+            resource, _shown(text), f"more than {_MOST_DIGITS} digits, or an exponent of three"
+        )
+    if not whole and not fraction:
+        return Fraction(0)
+    if len(whole) > _MOST_DIGITS or power > _LARGEST_EXPONENT:
+        return Fraction(sign * _BEYOND)
+    number = sign * Fraction(f"{whole or 0}.{fraction or 0}")
     if match["binary"]:
         return number * _BINARY[match["binary"]]
-    exponent = int(match["exponent"]) if match["exponent"] else _DECIMAL[match["decimal"] or ""]
-    if abs(exponent) > _LARGEST_EXPONENT:
-        raise QuantityError(resource, value, f"exponent beyond +-{_LARGEST_EXPONENT}")
-    scale = Fraction(10**exponent) if exponent >= 0 else Fraction(1, 10**-exponent)
-    return number * scale
+    return number * (10**power if power >= 0 else Fraction(1, 10**-power))
+
+
+def _power(match: re.Match[str]) -> int:
+    """The exponent of ten; of those with more than three digits only that it is too large."""
+    exponent = match["exponent"]
+    if exponent is None:
+        return 0 if match["binary"] else _DECIMAL[match["decimal"] or ""]
+    digits = exponent.lstrip("+-").lstrip("0")[:4] or "0"
+    return -int(digits) if exponent.startswith("-") else int(digits)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _MOST_DIGITS else text[:_MOST_DIGITS] + "..."
 
 
 def render(resource: str, amount: int) -> str:

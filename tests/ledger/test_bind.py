@@ -11,6 +11,7 @@ import pytest
 
 from ledger.decisions import BindDecision, Filtered, Mode
 from ledger.refusals import IN_DOUBT
+from qos.quantity import MAXIMUM
 from tests.ledger.builders import demand, go, holds, ledger, names, node, nodes, pod
 
 
@@ -231,3 +232,17 @@ def test_a_pod_that_is_resized_while_its_binding_is_under_way_takes_what_it_asks
     assert made.gauges()["claimed/cpu"] == 6000
     assert not made.filter(pod("q", 2), ["n0"], 2.0).nodes
     assert [one.name for one in made.expired(1_000.0)] == ["p"], "it is still waited for"
+
+
+@pytest.mark.parametrize("mode", [Mode.GUARD, Mode.STRICT])
+def test_a_pod_that_runs_and_says_more_than_any_node_has_takes_nobody_a_node(mode: Mode) -> None:
+    """kube-scheduler and kubelet read `memory: 1e20` as nothing; counted as said, it would fill the node."""
+    made = ledger(*nodes(2, 4), demand("a", 2, 4, 8), mode=mode)
+    for name in names(2):
+        made.set_pod(pod(f"liar-{name}", 0, MAXIMUM, node=name))
+    assert holds(made, "a") == {"n0": 1, "n1": 1}
+    assert not made.filter(pod("late", 0, MAXIMUM), names(2), 0.0).nodes
+    for name in names(2):
+        made.remove_pod(f"liar-{name}")
+    assert holds(made, "a") == {"n0": 1, "n1": 1}
+    assert go(made, pod("owner", 4, 8, app="a"), names(2))
