@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from qos import keys
 from qos.cluster.objects import Pod, Resources
 
 WorkloadKey: TypeAlias = tuple[str, str, str]
 """namespace, kind (ScaleTarget.full_kind), name."""
+JOB: Final = "Job"
 _Amounts: TypeAlias = tuple[tuple[str, int], ...]
 
 
@@ -38,7 +39,8 @@ class Owners:
     """Live pods by workload and template, counted per change.
 
     What the newest template's pods requested last is remembered while there is none of them: a workload that
-    crashed as a whole needs the same slots. `forget` ends that.
+    crashed as a whole needs the same slots. `forget` ends that. Of Jobs nothing is remembered: most are
+    watched by nobody, so nobody would say that they are gone.
     """
 
     def __init__(self) -> None:
@@ -90,7 +92,7 @@ class Owners:
     def _tidy(self, workload: WorkloadKey) -> None:
         templates = self._workloads.get(workload, {})
         newest = _newest(templates)
-        keep = None if workload in self._forgotten else newest
+        keep = None if workload in self._forgotten or workload[1] == JOB else newest
         for name in [name for name, one in templates.items() if not one.pods and name != keep]:
             del templates[name]
         if not templates:
@@ -144,8 +146,8 @@ def _origin(pod: Pod) -> tuple[WorkloadKey, str] | None:
         return None
     if controller.kind == "StatefulSet":
         return (pod.namespace, "StatefulSet", controller.name), pod.labels.get(keys.REVISION_LABEL, "")
-    if controller.kind == "Job":
-        return (pod.namespace, "Job", controller.name), ""
+    if controller.kind == JOB:
+        return (pod.namespace, JOB, controller.name), ""
     if controller.kind != "ReplicaSet":
         return None
     template = pod.labels.get(keys.TEMPLATE_LABEL, "")

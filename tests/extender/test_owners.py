@@ -129,3 +129,16 @@ def test_counted_per_change_is_as_counted_anew(events: list[tuple[str, int, str]
     seen_b = any(cpu and template == "b" for _, cpu, template in events)
     if newest and (newest[0].created or not seen_b):
         assert made.observed(WEB) == owners(*newest).observed(WEB)
+
+
+def test_a_job_has_what_its_pods_request_and_leaves_nothing_behind() -> None:
+    pods = [
+        replace(owner(f"p{i}", 3), controller=OwnerReference("Job", f"nightly-{i}", f"u{i}"))
+        for i in range(5)
+    ]
+    made = owners(*pods)
+    assert made.observed(("shop", "Job", "nightly-2")) == {"cpu": 3}
+    for pod in pods:
+        made.remove_pod(pod.uid)
+    assert made.observed(("shop", "Job", "nightly-2")) == {}
+    assert made._workloads == {}
