@@ -22,7 +22,7 @@ class HostFilesError(Exception):
 def texts(choices: installation.Choices) -> dict[str, str]:
     """The files' contents by name, as chosen."""
     made = {name: installation.overlay_file("default-scheduler", name) for name in NAMES}
-    made |= {name: installation.in_mode(made[name], choices.mode) for name in installation.HOST_CONFIGURATION}
+    made |= {name: installation.chosen(made[name], choices) for name in installation.HOST_CONFIGURATION}
     if choices.image:
         # A function, because in a template a backslash of the user's would mean something.
         made["static-pod.yaml"] = re.sub(

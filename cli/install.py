@@ -27,11 +27,13 @@ from cli.preflight import (
     Overlay,
     OverlayOption,
     Part,
+    ReservationsOption,
     SchedulerImageOption,
     WithoutOption,
     assess,
     gather,
     show_changes,
+    with_koordinator,
 )
 from ledger.decisions import Mode
 
@@ -52,6 +54,7 @@ def install(
     agent: AgentOption = False,
     without: WithoutOption = None,
     network_floors: NetworkFloorsOption = None,
+    reservations: ReservationsOption = None,
     files: Annotated[
         Path | None,
         typer.Option(
@@ -77,7 +80,7 @@ def install(
     An upgrade of the second scheduler keeps its mode unless --mode names one; the files of --files are in
     mode Guard unless it does. An agent that is there already is upgraded as well, with --agent or without;
     in mode Observe it writes nothing on the nodes, and reports what it would. Whether it shapes the nodes'
-    networks stays as it is, too.
+    networks stays as it is, too, and (not in the files of --files) whether Reservations are held.
     Exit code 1 when a check of `j10ce preflight` fails or a file would be lost: nothing has been changed.
     """
     if files is not None and overlay is not Overlay.DEFAULT:
@@ -93,7 +96,9 @@ def install(
         installation.network_after(installation.network_of(facts.agent), network_floors),
         facts.raising,
         Part.MANAGER not in (without or ()),
+        facts.reserves if reservations is None else reservations,
     )
+    facts = with_koordinator(kubectl, facts, choices)
     if network_floors and not choices.agent:
         raise typer.BadParameter("needs --agent: agents shape networks", param_hint="--network-floors")
     _refuse_unfit(assess(facts, overlay.value, choices, datetime.now(UTC)))

@@ -89,6 +89,7 @@ class Choices:
     """What the user chooses; empty: as the manifests have it. agent: with the agent on every node; observe:
     that writes nothing there; network: whether it shapes the node's. raising: the version by which the API
     server itself can raise requests, "" where it cannot (cli.admission). manager: with the manager.
+    reservations: Koordinator's Reservations are held, too.
     """
 
     image: str = ""
@@ -99,6 +100,7 @@ class Choices:
     network: Network = Network.OFF
     raising: str = admission.VERSIONS[0]
     manager: bool = True
+    reservations: bool = False
 
 
 @cache
@@ -115,10 +117,12 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
         tree = shutil.copytree(folder.parents[1], Path(scratch) / "manifests")
         for name in HOST_CONFIGURATION:
             path = tree / "overlays" / overlay / name
-            path.write_text(in_mode(path.read_text(encoding="utf-8"), choices.mode), encoding="utf-8")
+            path.write_text(chosen(path.read_text(encoding="utf-8"), choices), encoding="utf-8")
         made = {identity(item): item for item in kubectl.kustomize(tree / "overlays" / overlay)}
         if choices.manager:
             made |= {identity(item): item for item in kubectl.kustomize(tree / "manager")}
+        if choices.reservations:
+            made |= {identity(item): item for item in kubectl.kustomize(tree / "koordinator")}
         if choices.agent:  # of what is in both, the agent's: its namespace admits it
             agent = "agent" if choices.network is Network.OFF else "agent-network"
             made |= {identity(item): item for item in kubectl.kustomize(tree / agent)}
@@ -146,6 +150,13 @@ def sparing(wanted: Iterable[Object], namespace: Object | None) -> list[Object]:
     """
     spared = namespace is not None and not is_ours(namespace)
     return [item for item in wanted if not (spared and item["kind"] == "Namespace")]
+
+
+def chosen(text: str, choices: Choices) -> str:
+    """A configuration of extender or kube-scheduler, as shipped, made to fit what was chosen."""
+    if choices.reservations:
+        text = re.sub(r"^( +reservations: )false", r"\1true", text, flags=re.MULTILINE)
+    return in_mode(text, choices.mode)
 
 
 def in_mode(text: str, mode: str) -> str:
@@ -299,8 +310,8 @@ def second_scheduler_itself() -> Object:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
 
 
-def mode_of(kubectl: Kubectl, scheduler: Mapping[str, Any]) -> str:
-    """The mode of the second scheduler as it is installed, from the configuration it mounts; "" for none."""
+def configuration_of(kubectl: Kubectl, scheduler: Mapping[str, Any]) -> str:
+    """The configuration of the extender that the second scheduler mounts as it is installed; "" for none."""
     volumes = scheduler.get("spec", {}).get("template", {}).get("spec", {}).get("volumes", [])
     names = [volume["configMap"]["name"] for volume in volumes if "configMap" in volume]
     maps = [
@@ -308,10 +319,20 @@ def mode_of(kubectl: Kubectl, scheduler: Mapping[str, Any]) -> str:
         for name in names
     ]
     for found in kubectl.existing(maps):
-        said = re.search(r"^mode: (\w+)", found.get("data", {}).get("extender.yaml", ""), re.MULTILINE)
-        if said:
-            return said[1]
+        if text := found.get("data", {}).get("extender.yaml", ""):
+            return str(text)
     return ""
+
+
+def mode_in(configuration: str) -> str:
+    """The mode that an extender's configuration says, or ""."""
+    said = re.search(r"^mode: (\w+)", configuration, re.MULTILINE)
+    return said[1] if said else ""
+
+
+def reserves(configuration: str) -> bool:
+    """Whether an extender's configuration says that Koordinator's Reservations are held."""
+    return re.search(r"^koordinator:\n +reservations: true", configuration, re.MULTILINE) is not None
 
 
 def kube_scheduler_pods(kubectl: Kubectl) -> list[Object]:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
 from pathlib import Path
@@ -18,7 +18,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from adapters.output import Output, OutputOption
-from cli import admission, installation
+from cli import admission, installation, koordinator
+from cli.koordinator import Koordinator
 from cli.kubectl import Kubectl, KubectlError, Object, find
 from ledger.decisions import Mode
 
@@ -70,6 +71,7 @@ class Check:
 class Facts:
     """What was read from the cluster. agent: its DaemonSet. mode: the second scheduler's, "" for none.
 
+    reserves: Koordinator's Reservations are held; koordinator: what of it is there, where they are to be.
     release: the Helm release that made what is there, as namespace/name, "" for none.
     raising: the version by which the API server itself can raise requests to a floor, "" where it cannot.
     """
@@ -85,6 +87,8 @@ class Facts:
     schedulers: tuple[Object, ...] = ()
     wanted_definitions: tuple[Object, ...] = field(default_factory=tuple)
     raising: str = admission.VERSIONS[0]
+    reserves: bool = False
+    koordinator: Koordinator = field(default_factory=Koordinator)
 
 
 def gather(kubectl: Kubectl) -> Facts:
@@ -103,18 +107,27 @@ def gather(kubectl: Kubectl) -> Facts:
         installation.second_scheduler_itself(),
     ]
     there = {item["kind"]: item for item in kubectl.existing(ours)}
+    configuration = installation.configuration_of(kubectl, there.get("Deployment", {}))
     return Facts(
         version,
         definitions=tuple(kubectl.existing(wanted)),
         namespace=there.get("Namespace"),
         agent=there.get("DaemonSet"),
-        mode=installation.mode_of(kubectl, there.get("Deployment", {})),
+        mode=installation.mode_in(configuration),
+        reserves=installation.reserves(configuration),
         release=installation.helm_release(there.get("ServiceAccount")),
         leases=tuple(kubectl.existing(installation.extender_leases())),
         schedulers=tuple(installation.kube_scheduler_pods(kubectl)),
         wanted_definitions=tuple(wanted),
         raising=admission.raising(kubectl),
     )
+
+
+def with_koordinator(kubectl: Kubectl, facts: Facts, choices: installation.Choices) -> Facts:
+    """The facts, with what there is of Koordinator where its Reservations are to be held."""
+    if not choices.reservations or facts.missing_rights:
+        return facts
+    return replace(facts, koordinator=koordinator.found(kubectl))
 
 
 def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datetime) -> list[Check]:
@@ -128,6 +141,7 @@ def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datet
         _namespace(facts.namespace),
         *_chart(facts.release),
         *_agent(facts, agent=choices.agent),
+        *(_koordinator(facts.koordinator) if choices.reservations else ()),
         _requests(facts.raising),
         _extenders(facts.leases, now),
         _schedulers(facts.schedulers, overlay, choices),
@@ -226,6 +240,21 @@ def _agent(facts: Facts, *, agent: bool) -> list[Check]:
             )
             return [Check("agent", Outcome.FAILED, message)]
     return [Check("agent", Outcome.OK, "is there, will be kept" if facts.agent else "will run on every node")]
+
+
+def _koordinator(there: Koordinator) -> list[Check]:
+    """Two that both hold what Reservations reserve, and write their status, undo each other's work."""
+    if there.schedulers:
+        names = ", ".join(there.schedulers)
+        message = f"Deployment {names} runs and writes the same Reservations: scale it to 0 first"
+        return [Check("reservations", Outcome.FAILED, message)]
+    if not there.served:
+        message = f"{koordinator.DEFINITION} is not there: the extender waits for it"
+        return [Check("reservations", Outcome.WARNING, message)]
+    if there.pods:
+        message = f"{there.pods} pods name {koordinator.SCHEDULER}: they never come to a Reservation of ours"
+        return [Check("reservations", Outcome.WARNING, message)]
+    return [Check("reservations", Outcome.OK, "are held, and no koord-scheduler runs")]
 
 
 def _requests(raising: str) -> Check:
@@ -374,6 +403,14 @@ NetworkFloorsOption = Annotated[
         help="With or without agents that shape their node's network. They need CAP_NET_ADMIN for it.",
     ),
 ]
+ReservationsOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--reservations/--no-reservations",
+        show_default="as it is installed; at first without",
+        help="Hold what Koordinator's Reservations reserve, too (docs/koordinator.md).",
+    ),
+]
 ModeOption = Annotated[
     Mode | None,
     typer.Option(
@@ -394,6 +431,7 @@ def preflight(
     agent: AgentOption = False,
     without: WithoutOption = None,
     network_floors: NetworkFloorsOption = None,
+    reservations: ReservationsOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = "",
     output: OutputOption = Output.TABLE,
@@ -413,7 +451,9 @@ def preflight(
         network=installation.network_after(installation.network_of(facts.agent), network_floors),
         raising=facts.raising,
         manager=Part.MANAGER not in (without or ()),
+        reservations=facts.reserves if reservations is None else reservations,
     )
+    facts = with_koordinator(kubectl, facts, choices)
     checks = assess(facts, overlay.value, choices, datetime.now(UTC))
     changes: list[installation.Change] = []
     if not facts.missing_rights:

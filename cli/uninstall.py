@@ -151,7 +151,9 @@ def survey(kubectl: Kubectl) -> Remains:
         identity(item): item
         for overlay in OVERLAYS
         for item in installation.objects(
-            kubectl, overlay, installation.Choices(agent=overlay == OVERLAYS[0], raising=raising)
+            kubectl,
+            overlay,
+            installation.Choices(agent=overlay == OVERLAYS[0], raising=raising, reservations=True),
         )
     }
     definitions = {item["metadata"]["name"] for item in kubectl.existing(installation.definitions())}

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cli import installation
+from cli.koordinator import Koordinator
 from cli.preflight import Check, Facts, Outcome, assess, running_extenders
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
@@ -52,6 +53,31 @@ def test_an_api_server_that_cannot_raise_requests_is_named() -> None:
     beta = findings(replace(GOOD, raising="v1beta1"))["requests"]
     assert beta.outcome is Outcome.WARNING
     assert "feature gate" in beta.message
+
+
+@pytest.mark.parametrize(
+    ("there", "outcome", "text"),
+    [
+        (Koordinator(True, ("koord/koord-scheduler",)), Outcome.FAILED, "scale it to 0"),
+        (Koordinator(), Outcome.WARNING, "is not there"),
+        (Koordinator(True, (), 3), Outcome.WARNING, "3 pods name koord-scheduler"),
+        (Koordinator(True), Outcome.OK, "no koord-scheduler runs"),
+    ],
+)
+def test_reservations_have_one_master(there: Koordinator, outcome: Outcome, text: str) -> None:
+    facts, chosen = replace(GOOD, koordinator=there), installation.Choices(reservations=True)
+    found = {check.name: check for check in assess(facts, "second-scheduler", chosen, NOW)}
+    assert found["reservations"].outcome is outcome
+    assert text in found["reservations"].message
+    assert "reservations" not in findings(facts)
+
+
+def test_what_is_installed_says_whether_reservations_are_held() -> None:
+    shipped = installation.overlay_file("second-scheduler", "extender.yaml")
+    assert not installation.reserves(shipped)
+    chosen = installation.chosen(shipped, installation.Choices(mode="Strict", reservations=True))
+    assert installation.reserves(chosen)
+    assert installation.mode_in(chosen) == "Strict"
 
 
 def lease(age: float, holder: str = "host-a") -> installation.Object:

@@ -1,0 +1,36 @@
+"""What of Koordinator is in a cluster, as far as its Reservations are concerned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from cli.kubectl import Kubectl
+
+DEFINITION: Final = "reservations.scheduling.koordinator.sh"
+SCHEDULER: Final = "koord-scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class Koordinator:
+    """`served`: the definition of Reservations is there. `schedulers`: Deployments of koord-scheduler that
+    run, as namespace/name. `pods`: how many that have not ended name it as their scheduler.
+    """
+
+    served: bool = False
+    schedulers: tuple[str, ...] = ()
+    pods: int = 0
+
+
+def found(kubectl: Kubectl) -> Koordinator:
+    """Look it up. Raises KubectlError."""
+    everywhere = ("--all-namespaces", "--field-selector")
+    deployments = kubectl.objects("get", "deployments", *everywhere, f"metadata.name={SCHEDULER}")
+    running = [one for one in deployments if one.get("spec", {}).get("replicas", 1)]
+    selector = f"spec.schedulerName={SCHEDULER},status.phase!=Succeeded,status.phase!=Failed"
+    pods = kubectl.objects("get", "pods", *everywhere, selector)
+    return Koordinator(
+        served=bool(kubectl.existing_named("customresourcedefinitions", [DEFINITION])),
+        schedulers=tuple(f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in running),
+        pods=len(pods),
+    )
