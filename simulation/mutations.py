@@ -19,7 +19,7 @@ from extender.binder import Binder
 from extender.waking import Waker
 from ledger.budgets import Budgets
 from ledger.claims import Claims
-from ledger.demands import Demands
+from ledger.demands import NO_DEMAND, Demands
 from ledger.flights import Flight, Flights, Nominations
 from ledger.holds import Holds
 from ledger.judge import Verdict
@@ -120,6 +120,10 @@ def _as_requested(_right: Any) -> Any:
     return lambda _self, pod, _owner: pod.requests
 
 
+def _whatever_it_asks(_right: Any) -> Any:
+    return lambda self, pod: next(iter(self.selecting(pod.namespace, pod.labels)), NO_DEMAND)
+
+
 MUTATIONS = (
     Mutation("bind does not check again", ledger.bind, "judge", _accepts),
     Mutation("bind waits for no victims", ledger.bind, "_awaited", _never(())),
@@ -127,6 +131,7 @@ MUTATIONS = (
     Mutation("a pod that is gone keeps its claim", Ledger, "remove_pod", _keeps_pod),
     Mutation("a resize changes no claim", Claims, "_same", _same_anyway),
     Mutation("an owner counts at what it requests", Demands, "counts", _as_requested),
+    Mutation("an owner may ask for more than a restricted slot", Demands, "owned_by", _whatever_it_asks),
     Mutation("pods in flight are not charged", Flights, "put", _never()),
     Mutation("what pods in flight may take counts as taken", Flight, "certain", _taken_for_certain),
     Mutation("nominations keep no hole", Nominations, "put", _never(False)),
