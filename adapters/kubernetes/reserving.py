@@ -14,7 +14,7 @@ import msgspec
 from adapters.kubernetes import wire
 from adapters.kubernetes.requests import request_of
 from adapters.kubernetes.templates import placement_of, selector_of
-from adapters.kubernetes.wire import DecodeError, key_of, read
+from adapters.kubernetes.wire import LONGEST_KEPT, UNREADABLE, DecodeError, key_of, read
 from qos import keys
 from qos.cluster.objects import NodePredicate, NodeSelectorTerm, Requirement, Taint
 from qos.cluster.reservation import DEFAULT_TTL_SECONDS, ControllerRef, PodOwner, Reservation
@@ -112,21 +112,29 @@ _AFFINITY: Final = msgspec.json.Decoder(_Affinity)
 _ALLOCATED: Final = msgspec.json.Decoder(_Allocated)
 
 
-@lru_cache(maxsize=16384)
 def reserved_by(text: str) -> str:
     """UID of the Reservation that the annotation of a pod names; "" where it cannot be read."""
+    return (_reserved_by if len(text) <= LONGEST_KEPT else _reserved_by.__wrapped__)(text)
+
+
+@lru_cache(maxsize=16384)
+def _reserved_by(text: str) -> str:
     try:
         return _ALLOCATED.decode(text).uid
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return ""
 
 
-@lru_cache(maxsize=4096)
 def affinity_of(text: str) -> NodePredicate:
     """Which Reservations a pod's annotation selects, as if they were nodes; none where it cannot be read."""
+    return (_affinity_of if len(text) <= LONGEST_KEPT else _affinity_of.__wrapped__)(text)
+
+
+@lru_cache(maxsize=4096)
+def _affinity_of(text: str) -> NodePredicate:
     try:
         said = _AFFINITY.decode(text or "{}")
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return _NONE
     if said.name:
         named = NodeSelectorTerm(fields=(Requirement("metadata.name", "In", (said.name,)),))

@@ -23,6 +23,9 @@ LONGEST_KEPT: Final = 4096
 of a hundred kilobytes must not fill our memory with what was in them.
 """
 
+UNREADABLE: Final = (msgspec.MsgspecError, RecursionError)
+"""What a decoder raises: RecursionError where a text, an annotation say, is nested a thousand deep."""
+
 ABSENT: Final = msgspec.Raw()
 """A part that is not there; null arrives as the bytes `null`."""
 
@@ -381,7 +384,7 @@ def read(decoder: msgspec.json.Decoder[T], kind: str, raw: bytes) -> T:
     """The object in the bytes; DecodeError when it is not one."""
     try:
         return decoder.decode(raw)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise _explained(kind, raw, str(error)) from None
 
 
@@ -402,7 +405,7 @@ def _explained(kind: str, raw: bytes, why: str) -> DecodeError:
     """Decode once more, untyped, to name the object and the value: errors are rare."""
     try:
         tree = msgspec.json.decode(raw)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return DecodeError(kind, "(unreadable)", "JSON", raw[:80], why)
     why, _, path = why.partition(" - at `$")
     path = path.strip("`.")

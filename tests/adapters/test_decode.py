@@ -123,6 +123,7 @@ def test_pods_that_are_alike_share_their_mappings():
     ("raw", "message"),
     [
         (b"{", "Pod (unreadable): JSON"),
+        (b'{"metadata": {"x":' + b"[" * 100_000, "Pod (unreadable): JSON"),
         (encode([]), "Pod (unnamed): object"),
         (encode(pod_object(priority=1, name=5)), "Pod shop/5: metadata.name: 5"),
         (encode(pod_object({"priority": "high"})), "Pod shop/web-1: spec.priority: 'high'"),

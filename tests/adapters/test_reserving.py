@@ -163,5 +163,7 @@ def test_what_a_pod_says() -> None:
     pod = decode.pod(json.dumps(raw).encode())
     assert pod.reserved_by == "u-1"
     assert pod.reservation_affinity == affinity_of('{"name":"demo"}')
-    broken = {"metadata": {"annotations": dict.fromkeys(annotations, "{")}, "spec": {}}
-    assert decode.pod(json.dumps(broken).encode()).reserved_by == ""
+    deep = '{"x":' + "[" * 100_000  # which a pod may carry as an annotation
+    for text in ("{", deep):
+        broken = {"metadata": {"annotations": dict.fromkeys(annotations, text)}, "spec": {}}
+        assert decode.pod(json.dumps(broken).encode()).reserved_by == ""
