@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, takewhile
@@ -73,6 +73,7 @@ class Catalog:
         self.volumes = MountedVolumes()
         self.asks_for_volumes = asyncio.Event()
         """Set from the first policy on whose pods mount any: until then nobody needs to watch them."""
+        self._kinds: Counter[ScaleTarget] = Counter()
         self._obstacles: dict[WorkloadKey, Problem] = {}
         self._autoscalers: dict[str, Autoscaler] = {}
         self.asks_for_autoscalers = asyncio.Event()
@@ -111,6 +112,7 @@ class Catalog:
         target = _target(policy)
         if target is not None:
             self._users[target].add(policy.key)
+            self._count_kind(policy, 1)
             self._ask_for_volumes(target)
         if policy.headroom:
             self.asks_for_autoscalers.set()
@@ -197,9 +199,16 @@ class Catalog:
         if self._open:
             self._due.update((key, None) for workload in concerned for key in self._users.get(workload, ()))
 
-    def scale_targets(self) -> set[ScaleTarget]:
-        """The scale targets that policies name."""
-        return {policy.scale_target for policy in self.policies.values() if policy.scale_target is not None}
+    def target_kinds(self) -> list[ScaleTarget]:
+        """The kinds that policies name for scale targets, each once, without the object's name."""
+        return [*self._kinds]
+
+    def _count_kind(self, policy: Policy, count: int) -> None:
+        assert policy.scale_target is not None
+        kind = replace(policy.scale_target, name="")
+        self._kinds[kind] += count
+        if not self._kinds[kind]:
+            del self._kinds[kind]  # it is a tenant's word, too
 
     def followed(self, kind: str) -> set[WorkloadKey]:
         """The workloads of a kind (ScaleTarget.full_kind) that policies name."""
@@ -279,6 +288,7 @@ class Catalog:
         target = _target(policy)
         if target is not None:
             self._users[target].discard(policy.key)
+            self._count_kind(policy, -1)
             if not self._users[target]:
                 del self._users[target]  # a target's name is a tenant's word
 

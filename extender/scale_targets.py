@@ -76,7 +76,7 @@ class ScaleTargets:
     def _follow(self) -> None:
         wanted = {
             (target.api_version, target.kind): target
-            for target in self._catalog.scale_targets()
+            for target in self._catalog.target_kinds()
             if target.full_kind not in OWN_KINDS
         }
         still = {target.full_kind for target in wanted.values()}

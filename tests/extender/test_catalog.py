@@ -293,3 +293,19 @@ def test_headroom_is_held_up_to_what_autoscalers_may_scale_to(desk):
     desk.catalog.remove_autoscaler("shop/a")
     assert (desk.held(), desk.catalog.ceiling(desk.catalog.policies[KEY])) == (2, None)
     desk.catalog.remove_autoscaler("shop/never")
+
+
+def test_kinds_are_named_as_long_as_a_policy_names_them(desk):
+    policy = desk.catalog.policies[KEY]
+    deployment, rollout = (
+        ScaleTarget("apps/v1", "Deployment", ""),
+        ScaleTarget("argoproj.io/v1", "Rollout", ""),
+    )
+    assert desk.catalog.target_kinds() == [deployment]
+    desk.catalog.set_policy(replace(policy, key="shop/b", scale_target=replace(rollout, name="b")))
+    desk.catalog.set_policy(replace(policy, key="shop/c", scale_target=replace(rollout, name="c")))
+    assert desk.catalog.target_kinds() == [deployment, rollout]
+    desk.catalog.set_policy(replace(policy, key="shop/b", generation=9, scale_target=None, count=1))
+    assert desk.catalog.target_kinds() == [deployment, rollout]
+    desk.catalog.remove_policy("shop/c")
+    assert desk.catalog.target_kinds() == [deployment]
