@@ -225,6 +225,14 @@ class Catalog:
         users = self.followed(target[1]) if not target[2] else {target} & self._users.keys()
         self._resolve([key for user in users for key in self._users[user]])
 
+    def unread(self, policy: Policy) -> str:
+        """Why the policy's workload, which is known, is no longer read: slots are as they were read last."""
+        target = _target(policy)
+        if target is None or target not in self._workloads:
+            return ""
+        problem = self._obstacle(target)
+        return problem.message if problem is not None else ""
+
     def _obstacle(self, target: WorkloadKey) -> Problem | None:
         return self._obstacles.get(target) or self._obstacles.get(("", target[1], ""))
 

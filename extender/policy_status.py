@@ -104,6 +104,7 @@ class PolicyStatus:
                     postponed=self._catalog.postponed.get(key),
                     delivery=self._reports.delivery(key, policy.uid),
                     remembered=remembered,
+                    unread=self._catalog.unread(policy),
                     unscaled=policy.headroom and self._catalog.ceiling(policy) is None,
                 )
             )

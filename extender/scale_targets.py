@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from adapters.api import JOBS, APIError, ClusterAPI, NotFound, Resource, Unreachable
+from adapters.api import JOBS, APIError, ClusterAPI, Ended, NotFound, Resource, Unreachable
 from adapters.kubernetes import scale
 from adapters.kubernetes.reflector import Backoff, Reflector
 from adapters.kubernetes.wire import DecodeError
@@ -258,28 +258,30 @@ class _Kind:
             due, backoff = self._later.get(key) or (0.0, _backoff())
             if known is None or self._read.get(key) == known or due > self._clock():
                 continue
-            problem = await self._read_one(key, known)
-            if problem is not None:
+            problem, again = await self._read_one(key, known)
+            if again:
                 self._later[key] = self._clock() + backoff.pause(0.5), backoff
             self._catalog.set_obstacle(key, problem)
         if self._listed:
             self.answered.set()
 
-    async def _read_one(self, key: WorkloadKey, known: scale.Scaled) -> Problem | None:
+    async def _read_one(self, key: WorkloadKey, known: scale.Scaled) -> tuple[Problem | None, bool]:
+        """Read a scale; what its policies are to be told, and whether it is to be tried again."""
         namespace, _, name = key
         try:
             raw = await self._api.get(self._resource, namespace, name, subresource="scale")
             workload = scale.with_scale(known.workload, raw)
         except APIError as error:
             if error.status == 403:
-                return self._forbidden("get", "/scale")
-            return self._unread(namespace, name, error)
+                return self._forbidden("get", "/scale"), True
+            return self._unread(namespace, name, error), True
         except (Unreachable, DecodeError) as error:
-            return self._unread(namespace, name, error)
+            passing = isinstance(error, Unreachable) and not isinstance(error, Ended) and key in self._read
+            return (None if passing else self._unread(namespace, name, error)), True
         if key in self._objects:  # it may have gone meanwhile
             self._read[key] = known
             self._catalog.set_workload(workload)
-        return None
+        return None, False
 
     def _unread(self, namespace: str, name: str, error: Exception) -> Problem:
         text = f"the scale of {self._target.kind} {namespace}/{name} cannot be read: {error}"

@@ -32,6 +32,7 @@ class Facts:
 
     `overlap`: key of the policy that has pods which this one selects too, or empty.
     `unscaled`: it asks for headroom up to what an autoscaler may scale to, and none is known.
+    `unread`: why its workload is no longer read.
     `remembered`: what is to be written of slots that are used up, or outlive their pods; None: nothing new.
     `waiting`: owners that stay unschedulable. `postponed`: the problem that the policy has when the grace is
     over.
@@ -47,6 +48,7 @@ class Facts:
     delivery: Delivery = field(default_factory=Delivery)
     remembered: Remembered | None = None
     unscaled: bool = False
+    unread: str = ""
 
 
 def compute(facts: Facts, now: float) -> dict[str, Any]:
@@ -107,6 +109,9 @@ def _ready(facts: Facts, held: Condition, now: float) -> Condition:
     if facts.postponed is not None:
         text = f"{facts.postponed.message}; what was held before is held for a grace"
         return Condition(keys.READY, "False", "HeldByGrace", text)
+    if facts.unread:
+        text = f"{facts.unread}; slots are as they were read last"
+        return Condition(keys.READY, "False", "ScaleTargetUnread", text)
     if facts.unscaled and facts.policy.scale_target is not None:
         named = f"{facts.policy.scale_target.kind} {facts.policy.namespace}/{facts.policy.scale_target.name}"
         text = f"no HorizontalPodAutoscaler is known that scales {named}: slots are its replicas"

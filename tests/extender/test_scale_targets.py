@@ -164,6 +164,29 @@ async def test_a_right_that_is_missing_is_named_and_used_once_it_is_given(desk, 
     assert desk.clock() - began > 1.0, "tried again, and not at once"
 
 
+async def test_a_right_that_is_taken_away_leaves_the_slots_and_is_said(desk):
+    desk.api.kinds[ROLLOUTS] = True
+    desk.rollout(4)
+    desk.policy()
+    policy = desk.catalog.policies["shop/checkout"]
+    async with desk.following():
+        await desk.until(4)
+        assert desk.catalog.unread(policy) == ""
+        desk.api.fail("list_page", APIError(403, "Forbidden", "no"), resource=ROLLOUTS, times=2)
+        desk.api.expire(ROLLOUTS)
+        for _ in range(2_000):
+            if desk.catalog.unread(policy):
+                break
+            await asyncio.sleep(0)
+        assert "may not list and watch rollouts.argoproj.io" in desk.catalog.unread(policy)
+        assert desk.said() == 4
+        for _ in range(2_000):
+            if not desk.catalog.unread(policy):
+                break
+            await asyncio.sleep(0)
+        assert desk.catalog.unread(policy) == ""
+
+
 async def test_a_scale_that_cannot_be_read_is_said_of_its_object(desk):
     desk.api.kinds[ROLLOUTS] = True
     desk.rollout(4)

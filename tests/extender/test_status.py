@@ -63,6 +63,8 @@ CASES = [
     ("ended", ENDED, keys.READY, ("True", "Expired")),
     ("ended", ENDED, keys.HELD, ("False", "Expired")),
     ("unscaled", UNSCALED, keys.READY, ("False", "AutoscalerNotFound")),
+    ("unread", replace(FACTS, unread="it may not"), keys.READY, ("False", "ScaleTargetUnread")),
+    ("unread", replace(FACTS, unread="it may not"), keys.HELD, ("True", "EverySlotHeld")),
     ("unscaled", UNSCALED, keys.HELD, ("True", "EverySlotHeld")),
     ("overlap", replace(FACTS, overlap="shop/a"), keys.OVERLAPPING, ("True", "SelectorOverlap")),
     ("owner waits", replace(FACTS, waiting=1), keys.SLOTS_USABLE, ("False", "OwnersWait")),
