@@ -15,11 +15,11 @@ export PYTHONDONTWRITEBYTECODE :=
 # Kubernetes' minors before the newest, and the tests that are run on each: `make test-minors`.
 OLDER_MINORS := $(notdir $(wildcard lab/oldgomodule/*))
 TESTS_OF_MINORS := $(patsubst %,tests/cluster/test_%.py,scenarios crds requests budget_limits manifests install extender)
-# On two processors: unit tests, then control planes, two files at a time. What needs the machine's cgroups, network,
-# runtimes or the VM has them to itself.
+# On two processors: unit tests, then control planes, three at a time, because they wait a lot. What needs the machine's
+# cgroups, network, runtimes or the VM has them to itself.
 QUICK_TESTS := $(PYTEST) -n 2 --dist worksteal
 UNIT_TESTS := $(QUICK_TESTS) --durations=10 -m "not (cluster or runtime or kernel or network or full)"
-CLUSTER_TESTS := $(PYTEST) -n 2 --dist loadfile --durations=10
+CLUSTER_TESTS := $(PYTEST) -n 3 --dist worksteal --durations=10
 MACHINE_TESTS := $(PYTEST) --durations=10
 # $(call stage,NAME,COMMAND) runs one stage of the tests, and leaves what .ci/verdict.py reads.
 RESULTS := build/tests

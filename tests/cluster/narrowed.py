@@ -15,6 +15,8 @@ from ruamel.yaml import YAML
 import manifests
 from lab import minors
 
+APPLY = ("apply", "--server-side", "--field-manager", "j10ce", "--force-conflicts")
+"""What installs our objects, also where another test of the same control plane has installed them before."""
 Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -40,7 +42,7 @@ def narrowed(kubectl: Kubectl, file: str, prefix: str) -> Iterator[str]:
             only = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
             item["spec"]["matchResources"] = only
     document = {"apiVersion": "v1", "kind": "List", "items": items}
-    kubectl("apply", "--server-side", "-f", "-", document=document)
+    kubectl(*APPLY, "-f", "-", document=document)
     yield name
     kubectl("delete", "-f", "-", document=document)
     kubectl("delete", "namespace", name, "--wait=false")

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.app import app
+from tests.cluster.narrowed import APPLY
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -26,10 +27,9 @@ SECONDS = 120.0
 def shop(kubectl: Kubectl) -> Iterator[str]:
     """A namespace with a label of its own, and one budget for it of which 30 CPUs are used."""
     manifests = resources.files("manifests")
-    server_side = ("apply", "--server-side", "--field-manager", "j10ce", "--force-conflicts")
-    kubectl(*server_side, "-f", str(manifests / "crds"))
+    kubectl(*APPLY, "-f", str(manifests / "crds"))
     kubectl("wait", "--for", "condition=Established", "--timeout", "60s", "crd", "--all")
-    kubectl(*server_side, "-f", str(manifests / "base" / "user-rights.yaml"))
+    kubectl(*APPLY, "-f", str(manifests / "base" / "user-rights.yaml"))
     name = f"shop-{uuid.uuid4().hex[:8]}"
     kubectl("create", "namespace", name)
     document = {
@@ -115,7 +115,7 @@ def test_the_editor_is_part_of_edit_once_an_administrator_says_so(shop: str, kub
     try:
         until(lambda: may("minimalreservationpolicies"), "edit has gathered it", SECONDS)
         rights = str(resources.files("manifests") / "base" / "user-rights.yaml")
-        kubectl("apply", "--server-side", "--field-manager", "j10ce", "--force-conflicts", "-f", rights)
+        kubectl(*APPLY, "-f", rights)
         assert may("minimalreservationpolicies"), "an upgrade leaves it"
         assert not may("reservationbudgets")
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from adapters.writes import merge_patch
+from tests.cluster.narrowed import APPLY
 from tests.tables import documents, table
 
 pytestmark = pytest.mark.cluster
@@ -23,9 +24,7 @@ Kubectl = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="module")
 def namespace(kubectl: Kubectl) -> Iterator[str]:
     """A namespace of this module, with the CRDs in place."""
-    kubectl(
-        "apply", "--server-side", "--field-manager", "j10ce", "-f", str(resources.files("manifests") / "crds")
-    )
+    kubectl(*APPLY, "-f", str(resources.files("manifests") / "crds"))
     kubectl("wait", "--for", "condition=Established", "--timeout", "60s", "crd", "--all")
     name = f"crds-{uuid.uuid4().hex[:8]}"
     kubectl("create", "namespace", name)

@@ -17,6 +17,7 @@ import manifests
 from lab import ports
 from lab.cluster import Cluster
 from qos import keys
+from tests.cluster.narrowed import APPLY
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -31,7 +32,7 @@ def installed(kubectl: Kubectl) -> Iterator[None]:
     """All of manifests/manager; its Deployment finds no node."""
     with manifests.overlay("second-scheduler") as folder:
         manager = str(folder.parents[1] / "manager")
-        kubectl("apply", "--server-side", "-k", manager)
+        kubectl(*APPLY, "-k", manager)
         yield
         kubectl("delete", "--ignore-not-found", "-k", manager)
 

@@ -30,6 +30,7 @@ from lab import requests
 from lab.cluster import Cluster
 from qos import keys
 from qos.api.policy import SlotsStatus
+from tests.cluster.narrowed import APPLY
 
 pytestmark = pytest.mark.cluster
 
@@ -42,10 +43,10 @@ Answer = TypeVar("Answer")
 def installed(request: pytest.FixtureRequest, kubectl: Kubectl, cluster: Cluster) -> Iterator[str]:
     """The CRDs and one overlay, by server-side apply, as README.md says."""
     with manifests.crds() as folder:
-        kubectl("apply", "--server-side", "--field-manager", "j10ce", "--force-conflicts", "-f", str(folder))
+        kubectl(*APPLY, "-f", str(folder))
     with manifests.overlay(request.param) as folder:
         made = requests.as_served(kubectl("kustomize", str(folder)).stdout, cluster)
-        cluster.kubectl("apply", "--server-side", "--field-manager", "j10ce", "-f", "-", stdin=made)
+        cluster.kubectl(*APPLY, "-f", "-", stdin=made)
         yield request.param
         cluster.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=made, seconds=240)
 

@@ -149,6 +149,7 @@ class Beside:
         return swapped(self.victim), swapped(self.neighbour)
 
 
+@pytest.mark.full  # 125 s: the guest swaps until it does not
 def test_beside_a_floor_the_memory_of_others_stays_reclaimable(
     node: Node, tree: Tree, load: Load, record_property: Record
 ) -> None:
