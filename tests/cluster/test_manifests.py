@@ -193,7 +193,7 @@ def test_a_second_scheduler_may_lead(installed: str, may: Callable[..., bool]) -
     expected = installed == "second-scheduler"
     eventually_says(lambda: may(ACCOUNT, "update", lease, "j10ce-system"), expected)
     eventually_says(lambda: may(ACCOUNT, "delete", "pods"), expected)
-    eventually_says(lambda: may(ACCOUNT, "list", "persistentvolumes"), expected)
+    eventually_says(lambda: may(ACCOUNT, "list", "csinodes.storage.k8s.io"), expected)
 
 
 @pytest.fixture
