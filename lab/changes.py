@@ -9,6 +9,7 @@ from typing import TypeAlias
 from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import DaemonSet, Node, Pod
 from qos.cluster.policy import Autoscaler, Policy, Profile, Workload
+from qos.cluster.volumes import StorageClass, Volume, VolumeClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,9 @@ Watched: TypeAlias = (
     | PriorityClass
     | ReservationBudget
     | Namespace
+    | VolumeClaim
+    | Volume
+    | StorageClass
 )
 
 

@@ -22,6 +22,8 @@ What it cannot see, and therefore does not report:
 - Topology spread and pod affinity: a slot is kept only where pods may go one after the other
   (lab/evenness.py). With several required constraints on one policy, or pod affinity, a broken floor is
   proven by capacity alone. Node affinity beyond labels and names is not part of a promise (docs/limits.md).
+- Volumes that keep pods to some nodes, each a pod of a StatefulSet: slots are matched with pods by name
+  (lab/moorings.py). Together with topology spread only slots that are filled count as kept.
 - qos.cluster.selectors and qos.cluster.requests are shared with the extender; a mistake there is made twice.
 
 Not violations, but noted: binds of pods that go before the policy (higher priority, DaemonSet,

@@ -14,6 +14,7 @@ from itertools import product
 from math import prod
 
 from lab.evenness import Evenness
+from lab.moorings import Moorings
 from lab.occupancy import add
 from qos.cluster.objects import Resources
 
@@ -23,14 +24,14 @@ UNBOUNDED = 1 << 60
 @dataclass(frozen=True, slots=True)
 class Want:
     """`count` slots of `vector`; `room`: on which nodes they may lie, and how many there at most, capacity
-    aside; `even`: how they must be spread.
+    aside; `even`: how they must be spread, or where their pods' volumes let them lie.
     """
 
     key: str
     vector: Resources
     count: int
     room: Mapping[str, int]
-    even: Evenness | None = None
+    even: Evenness | Moorings | None = None
 
 
 def room(free: Mapping[str, int], vector: Resources) -> int:
@@ -64,7 +65,7 @@ class Packing:
                 placed += n
         return placed
 
-    def _place_evenly(self, want: Want, mine: dict[str, int], even: Evenness, count: int) -> int:
+    def _place_evenly(self, want: Want, mine: dict[str, int], even: Evenness | Moorings, count: int) -> int:
         """Where slots may lie depends on where all of them lie: those that are placed already, too."""
         before = dict(mine)
         for name, number in before.items():

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from lab.budgets import Want, left_to
 from lab.changes import Namespace, PriorityClass
+from lab.moored import Moored, moored
 from lab.tenures import Tenures
 from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import NodePredicate, OwnerFit, PlacementMode, Pod, Resources, Selector, Spread
 from qos.cluster.policy import Autoscaler, Policy, Profile, Workload
 from qos.cluster.selectors import matches
+from qos.cluster.volumes import StorageClass, Volume, VolumeClaim
 from qos.keys import EGRESS_BANDWIDTH, INGRESS_BANDWIDTH, PODS, SYSTEM_CRITICAL_PRIORITY
 
 _BANDWIDTHS = (EGRESS_BANDWIDTH, INGRESS_BANDWIDTH)
@@ -27,7 +29,8 @@ class Promise:
     """One policy's promise: `slots` of `vector` on nodes that `where` admits, at most `per_node` on each.
 
     `owed`: what its pods count for at least, whatever they request. `spread`: how its pods must lie
-    (lab/evenness.py). `restricted`: no pod that asks for more than the slot fills it.
+    (lab/evenness.py). `restricted`: no pod that asks for more than the slot fills it. `moored`: its pods
+    whose own volumes keep them to some nodes (lab/moorings.py).
     """
 
     key: str
@@ -43,6 +46,7 @@ class Promise:
     restricted: bool = False
     owed: Resources = field(default_factory=dict)
     spread: tuple[Spread, ...] = ()
+    moored: Moored = field(default_factory=dict)
 
     def owned(self, pod: Pod) -> bool:
         """Whether the pod is one that fills a slot of this policy."""
@@ -77,6 +81,9 @@ class Sources:
     budgets: dict[str, ReservationBudget] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     autoscalers: dict[str, Autoscaler] = field(default_factory=dict)
+    claims: dict[str, VolumeClaim] = field(default_factory=dict)
+    volumes: dict[str, Volume] = field(default_factory=dict)
+    storage: dict[str, StorageClass] = field(default_factory=dict)
 
     def promises(self, now: float, tenures: Tenures) -> list[Promise]:
         """All promises, the one that comes first when capacity is short first: priority, then age, then
@@ -116,13 +123,34 @@ class Sources:
             slots=_slots(policy, profile, workload, now, tenures, self._most(policy)),
             priority=self._priority(policy),
             created=policy.created,
-            where=workload.where if follows and workload is not None else policy.where,
+            where=self._where(policy, workload, follows=follows),
             per_node=per_node,
             pinned=policy.mode is PlacementMode.PINNED,
             restricted=policy.owner_fit is OwnerFit.RESTRICTED,
             owed=_owed(policy, profile),
             spread=_spread(policy, workload, follows=follows),
+            moored=self._moored(policy, workload) if workload is not None and workload.mounts.own else {},
         )
+
+    def _where(self, policy: Policy, workload: Workload | None, *, follows: bool) -> NodePredicate:
+        """With the volumes that all pods mount."""
+        where = workload.where if follows and workload is not None else policy.where
+        keeping = []
+        for name in workload.mounts.shared if workload is not None else ():
+            claim = self.claims.get(f"{policy.namespace}/{name}")
+            if claim is not None and claim.volume:
+                volume = self.volumes.get(claim.volume)
+                keeping.append(volume.nodes if volume is not None else None)
+                continue
+            named = claim.class_name if claim is not None else None
+            kinds = (s for s in self.storage.values() if (s.default if named is None else s.name == named))
+            keeping.append(next((s.nodes for s in kinds), None))
+        return replace(where, volumes=tuple(nodes for nodes in keeping if nodes is not None))
+
+    def _moored(self, policy: Policy, workload: Workload) -> Moored:
+        """Of the replicas, or as many as the workload may be scaled to."""
+        replicas = max(workload.replicas, self._most(policy)) if workload.replicas else 0
+        return moored(workload, replicas, self.claims, self.volumes, self.storage.values())
 
     def _most(self, policy: Policy) -> int:
         """To how many replicas the policy's workload may be scaled, where it asks for headroom."""

@@ -26,6 +26,9 @@ from adapters.api import (
     PROFILES,
     REPLICA_SETS,
     STATEFUL_SETS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
     APIError,
     ClusterAPI,
     Resource,
@@ -33,6 +36,7 @@ from adapters.api import (
 )
 from adapters.kubernetes import decode
 from adapters.kubernetes.templates import autoscaler
+from adapters.kubernetes.volumes import storage_class, volume, volume_claim
 from lab.changes import Change, Namespace, PriorityClass, Watched
 
 _DECODE: dict[Resource, Callable[[bytes], Watched]] = {
@@ -48,6 +52,9 @@ _DECODE: dict[Resource, Callable[[bytes], Watched]] = {
     REPLICA_SETS: lambda raw: decode.workload(REPLICA_SETS, raw),
     DAEMON_SETS: decode.daemon_set,
     AUTOSCALERS: autoscaler,
+    VOLUME_CLAIMS: volume_claim,
+    VOLUMES: volume,
+    STORAGE_CLASSES: storage_class,
 }
 _TRIES = 20
 _PAUSE_SECONDS = 0.25

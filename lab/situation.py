@@ -12,6 +12,7 @@ from lab.tenures import Tenures
 from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import DaemonSet, Node, Pod
 from qos.cluster.policy import Autoscaler, Policy, Profile, Workload
+from qos.cluster.volumes import StorageClass, Volume, VolumeClaim
 
 
 class Situation:
@@ -53,8 +54,20 @@ class Situation:
                 occupancy.remove_node(node.name) if gone else occupancy.set_node(node)
             case DaemonSet() as daemon_set:
                 _put(occupancy.daemon_sets, daemon_set.uid, daemon_set, gone)
+            case VolumeClaim() | Volume() | StorageClass() as volume:
+                self._apply_volume(volume, gone)
             case other:
                 self._apply_source(other, gone)
+
+    def _apply_volume(self, thing: VolumeClaim | Volume | StorageClass, gone: bool) -> None:
+        match thing:
+            case VolumeClaim():
+                _put(self._sources.claims, thing.key, thing, gone)
+            case Volume():
+                _put(self._sources.volumes, thing.name, thing, gone)
+            case StorageClass():
+                _put(self._sources.storage, thing.name, thing, gone)
+        self._renew()
 
     def _apply_source(
         self,

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lab.disturbances import Left
 from lab.evenness import evenness_of
+from lab.moorings import moorings_of
 from lab.occupancy import Occupancy, add
 from lab.packing import UNBOUNDED, Packing, Want, pack, room
 from lab.promises import Promise
@@ -99,7 +100,7 @@ class Witness:
             self._filled[key] += 1
 
     def _want(self, promise: Promise, count: int) -> Want:
-        even = evenness_of(promise, self._occupancy)
+        even = moorings_of(promise, self._occupancy) or evenness_of(promise, self._occupancy)
         return Want(promise.key, promise.vector, max(0, count), self._room[promise.key], even)
 
     def _rooms(self, promise: Promise, names: Iterable[str]) -> dict[str, int]:
@@ -188,7 +189,7 @@ class Witness:
         """
         lacking = False
         for promise in self._promises:
-            if any(one.required for one in promise.spread):
+            if promise.moored or any(one.required for one in promise.spread):
                 self._packing.place(self._want(promise, 0), 0)
                 lacking |= self._packing.count(promise.key) < needed[promise.key]
         return lacking

@@ -21,6 +21,8 @@ from adapters.api import (
     POLICIES,
     PRIORITY_CLASSES,
     PROFILES,
+    VOLUME_CLAIMS,
+    VOLUMES,
     Conflict,
     NotFound,
     Resource,
@@ -138,6 +140,9 @@ class Actions:
         self._workloads[wanted.name] = wanted
         scope = self.target.scope
         if wanted.kind != "Pods":
+            for volume, claim in objects.volumes(wanted, scope):
+                await self._create_one(VOLUMES, "", volume)
+                await self._create_one(VOLUME_CLAIMS, scope.namespace, claim)
             resource = objects.WORKLOAD_RESOURCES[wanted.kind]
             await self.target.api.create(resource, scope.namespace, objects.controller(wanted, scope))
             return

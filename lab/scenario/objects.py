@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from adapters.api import (
 from lab import nodes
 from lab.scenario.models import Budget, Policy, PriorityClass, Profile
 from lab.scenario.steps import NodeGroup, Taint, Workload
-from qos.keys import API_VERSION, SCENARIO_LABEL, SCENARIO_WORKLOAD_LABEL
+from qos.keys import API_VERSION, SCENARIO_LABEL, SCENARIO_WORKLOAD_LABEL, ZONE_LABEL
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
@@ -158,6 +158,8 @@ def controller(wanted: Workload, scope: Scope) -> Manifest:
         spec["replicas"] = wanted.count
     if wanted.kind == "StatefulSet":
         spec |= {"serviceName": wanted.name, "podManagementPolicy": "Parallel"}
+    if wanted.volume_zones:
+        spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": _claim("")}]
     if wanted.max_surge is not None:
         spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": wanted.max_surge}}
     resource = WORKLOAD_RESOURCES[wanted.kind]
@@ -167,6 +169,43 @@ def controller(wanted: Workload, scope: Scope) -> Manifest:
         "metadata": {"name": wanted.name, "namespace": scope.namespace, "labels": scope.labels},
         "spec": spec,
     }
+
+
+def volumes(wanted: Workload, scope: Scope) -> Iterable[tuple[Manifest, Manifest]]:
+    """A PersistentVolume in each of the workload's zones, and the claim of that ordinal, for each other."""
+    for ordinal, zone in enumerate(wanted.volume_zones):
+        name, claim = f"{scope.namespace}-{wanted.name}-{ordinal}", f"data-{wanted.name}-{ordinal}"
+        term = {"matchExpressions": [{"key": ZONE_LABEL, "operator": "In", "values": [zone]}]}
+        spec = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "claimRef": {"namespace": scope.namespace, "name": claim},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+            "csi": {"driver": "volumes.lab.j10ce.io", "volumeHandle": name},
+        }
+        yield (
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": name, "labels": scope.labels},
+                "spec": spec,
+            },
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": claim, "namespace": scope.namespace, "labels": scope.labels},
+                "spec": _claim(name),
+            },
+        )
+
+
+def _claim(volume: str) -> Manifest:
+    spec: Manifest = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "",
+    }
+    return spec | {"volumeName": volume} if volume else spec
 
 
 def _template(wanted: Workload, scope: Scope, shape: Mapping[str, int | str] | None) -> Manifest:

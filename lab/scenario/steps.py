@@ -65,12 +65,16 @@ class Workload(Model):
     """
     max_surge: int | str | None = None
     """With kind Deployment: strategy.rollingUpdate.maxSurge."""
+    volume_zones: list[str] = Field(default_factory=list, max_length=100)
+    """With kind StatefulSet: each pod has a volume of its own, that of ordinal n is in the n-th zone."""
 
     @model_validator(mode="after")
     def _fields_of_the_kind(self) -> Workload:
         for field in ("shapes", "rate", "node_names"):
             if getattr(self, field) and self.kind != "Pods":
                 raise ValueError(f"{field} needs kind: Pods")
+        if self.volume_zones and self.kind != "StatefulSet":
+            raise ValueError("volumeZones needs kind: StatefulSet")
         if self.max_surge is not None and self.kind != "Deployment":
             raise ValueError("maxSurge needs kind: Deployment")
         if bool(self.shapes) == bool(self.requests):

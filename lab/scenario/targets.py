@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from adapters.api import BUDGETS, NODES, PRIORITY_CLASSES, PROFILES, NotFound, Resource
+from adapters.api import BUDGETS, NODES, PRIORITY_CLASSES, PROFILES, VOLUMES, NotFound, Resource
 from adapters.kubernetes import decode
 from adapters.kubernetes.client import KubernetesAPI, Timeouts
 from lab import cluster as lab_cluster
@@ -277,7 +277,7 @@ async def clean_up(api: KubernetesAPI, scope: Scope) -> None:
     """Delete everything that carries the run's label, and its namespace."""
     with contextlib.suppress(NotFound):
         await api.delete(NAMESPACES, "", scope.namespace)
-    for resource in (NODES, PRIORITY_CLASSES, PROFILES, BUDGETS):
+    for resource in (NODES, PRIORITY_CLASSES, PROFILES, BUDGETS, VOLUMES):
         for name in await _labelled(api, resource, scope):
             await api.delete(resource, "", name)
 
