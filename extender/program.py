@@ -346,6 +346,7 @@ class Program:
         if self.guarding.installed is None:
             return  # what a predecessor said of Guarded stays until there is something to judge it by
         await self._changes.wait()
+        await self._tend()  # else what has just changed is told as it was, until the next look
         waiting = 0
         for one in (self.writer, self.budget_status, self.reservation_status):
             waiting += await one.run_once() if self.elector.is_leader else 0

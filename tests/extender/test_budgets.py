@@ -85,3 +85,24 @@ async def test_a_half_done_upgrade_goes_on_without_budgets(
         assert not program.readiness.problem()
         await eventually(lambda: held(program) == 2)
         assert b"j10ce_budgets_heard 0.0" in program.metrics.render()
+
+
+async def test_the_status_says_what_is_held_as_soon_as_a_label_changes(
+    running, make_node, make_policy, eventually, monkeypatch
+):
+    """Not with the next look at all policies, seconds later: here that never comes."""
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1", cpu="64"))
+    api.put(NAMESPACES, namespace(tier="gold"))
+    api.put(POLICIES, make_policy(slots={"count": 4}))
+    api.put(BUDGETS, budget({"matchLabels": {"tier": "gold"}}, perNamespace={"slots": 1}))
+    monkeypatch.setattr("extender.program.HOLDS_SECONDS", 3600.0)
+    monkeypatch.setattr("extender.program.IDLE_SECONDS", 3600.0)
+
+    def said() -> int:
+        return api.get_object(POLICIES, "default", "checkout").get("status", {}).get("slots", {}).get("held")
+
+    async with running(api):
+        await eventually(lambda: said() == 1)
+        api.put(NAMESPACES, namespace(tier="tin"))
+        await eventually(lambda: said() == 4)
