@@ -9,6 +9,7 @@ from typing import TypeAlias
 from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import DaemonSet, Node, Pod
 from qos.cluster.policy import Autoscaler, Policy, Profile, Workload
+from qos.cluster.reservation import Reservation
 from qos.cluster.volumes import StorageClass, Volume, VolumeClaim
 
 
@@ -43,6 +44,7 @@ Watched: TypeAlias = (
     | VolumeClaim
     | Volume
     | StorageClass
+    | Reservation
 )
 
 

@@ -50,10 +50,11 @@ from qos.cluster.selectors import matches
 
 
 class Kind(Enum):
-    """What a finding is. Only the first two are violations."""
+    """What a finding is. Only the first three are violations."""
 
     FLOOR_BROKEN = "FloorBroken"
     OVER_COMMITTED = "OverCommitted"
+    MISUSED = "Misused"
     LAPSED = "Lapsed"
     BYPASSED = "Bypassed"
     OUTRANKED = "Outranked"
@@ -77,7 +78,7 @@ class Finding:
     @property
     def violation(self) -> bool:
         """True when something was promised and not kept."""
-        return self.kind in (Kind.FLOOR_BROKEN, Kind.OVER_COMMITTED)
+        return self.kind in (Kind.FLOOR_BROKEN, Kind.OVER_COMMITTED, Kind.MISUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Verdict:
 
     @property
     def violations(self) -> tuple[Finding, ...]:
-        """Floors broken and nodes over-committed."""
+        """Floors broken, nodes over-committed, and Reservations given to whom they are not for."""
         return tuple(f for f in self.findings if f.violation)
 
     @property
@@ -237,6 +238,9 @@ class Checker:
             self._bypasses += 1
         self._disturbances.pod_bound(self._now, pod, bypasses=bypass)
         self._judge_node(pod)
+        if wrong := self._situation.reserved.misused(pod):
+            text = f"pod {pod.key} was bound to {pod.node_name}: {wrong}"
+            self._findings.append(Finding(Kind.MISUSED, self._now, text, "", pod.key, pod.node_name))
         kept = self._witness.kept()
         for promise in self._witness.promises:
             before, after = promised.get(promise.key, 0), kept[promise.key]

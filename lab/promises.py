@@ -30,7 +30,8 @@ class Promise:
 
     `owed`: what its pods count for at least, whatever they request. `spread`: how its pods must lie
     (lab/evenness.py). `restricted`: no pod that asks for more than the slot fills it. `moored`: its pods
-    whose own volumes keep them to some nodes (lab/moorings.py).
+    whose own volumes keep them to some nodes (lab/moorings.py). `reservation`: UID of Koordinator's
+    Reservation that it is, whose pods say so themselves.
     """
 
     key: str
@@ -47,9 +48,12 @@ class Promise:
     owed: Resources = field(default_factory=dict)
     spread: tuple[Spread, ...] = ()
     moored: Moored = field(default_factory=dict)
+    reservation: str = ""
 
     def owned(self, pod: Pod) -> bool:
         """Whether the pod is one that fills a slot of this policy."""
+        if self.reservation:
+            return bool(pod.node_name) and pod.reserved_by == self.reservation
         if pod.namespace != self.namespace or not matches(self.selector, pod.labels):
             return False
         return not self.restricted or all(pod.requests.get(r, 0) <= v for r, v in self.vector.items())

@@ -25,6 +25,7 @@ from adapters.api import (
     PRIORITY_CLASSES,
     PROFILES,
     REPLICA_SETS,
+    RESERVATIONS,
     STATEFUL_SETS,
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
@@ -35,6 +36,7 @@ from adapters.api import (
     Unreachable,
 )
 from adapters.kubernetes import decode
+from adapters.kubernetes.reserving import reservation
 from adapters.kubernetes.templates import autoscaler
 from adapters.kubernetes.volumes import storage_class, volume, volume_claim
 from lab.changes import Change, Namespace, PriorityClass, Watched
@@ -55,6 +57,7 @@ _DECODE: dict[Resource, Callable[[bytes], Watched]] = {
     VOLUME_CLAIMS: volume_claim,
     VOLUMES: volume,
     STORAGE_CLASSES: storage_class,
+    RESERVATIONS: reservation,
 }
 _TRIES = 20
 _PAUSE_SECONDS = 0.25
@@ -73,17 +76,25 @@ class Observer(Protocol):
 
 
 class Recorder:
-    """Watches all kinds from start() on and keeps each change. `synced`: everything was listed once."""
+    """Watches all kinds from start() on and keeps each change. `synced`: everything was listed once.
+
+    reservations: Koordinator's too, whose definition is there.
+    """
 
     def __init__(
-        self, api: ClusterAPI, observer: Observer, *, clock: Callable[[], float] = time.time
+        self,
+        api: ClusterAPI,
+        observer: Observer,
+        *,
+        reservations: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.changes: list[Change] = []
         self.synced = asyncio.Event()
         self._api = api
         self._observer = observer
         self._clock = clock
-        self._unlisted = {*_DECODE, EVENTS}
+        self._unlisted = {*_DECODE, EVENTS} - (set() if reservations else {RESERVATIONS})
 
     async def run(self) -> None:
         """Watch until cancelled. RecordingLostError."""

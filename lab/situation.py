@@ -8,10 +8,12 @@ from typing import Any
 from lab.changes import Change, Namespace, PriorityClass
 from lab.occupancy import Occupancy
 from lab.promises import Promise, Sources, counted
+from lab.reserved import Reserved
 from lab.tenures import Tenures
 from qos.cluster.budget import ReservationBudget
 from qos.cluster.objects import DaemonSet, Node, Pod
 from qos.cluster.policy import Autoscaler, Policy, Profile, Workload
+from qos.cluster.reservation import Reservation
 from qos.cluster.volumes import StorageClass, Volume, VolumeClaim
 
 
@@ -21,6 +23,7 @@ class Situation:
     def __init__(self, changes: Iterable[Change] = ()) -> None:
         self.occupancy = Occupancy()
         self._sources = Sources({}, {}, {}, {})
+        self.reserved = Reserved()
         self._pods: dict[str, Pod] = {}
         self._promises: list[Promise] = []
         self._now = float("-inf")
@@ -36,6 +39,7 @@ class Situation:
         """Time has passed, `now` in seconds since the epoch; True when a policy or a slot has ended."""
         before, self._now = self._now, max(self._now, now)
         ends = [policy.expires for policy in self._sources.policies.values() if policy.expires is not None]
+        ends += [one.expires for one in self.reserved.known.values() if one.expires is not None]
         if not any(before < end <= self._now for end in (*ends, *self._tenures.moments())):
             return False
         self._renew()
@@ -49,6 +53,9 @@ class Situation:
             case Pod() as pod:
                 _put(self._pods, pod.uid, pod, gone)
                 occupancy.remove_pod(pod.uid) if gone else occupancy.set_pod(self._counted(pod))
+                self.reserved.see(pod, gone=gone)
+                if pod.reserved_by and self.reserved.known:
+                    self._renew()
                 self._follow_owners()
             case Node() as node:
                 occupancy.remove_node(node.name) if gone else occupancy.set_node(node)
@@ -71,7 +78,14 @@ class Situation:
 
     def _apply_source(
         self,
-        thing: Policy | Profile | Workload | Autoscaler | PriorityClass | ReservationBudget | Namespace,
+        thing: Policy
+        | Profile
+        | Workload
+        | Autoscaler
+        | PriorityClass
+        | ReservationBudget
+        | Namespace
+        | Reservation,
         gone: bool,
     ) -> None:
         sources = self._sources
@@ -92,6 +106,8 @@ class Situation:
                 _put(sources.budgets, thing.name, thing, gone)
             case Namespace():
                 _put(sources.namespaces, thing.name, thing, gone)
+            case Reservation():
+                _put(self.reserved.known, thing.name, thing, gone)
         self._renew()
         self._follow_owners()
 
@@ -110,7 +126,10 @@ class Situation:
         self._renew()
 
     def _renew(self) -> None:
-        before, self._promises = self._promises, self._sources.promises(self._now, self._tenures)
+        policies = self._sources.promises(self._now, self._tenures)
+        others = self.reserved.promises(self._now, self._sources.classes)
+        ordered = sorted([*policies, *others], key=lambda one: (-one.priority, one.created, one.key))
+        before, self._promises = self._promises, ordered
         if any(promise.owed for promise in (*before, *self._promises)) and before != self._promises:
             for pod in self._pods.values():
                 self.occupancy.set_pod(self._counted(pod))

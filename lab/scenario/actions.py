@@ -21,6 +21,7 @@ from adapters.api import (
     POLICIES,
     PRIORITY_CLASSES,
     PROFILES,
+    RESERVATIONS,
     VOLUME_CLAIMS,
     VOLUMES,
     Conflict,
@@ -101,7 +102,26 @@ class Actions:
         await self._create_all(BUDGETS, "", [objects.budget(wanted, scope) for wanted in scenario.budgets])
         for group in scenario.nodes:
             await self.add_nodes(group)
+        made = [objects.reservation(wanted, scope) for wanted in scenario.reservations]
+        await self._create_all(RESERVATIONS, "", made)
         await self.apply_policies(policies)
+
+    async def define(self) -> None:
+        """Make the definition of Reservations, and wait until they are served."""
+        if not self.scenario.reservations:
+            return
+        api, deadline = self.target.api, time.monotonic() + _RUNNING_SECONDS
+        with contextlib.suppress(Conflict):
+            await api.create(objects.DEFINITIONS, "", objects.reservation_definition())
+        while True:
+            try:
+                await api.list_page(RESERVATIONS, limit=1)
+            except NotFound:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(_LOOK_SECONDS)
+            else:
+                return
 
     async def apply_policies(self, policies: Iterable[Policy]) -> None:
         """Create policies, one after the other, so that their age is their order."""

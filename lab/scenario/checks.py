@@ -86,6 +86,17 @@ class PolicyCheck(Model):
     """No hold is on a node whose name begins so."""
 
 
+class ReservationCheck(Model):
+    """A Reservation's status."""
+
+    name: Name
+    phase: Literal["Pending", "Available", "Succeeded", "Failed"] | None = None
+    owners: Number | None = None
+    """How many status.currentOwners has."""
+    allocated: dict[str, str] | None = None
+    """status.allocated, the same."""
+
+
 class EventCheck(Model):
     """Events about a policy, a pod or a node."""
 
@@ -112,6 +123,7 @@ class Check(Model):
 
     pods: PodsCheck | None = None
     policy: PolicyCheck | None = None
+    reservation: ReservationCheck | None = None
     event: EventCheck | None = None
     evictions: Number | None = None
     """Pods that kube-scheduler evicted to make room (condition DisruptionTarget)."""
@@ -128,15 +140,15 @@ class Check(Model):
         if len(self.kinds) != 1:
             given = ", ".join(self.kinds) or "none"
             raise ValueError(
-                "give exactly one of pods, policy, event, evictions, refusedAlthoughTheyFit, floors "
-                f"(given: {given})"
+                "give exactly one of pods, policy, reservation, event, evictions, refusedAlthoughTheyFit, "
+                f"floors (given: {given})"
             )
         return self
 
     @property
     def kinds(self) -> list[str]:
         """The kinds that are given."""
-        names = ("pods", "policy", "event", "evictions", "refused_although_they_fit", "floors")
+        names = ("pods", "policy", "reservation", "event", "evictions", "refused_although_they_fit", "floors")
         return [name for name in names if getattr(self, name) is not None]
 
 

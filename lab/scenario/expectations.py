@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.checker import Kind, Verdict
-from lab.scenario.checks import Check, ConditionCheck, FloorsCheck, PodsCheck, PolicyCheck, UnplacedCheck
+from lab.scenario.checks import (
+    Check,
+    ConditionCheck,
+    FloorsCheck,
+    PodsCheck,
+    PolicyCheck,
+    ReservationCheck,
+    UnplacedCheck,
+)
 from lab.scenario.fields import Number, Range, admits
 from lab.scenario.observation import Observation
 
@@ -49,6 +57,8 @@ def in_words(check: Check) -> str:
         return f"pods of {check.pods.workload}: {_wanted(check.pods, 'workload')}"
     if check.policy:
         return f"policy {check.policy.name}: {_wanted(check.policy, 'name')}"
+    if check.reservation:
+        return f"reservation {check.reservation.name}: {_wanted(check.reservation, 'name')}"
     if check.event:
         count = check.event.count
         return f"event {check.event.reason}: {'at least 1' if count is None else count}"
@@ -60,7 +70,7 @@ def in_words(check: Check) -> str:
     return f"evictions: {check.evictions}"
 
 
-def _wanted(part: PodsCheck | PolicyCheck | FloorsCheck, leave_out: str) -> str:
+def _wanted(part: PodsCheck | PolicyCheck | ReservationCheck | FloorsCheck, leave_out: str) -> str:
     fields = part.model_dump(by_alias=True, exclude_none=True, mode="python")
     return ", ".join(f"{name} {_value(value)}" for name, value in fields.items() if name != leave_out)
 
@@ -81,6 +91,8 @@ def _answers(check: Check, facts: Facts) -> Iterator[Answer]:
         yield from _pods(check.pods, seen)
     if check.policy:
         yield from _policy(check.policy, facts)
+    if check.reservation:
+        yield from _reservation(check.reservation, seen.reservations.get(check.reservation.name, {}))
     if check.event:
         event = check.event
         about = event.about or ""
@@ -94,6 +106,17 @@ def _answers(check: Check, facts: Facts) -> Iterator[Answer]:
         yield Answer(not plans, "; ".join(plans[:3]) if plans else f"none of {name}")
     if check.floors:
         yield from _floors(check.floors, facts.verdict)
+
+
+def _reservation(check: ReservationCheck, status: Mapping[str, Any]) -> Iterator[Answer]:
+    if check.phase is not None:
+        phase = status.get("phase") or "Pending"
+        yield Answer(phase == check.phase, f"phase {phase}")
+    if check.owners is not None:
+        yield _number("owners", check.owners, len(status.get("currentOwners") or ()))
+    if check.allocated is not None:
+        allocated = status.get("allocated") or {}
+        yield Answer(allocated == check.allocated, f"allocated {allocated}")
 
 
 def _pods(check: PodsCheck, seen: Observation) -> Iterator[Answer]:

@@ -97,6 +97,14 @@ class Budget(Model):
     spec: ReservationBudgetSpec
 
 
+class Reservation(Model):
+    """Koordinator's Reservation: its name, labels and spec. The definition is made with it."""
+
+    name: Name
+    labels: dict[str, str] = Field(default_factory=dict)
+    spec: dict[str, Any]
+
+
 class Run(Model):
     """One variant: the same nodes and steps on a cluster of its own."""
 
@@ -130,6 +138,8 @@ class Scenario(Model):
     priority_classes: list[PriorityClass] = Field(default_factory=list)
     profiles: list[Profile] = Field(default_factory=list)
     budgets: list[Budget] = Field(default_factory=list)
+    reservations: list[Reservation] = Field(default_factory=list)
+    """The extender needs config: {koordinator: {reservations: true}}."""
     policies: list[Policy] = Field(default_factory=list)
     runs: list[Run] = Field(default_factory=list)
     """Variants to compare; one run of everything unless given."""
@@ -168,6 +178,8 @@ class Scenario(Model):
                 yield "workload", check.pods.workload, workloads
             if check.policy:
                 yield "policy", check.policy.name, policies
+            if check.reservation:
+                yield "reservation", check.reservation.name, {one.name for one in self.reservations}
             yield from (("workload", name, workloads) for name in check.refused_although_they_fit or ())
 
     def all_checks(self) -> Iterator[Check]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
+
+from ruamel.yaml import YAML
 
 from adapters.api import (
     BUDGETS,
@@ -19,11 +22,14 @@ from adapters.api import (
     Resource,
 )
 from lab import nodes
-from lab.scenario.models import Budget, Policy, PriorityClass, Profile
+from lab.scenario.models import Budget, Policy, PriorityClass, Profile, Reservation
 from lab.scenario.steps import NodeGroup, Taint, Workload
 from qos.keys import API_VERSION, SCENARIO_LABEL, SCENARIO_WORKLOAD_LABEL, ZONE_LABEL
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 WORKLOAD_RESOURCES = {
     "Pods": PODS,
@@ -116,6 +122,23 @@ def budget(wanted: Budget, scope: Scope) -> Manifest:
         "metadata": {"name": wanted.name, "labels": scope.labels},
         "spec": spec,
     }
+
+
+def reservation(wanted: Reservation, scope: Scope) -> Manifest:
+    """Koordinator's Reservation."""
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": wanted.name, "labels": {**wanted.labels, **scope.labels}},
+        "spec": wanted.spec,
+    }
+
+
+def reservation_definition() -> Manifest:
+    """The definition of Reservations, with the schema of Koordinator's."""
+    text = (resources.files("lab") / "reservations.yaml").read_text(encoding="utf-8")
+    made: Manifest = YAML(typ="safe", pure=True).load(text)
+    return made
 
 
 def policy(wanted: Policy, scope: Scope) -> Manifest:
@@ -228,7 +251,10 @@ def _template(wanted: Workload, scope: Scope, shape: Mapping[str, int | str] | N
     }
     spec |= {name: value for name, value in optional.items() if value}
     labels = {"app": wanted.name, **wanted.labels, **scope.labels, SCENARIO_WORKLOAD_LABEL: wanted.name}
-    return {"metadata": {"labels": labels}, "spec": spec}
+    metadata: Manifest = {"labels": labels}
+    if wanted.annotations:
+        metadata["annotations"] = wanted.annotations
+    return {"metadata": metadata, "spec": spec}
 
 
 RESOURCES = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from adapters.api import EVENTS, NODES, PODS, POLICIES, Resource
+from adapters.api import EVENTS, NODES, PODS, POLICIES, RESERVATIONS, Resource
 from adapters.kubernetes import decode
 from qos.cluster.objects import Node, Pod
 from qos.keys import SCENARIO_WORKLOAD_LABEL
@@ -99,6 +99,7 @@ class Observation:
     namespace: str
     pods: dict[str, PodRecord] = field(default_factory=dict)
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reservations: dict[str, dict[str, Any]] = field(default_factory=dict)
     events: dict[str, EventRecord] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     remembered: dict[str, set[str]] = field(default_factory=dict)
@@ -115,6 +116,9 @@ class Observation:
             self.nodes[node.name] = node
             if deleted:
                 del self.nodes[node.name]
+        elif resource == RESERVATIONS:
+            thing = msgspec.json.decode(raw)
+            self.reservations[thing["metadata"]["name"]] = {} if deleted else thing.get("status") or {}
         elif resource == POLICIES:
             thing = msgspec.json.decode(raw)
             if thing["metadata"]["namespace"] == self.namespace:

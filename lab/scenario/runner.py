@@ -83,8 +83,10 @@ class _Run:
         """The whole run."""
         began = time.monotonic()
         self._observation = Observation(self.target.scope.namespace)
-        self._recorder = Recorder(self.target.api, self._observation)
         self._actions = Actions(self.scenario, self.target, self._observation)
+        await self._actions.define()
+        reserving = bool(self.scenario.reservations)
+        self._recorder = Recorder(self.target.api, self._observation, reservations=reserving)
         recording = asyncio.create_task(self._recorder.run())
         work = asyncio.create_task(self._work())
         try:

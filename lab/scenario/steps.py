@@ -48,6 +48,8 @@ class Workload(Model):
     """In place of requests, with kind Pods: taken in turn."""
     labels: dict[str, str] = Field(default_factory=dict)
     """On every pod, beside app: NAME."""
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """On every pod."""
     priority_class_name: str | None = None
     scheduler_name: str | None = None
     node_selector: dict[str, str] = Field(default_factory=dict)

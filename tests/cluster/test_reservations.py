@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.full]
 
 ROOT = Path(__file__).parents[2]
 STRICT = ROOT / "scheduler-config" / "strict.yaml"
-DEFINITION = ROOT / "tests" / "data" / "koordinator" / "reservations.yaml"
+DEFINITION = ROOT / "lab" / "reservations.yaml"
 DEADLINE = 120.0
 
 Object = dict[str, Any]
