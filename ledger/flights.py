@@ -171,6 +171,12 @@ class Flights:
             if row is not None:
                 return
 
+    def part(self, demand: int) -> None:
+        """A demand of which pods in flight take parts is gone: another may get its number."""
+        for flight in self.by_uid.values():
+            if flight.shares == demand:
+                flight.shares = -1
+
     def fill(self, resources: AbstractSet[str]) -> None:
         """Charge columns that are new."""
         self._table.changes += 1

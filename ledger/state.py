@@ -585,6 +585,7 @@ class State:
         namespace, reserved = self.demands[number].namespace, self.demands[number].reserved
         if reserved is not None:
             self.demands.reservations.used_up.pop(reserved.uid, None)
+            self.flights.part(number)
         for spread in self.demands[number].spread:
             self.headcount.forget(namespace, spread)
         self.uneven.pop(number, None)

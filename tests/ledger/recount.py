@@ -155,7 +155,9 @@ def _check_holds(state: State) -> None:
     given = Counter(place for flight in state.flights.by_uid.values() for place in flight.own)
     assert {place: int(holds.given[place]) for place in zip(*np.nonzero(holds.given), strict=True)} == given
     filled = Counter(
-        (c.owner, c.row) for c in state.claims.by_uid.values() if state.demands.there(c.owner) and not c.away
+        (c.owner, c.row)
+        for c in state.claims.by_uid.values()
+        if state.demands.there(c.owner) and not c.away and not state.demands.reservations.shares(c.owner)
     )
     assert {
         place: int(holds.filled[place]) for place in zip(*np.nonzero(holds.filled), strict=True)
