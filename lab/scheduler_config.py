@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def empty() -> dict[str, Any]:
 def write(document: Mapping[str, Any], path: Path) -> None:
     """Write as YAML."""
     with path.open("w") as file:
-        YAML(typ="safe").dump(dict(document), file)
+        YAML(typ="safe").dump(json.loads(json.dumps(document)), file)  # plain, whoever read it
 
 
 def _extender(entry: Mapping[str, Any], verbs_url: str) -> dict[str, Any]:
