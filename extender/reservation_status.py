@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -37,6 +38,8 @@ _ANNOUNCED: Final = {
     HONOURED: Announced("False"),
 }
 _LONGEST_MESSAGE: Final = 1024
+_AT_ONCE: Final = 200
+"""Accounts looked at before others may run: some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,29 +182,38 @@ class ReservationStatus:
         """Write what is due; the number of Reservations that have to wait for a later call."""
         if not self._reservations.known:
             return 0
-        reports = await last_of(self._ledger.gather_report()) if self._any_homeless() else {}
-        return await self._writer.run_once(self._due(reports, self._view.nodes))
+        reports = await last_of(self._ledger.gather_report()) if await self._any_homeless() else {}
+        return await self._writer.run_once(self._due(reports))
 
-    def _any_homeless(self) -> bool:
+    async def _any_homeless(self) -> bool:
         """Whether one must say why it is not held: a report of all demands takes a while."""
-        waiting = (one.key for one in self._reservations.known.values() if not one.over)
-        return any(self._ledger.reservation(key).lacking for key in waiting)
+        for done, one in enumerate([*self._reservations.known.values()]):
+            if done % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if not one.over and self._ledger.reservation(one.key).lacking:
+                return True
+        return False
 
     def _due(
-        self, reports: Mapping[str, DemandReport], nodes: Container[str]
+        self, reports: Mapping[str, DemandReport]
     ) -> Iterator[tuple[Reservation, Callable[[float], Mapping[str, Any]]]]:
         for seen in [*self._reservations.known.values()]:
             one = self._writer.newest(seen)
-            if one.over:
-                continue
-            facts = Facts(
-                one,
-                self._reservations.resolved.get(one.key),
-                self._ledger.reservation(one.key),
-                reports.get(one.key),
-                one.node in nodes,
-            )
-            yield one, partial(compute, facts)
+            if not one.over:
+                yield one, partial(self._compute, one, reports)
+
+    def _compute(
+        self, one: Reservation, reports: Mapping[str, DemandReport], now: float
+    ) -> Mapping[str, Any]:
+        """As things are by now: other writes may have taken a while, and holds have moved meanwhile."""
+        facts = Facts(
+            one,
+            self._reservations.resolved.get(one.key),
+            self._ledger.reservation(one.key),
+            reports.get(one.key),
+            one.node in self._view.nodes,
+        )
+        return compute(facts, now)
 
     def forget(self, key: str) -> None:
         """The Reservation is gone."""

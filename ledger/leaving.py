@@ -23,10 +23,20 @@ def leave_lost_nodes(state: State) -> None:
 
     A lost node is the one thing that moves a Pinned hold.
     """
-    for demand in state.demands.order:
+    count, eligible = state.holds.count, state.demands.eligible
+    regraded, state.regraded = state.regraded, set()
+    rejudged, state.rejudged = state.rejudged, set()
+    lost: dict[int, set[int]] = {}
+    for demand in filter(state.demands.there, rejudged):
         if state.holds.held_total[demand]:
-            lost = np.flatnonzero((state.holds.count[demand] > 0) & ~state.demands.eligible[demand])
-            lift_many(state, demand, lost, state.holds.count[demand].take(lost).astype(np.int64))
+            lost[demand] = {*np.flatnonzero((count[demand] > 0) & ~eligible[demand]).tolist()}
+    for row in regraded:
+        for demand in state.holds.standing.get(row, ()):
+            if not eligible[demand, row]:
+                lost.setdefault(demand, set()).add(row)
+    for demand in sorted(lost, key=state.demands.position.__getitem__):
+        rows = np.asarray(sorted(lost[demand]), dtype=np.intp)
+        lift_many(state, demand, rows, count[demand].take(rows).astype(np.int64))
 
 
 def forget_hopeless(state: State) -> None:

@@ -52,9 +52,7 @@ def settle(state: State, *, thorough: bool = False, patience: Patience | None = 
 
 def _settle(state: State, thorough: bool, patience: Patience) -> None:
     state.dirty = False
-    if state.regraded:
-        leave_lost_nodes(state)
-        state.regraded = False
+    leave_lost_nodes(state)
     forget_hopeless(state)
     lift_excess(state)
     keep_cap(state)

@@ -36,11 +36,11 @@ def account(state: State, key: str) -> Account:
     number = state.demands.numbers.get(key)
     if number is None:
         return Account()
-    rows = np.flatnonzero(state.holds.count[number]).tolist() if state.holds.held_total[number] else []
+    row = int(state.holds.count[number].argmax()) if state.holds.held_total[number] else -1
     rule = state.demands.reservations.rules[number]
     there = state.claims.of.get(number, {}).values() if rule.shared is not None else ()
     return Account(
-        state.table.names[rows[0]] if rows else "",
+        state.table.names[row] if row >= 0 else "",
         state.demands.reservations.used_up.get(rule.uid),
         tuple(Use(claim.pod, claim.requests) for claim in there if claim.state is not ClaimState.BINDING),
         lacking=state.holds.missing(number) > 0,

@@ -61,7 +61,8 @@ class State:
     """The parts of the account, and what has changed since they were last settled.
 
     `dirty`: something changed; `grown`: every hold that had no place may have one now (else only on the
-    rows in `table.grown`, or of the demands in `holds.wanting`); `regraded`: eligibility changed;
+    rows in `table.grown`, or of the demands in `holds.wanting`); `regraded`: rows,
+    and `rejudged`: demands, whose eligibility changed since holds last left nodes that are lost;
     `recheck`: every node's holds must be measured again, not only the touched ones; `overdue`: the search
     for moves has not been tried since room has grown; `turns`: demands to be placed, True: with a search;
     `crowded`: those to be placed, with a search, as if no pod were in flight;
@@ -114,7 +115,8 @@ class State:
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.dirty = False
         self.grown = False
-        self.regraded = False
+        self.regraded: set[int] = set()
+        self.rejudged: set[int] = set()
         self.recheck = False
         self.short: dict[int, float] = {}
         self.landed: set[int] = set()
@@ -213,7 +215,8 @@ class State:
         before = self.table.nodes[row] if row is not None else None
         judged = self.demands.changes
         row = self.table.set_node(node)
-        self.regraded |= self.demands.judge_node(row, node, before)
+        if self.demands.judge_node(row, node, before):
+            self.regraded.add(row)
         if self.demands.changes != judged:
             self.uneven |= dict.fromkeys(self.demands.spread)
         self.failed.clear()
@@ -269,7 +272,7 @@ class State:
     def set_enforcement(self, name: str, said: Enforcement | None) -> None:
         """Take what a node says it enforces; None: nothing any more."""
         if self.demands.hear(name, said):
-            self.regraded = True
+            self.regraded.add(self.table.index[name])
             self.failed.clear()
             self.changed(grown=True)
 
@@ -546,7 +549,8 @@ class State:
             self._nominate_again()
         if demand.reserved is not None and (before is None or before.reserved != demand.reserved):
             self._find_users(demand.reserved.uid)
-        self.regraded |= before is not None and (before.where, before.needs) != (demand.where, demand.needs)
+        if before is not None and (before.where, before.needs) != (demand.where, demand.needs):
+            self.rejudged.add(number)
         self.failed.pop(number, None)
         self.holds.wanting.add(number)
         self.claims.recounted.add(number)

@@ -23,6 +23,8 @@ ALL_RATE: Final = 7
 ALL_BURST: Final = 3
 """Burst and rate together: at most 10 writes in any second, of all objects of the kind."""
 RETRY_SECONDS: Final = 2.0
+ROUND_SECONDS: Final = 2.0
+"""After that a round ends: where each write is slow, what is due goes stale, and other kinds wait."""
 _AT_ONCE: Final = 20
 """Objects looked at before others may run: a millisecond or two."""
 
@@ -114,13 +116,15 @@ class StatusWriter(Generic[T]):
 
         due: every object, as `newest` has it, and what computes its status.
         """
-        waiting = 0
+        waiting, until = 0, self._clock() + ROUND_SECONDS
         # Those that have waited longest first: a busy object must not starve the others.
         ordered = sorted(due, key=lambda one: self._not_before.get(one[0].key, 0.0))
         for done, (one, compute) in enumerate(ordered):
             if done % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             now = self._clock()
+            if now >= until:
+                return waiting + len(ordered) - done
             try:
                 computed = compute(self._wall())
             except Exception:  # a bug of ours: it must not keep the others' status from being written

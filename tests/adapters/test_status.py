@@ -100,3 +100,24 @@ async def test_a_status_that_cannot_be_computed_keeps_no_other_from_being_writte
     assert await desk.writer.run_once([(broken, lambda now: {}["bug"]), (desk.seen, desk.compute)]) == 0
     assert desk.api.get_object(PROFILES, "", "a")["status"]["used"] == 1
     assert desk.outcomes == {"failed": 1, "written": 1}
+
+
+async def test_a_round_ends_where_writes_are_slow_and_the_next_goes_on_where_it_was(desk, monkeypatch):
+    things = [
+        read(orjson.dumps(desk.api.put(PROFILES, {"metadata": {"name": f"t{number}"}})))
+        for number in range(9)
+    ]
+    written, patch = [], desk.api.patch
+
+    async def slow(resource, namespace, name, body, **options):
+        desk.time.now += 1
+        written.append(name)
+        return await patch(resource, namespace, name, body, **options)
+
+    monkeypatch.setattr(desk.api, "patch", slow)
+    due = [(thing, lambda _now: {"used": 1, "conditions": []}) for thing in things]
+    assert await desk.writer.run_once(due) == 7
+    assert len(written) == 2
+    for _ in range(4):
+        await desk.writer.run_once(due)
+    assert set(written) == {thing.name for thing in things}

@@ -9,10 +9,14 @@ import httpx
 import pytest
 
 from adapters.api import NODES, PODS, RESERVATIONS, NotFound
+from adapters.kubernetes import decode
+from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.reserving import reservation as parse
 from adapters.memory import MemoryAPI
 from extender.config import Koordinator
-from extender.reservation_status import Facts, compute, news
+from extender.reservation_status import Facts, ReservationStatus, compute, news
+from extender.reservations import Reservations
+from extender.view import View, marks_of
 from ledger.decisions import DemandReport, Unplaced
 from ledger.reservations import Use
 from ledger.reserving import Account
@@ -167,3 +171,34 @@ def test_one_that_is_shared_says_by_whom() -> None:
     status = compute(Facts(one, None, Account("n1", None, uses)), NOW)
     assert (status["phase"], status["allocated"]) == ("Available", {"cpu": "1", "memory": "512Mi"})
     assert [owner["name"] for owner in status["currentOwners"]] == ["web-0", "web-1"]
+
+
+async def test_where_one_is_held_is_told_as_of_the_moment_of_the_write(
+    clock, metrics, make_ledger, make_node, monkeypatch
+):
+    """The write before it takes a while, and meanwhile its node is gone."""
+    api, ledger = MemoryAPI(clock=clock), make_ledger(reservations=True)
+    known, view = Reservations(ledger, lambda: None, wall=clock), View()
+    for name in ("n1", "n2", "n3"):
+        one = decode.node(json.dumps(make_node(name)).encode())
+        ledger.set_node(one)
+        view.set_node(one, marks_of(json.dumps(make_node(name)).encode()))
+    for name in ("a", "b"):
+        known.set(parse(json.dumps(api.put(RESERVATIONS, written(name, cpu="3"))).encode()))
+    for _ in known.open_in_steps():
+        pass
+    ledger.report()
+    events = EventWriter(api, metrics.event, identity="me", clock=clock, wall=clock)
+    status = ReservationStatus(api, ledger, known, view, events, metrics, clock=clock, wall=clock)
+    patch, lost = api.patch, ledger.reservation("/b").node
+
+    async def slow(*what, **options):
+        if lost in ledger.held_nodes():
+            ledger.remove_node(lost)
+            ledger.report()
+        return await patch(*what, **options)
+
+    monkeypatch.setattr(api, "patch", slow)
+    await status.run_once()
+    assert ledger.reservation("/b").node not in ("", lost)
+    assert api.get_object(RESERVATIONS, "", "b")["status"]["nodeName"] == ledger.reservation("/b").node

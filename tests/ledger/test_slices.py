@@ -13,8 +13,8 @@ from unittest.mock import patch
 from ledger import demands, leaving, lifting, placement, risk
 from ledger.daemons import Daemons
 from ledger.decisions import Mode
-from qos.cluster.objects import DaemonSet, PlacementMode
-from tests.ledger.builders import TOLERATE_ALL, demand, ledger, names, node, nodes, pod
+from qos.cluster.objects import DaemonSet, NodePredicate, PlacementMode
+from tests.ledger.builders import TOLERATE_ALL, demand, holds, ledger, names, node, nodes, pod
 from tests.ledger.recount import check_columns
 
 MANY = 300
@@ -79,6 +79,26 @@ def test_holds_leave_nodes_that_shrank_some_at_a_time() -> None:
         made.filter(pod("p"), names(600), 0.0)
     assert 0 < calls["leave_short_node"] < 300
     assert made.report()["default/a"].held == 0
+    check_columns(made)
+
+
+def test_only_the_holds_of_a_demand_that_goes_elsewhere_are_looked_at() -> None:
+    made = ledger(*(node(f"n{number}", 8, labels={"zone": f"z{number % 2}"}) for number in range(MANY)))
+    for number in range(MANY):
+        made.set_demand(demand(f"d{number:03}", 1, 2))
+    made.report()
+    zone = NodePredicate(node_selector=(("zone", "z1"),))
+    with counted(leaving, "lift_many") as calls:
+        made.set_demand(demand("d007", 1, 2, where=zone))
+        made.report()
+    assert calls["lift_many"] <= 1
+    (there,) = holds(made, "d007")
+    standing = sum(there in holds(made, f"d{number:03}") for number in range(MANY))
+    with counted(leaving, "lift_many") as calls:
+        made.set_node(node(there, 8, labels={"zone": "z0"}))
+        made.report()
+    assert (calls["lift_many"], standing < MANY) == (1, True)
+    assert there not in holds(made, "d007")
     check_columns(made)
 
 
