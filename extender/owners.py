@@ -67,7 +67,9 @@ class Owners:
         self._entries[pod.uid] = entry
         self._forgotten.discard(entry.workload)
         templates = self._workloads.setdefault(entry.workload, {})
-        template = templates.setdefault(entry.template, _Template())
+        template = templates.get(entry.template)
+        if template is None:
+            template = templates[entry.template] = _Template()
         template.newest = max(template.newest, pod.created)
         template.pods[entry.amounts] += 1
         self._changed.add(entry.workload)
@@ -82,7 +84,8 @@ class Owners:
         if not template.pods[entry.amounts]:
             del template.pods[entry.amounts]
         self._changed.add(entry.workload)
-        self._tidy(entry.workload)
+        if not template.pods:
+            self._tidy(entry.workload)
 
     def forget(self, workload: WorkloadKey) -> None:
         """The workload is gone: nothing is remembered once its pods are."""
