@@ -263,12 +263,14 @@ def runnable(daemonset: dict[str, Any], node: str, server: str) -> dict[str, Any
     return made
 
 
+CAPABILITIES = {"DAC_OVERRIDE": 1, "NET_ADMIN": 12, "SYS_PTRACE": 19, "SYS_ADMIN": 21, "SYS_RESOURCE": 24}
+
+
 def ours_to_give() -> set[str]:
     """A machine that is a container itself may not have all of them."""
     (line,) = [one for one in Path("/proc/self/status").read_text().splitlines() if one.startswith("CapBnd")]
     bounding = int(line.split()[1], 16)
-    numbers = {"DAC_OVERRIDE": 1, "NET_ADMIN": 12, "SYS_PTRACE": 19, "SYS_ADMIN": 21, "SYS_RESOURCE": 24}
-    return {name for name, number in numbers.items() if bounding >> number & 1}
+    return {name for name, number in CAPABILITIES.items() if bounding >> number & 1}
 
 
 @pytest.mark.timeout(900)

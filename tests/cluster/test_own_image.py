@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -30,7 +31,7 @@ from qos import keys
 from tests.cluster.conftest import ClusterFactory
 from tests.cluster.floored import thing
 from tests.cluster.test_chart import CHART, ROOT, run
-from tests.cluster.test_installed_agent import ours_to_give
+from tests.cluster.test_installed_agent import CAPABILITIES, ours_to_give
 from tests.waiting import until
 
 pytestmark = [
@@ -72,6 +73,17 @@ def node(make_cluster: ClusterFactory, image: Path, binaries: Binaries, tmp_path
         for archive in (image, scheduler):
             made.run([*ctr, "--snapshotter", "native", archive], seconds=SECONDS).succeeded()
         yield made
+
+
+def by_digest(node: RealNode) -> tuple[str, str]:
+    """Repository and digest of the image, by which containerd knows it from now on, as if it were pulled."""
+    ctr = (node.programs.runtime / "ctr", "--namespace", "k8s.io", "images")
+    listed = node.run([*ctr, "list", f"name=={NAME}"]).succeeded().stdout
+    (digest,) = re.findall(r"sha256:[0-9a-f]{64}", listed)
+    repository = NAME.rpartition(":")[0]
+    node.run([*ctr, "tag", NAME, f"{repository}@{digest}"]).succeeded()
+    node.run([*ctr, "remove", NAME]).succeeded()
+    return repository, digest
 
 
 def kubectl_of(cluster: Cluster) -> Kubectl:
@@ -177,16 +189,22 @@ def tried(kubectl: Kubectl, words: tuple[str, ...]) -> str:
 
 
 def locked_down(kubectl: Kubectl) -> None:
-    """What runs from the image writes nothing into it; extender and scheduler have no capability."""
-    says = "print(open('/proc/self/status').read())"
-    inside = ("exec", "deployment/j10ce-scheduler", "-c", "extender", *HERE, "--")
-    status = kubectl.run(*inside, "python", "-c", says)
-    assert {line.split()[1] for line in status.splitlines() if line.startswith("Cap")} == {"0" * 16}
-    assert "NoNewPrivs:\t1" in status
-    tries = "import pathlib\ntry: pathlib.Path('/opt/x').touch()\nexcept OSError as e: print(e.errno)"
-    assert kubectl.run(*inside, "python", "-c", tries).strip() in ("13", "30")
-    agent = ("exec", "daemonset/j10ce-agent", *HERE, "--")
-    assert kubectl.run(*agent, "python", "-c", tries).strip() == "30", "root, on a read-only file system"
+    """What runs from the image writes nothing into it, and has the capabilities that it was given alone."""
+    (agent,) = kubectl.objects("get", "daemonset", "j10ce-agent", *HERE)
+    security = agent["spec"]["template"]["spec"]["containers"][0]["securityContext"]
+    given = sum(1 << CAPABILITIES[name] for name in security["capabilities"]["add"])
+    for program, container, capabilities in (
+        ("deployment/j10ce-scheduler", "extender", 0),
+        ("deployment/j10ce-manager", "manager", 0),
+        ("daemonset/j10ce-agent", "agent", given),
+    ):
+        inside = ("exec", program, "-c", container, *HERE, "--", "python", "-c")
+        status = kubectl.run(*inside, "print(open('/proc/self/status').read())")
+        found = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        assert {int(found[f"Cap{of}"], 16) for of in ("Bnd", "Eff", "Prm")} == {capabilities}, program
+        assert found["NoNewPrivs"] == "1", program
+        tries = "import pathlib\ntry: pathlib.Path('/opt/x').touch()\nexcept OSError as e: print(e.errno)"
+        assert kubectl.run(*inside, tries).strip() == "30", f"{program}: a read-only file system"
 
 
 def traces(node: RealNode) -> str:
@@ -228,13 +246,12 @@ def test_installed_by_us_it_keeps_a_floor_and_leaves_the_node(node: RealNode) ->
     left(node, kubectl)
 
 
-def test_installed_by_the_chart_it_keeps_a_floor(node: RealNode) -> None:
+def test_installed_by_the_chart_by_digest_it_keeps_a_floor(node: RealNode) -> None:
     kubectl = kubectl_of(node.cluster)
     helm = (helm_program(os.environ, silent), "--kubeconfig", node.kubeconfig)
-    repository, _, tag = NAME.rpartition(":")
-    values = (
-        f"agent.enabled=true,image.repository={repository},image.tag={tag},schedulerImage={KUBE_SCHEDULER}"
-    )
+    repository, digest = by_digest(node)
+    image = f"image.repository={repository},image.digest={digest}"
+    values = f"agent.enabled=true,{image},schedulerImage={KUBE_SCHEDULER}"
     run(*helm, "install", "floors", CHART, *HERE, "--create-namespace", "--set", values)
     rolled_out(kubectl)
     flooded(kubectl)
