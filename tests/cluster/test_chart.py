@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from cli import admission, installation
+from cli import installation
 from cli.chart.kustomization import documents
 from cli.installation import Choices, Network
 from cli.kubectl import Kubectl, Object, find, identity
 from lab import cluster as lab_cluster
+from lab import minors
 from lab.binaries import Binaries, silent
 from lab.cluster import Cluster
 from lab.helm import helm as helm_program
@@ -33,6 +34,7 @@ CHART = ROOT / "charts" / "j10ce-qos"
 J10CE = Path(sys.executable).with_name("j10ce")
 DIGEST = f"sha256:{'ab' * 32}"
 SCHEDULER_IMAGE = "example.com/kube-scheduler:v1.36.3"
+BETA = f"--api-versions={minors.BETA}/{minors.BETA_GATE}"
 HERE = ("--namespace", "j10ce-system")
 HASH = re.compile(r"^(j10ce-scheduler-config)-[a-z0-9]{10}$")
 NETWORK = {"None": Network.OFF, "Kept": Network.ON, "Leaving": Network.LEAVING}
@@ -124,8 +126,7 @@ def test_it_makes_what_install_makes(program: Path, offline: Kubectl, overlay: s
 def test_it_leaves_out_what_install_leaves_out(program: Path, offline: Kubectl) -> None:
     """The manager where it is not wanted, and what an older API server does not know."""
     options = ("--set=manager.enabled=false,image.repository=example.com/floors", "--kube-version=1.35.0")
-    beta = f"--api-versions={admission.GROUP}/v1beta1/MutatingAdmissionPolicy"
-    for raising, more in (("", ()), ("v1beta1", (beta,))):
+    for raising, more in (("", ()), ("v1beta1", (BETA,))):
         chosen = Choices("example.com/floors:0.1.0", SCHEDULER_IMAGE, manager=False, raising=raising)
         wanted = installation.objects(offline, OVERLAYS[0], chosen)
         assert comparable(rendered(program, *options, *more)) == comparable(wanted)
@@ -142,9 +143,12 @@ def test_its_crds_are_ours_and_stay(program: Path) -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_the_api_server_takes_it(program: Path, kubectl: Kubectl, overlay: str) -> None:
+def test_the_api_server_takes_it(program: Path, own: Cluster, kubectl: Kubectl, overlay: str) -> None:
     """As `helm template | kubectl apply` does; in namespaces that are there, for a dry run makes none."""
-    items = rendered(program, f"--set=overlay={overlay},agent.enabled=true,agent.networkFloors=Kept")
+    version = own.versions["kube-apiserver"]
+    served = (f"--kube-version={version}", *((BETA,) if minors.has_beta_alone(version) else ()))
+    values = f"--set=overlay={overlay},agent.enabled=true,agent.networkFloors=Kept"
+    items = rendered(program, *served, values)
     kubectl.apply(
         [item for item in items if item["kind"] == "Namespace"], dry_run=False, force_conflicts=False
     )
