@@ -181,3 +181,27 @@ def test_as_many_slots_are_held_as_brute_force_finds_places_for(
         came += bool(here and go(made, member(ordinal, 1), here))
     assert came == sum(found.values())
     check_columns(made)
+
+
+def test_a_hold_that_is_for_nobody_any_more_is_let_go() -> None:
+    made = ledger(*zoned("ab", 4), anchored(2, p0="b"))
+    assert go(made, member(1), ["n1"]) == "n1", "the only node it is sent to"
+    assert holds(made, "a") == {}
+    assert reasons(made) == [("VolumeNodeAffinity", 1, "pod a-0: pv-0")]
+    made.set_node(node("n2", 4, labels={ZONE: "b"}))
+    assert holds(made, "a") == {"n2": 1}
+
+
+def test_a_pod_on_a_lost_node_lacks_its_slot_in_its_zone() -> None:
+    made = ledger(*zoned("aba", 4), anchored(1, p0="a"), member(0, node="n0"))
+    assert holds(made, "a") == {}
+    made.remove_node("n0")
+    assert holds(made, "a") == {"n2": 1}
+
+
+def test_of_too_many_holds_those_leave_that_are_for_nobody() -> None:
+    made = ledger(*zoned("abb", 4), anchored(2, p0="a", p1="b"))
+    (elsewhere,) = {"n1", "n2"} - holds(made, "a").keys()
+    made.set_pod(member(1, node=elsewhere))
+    assert holds(made, "a") == {"n0": 1}
+    check_columns(made)
