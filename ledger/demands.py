@@ -80,7 +80,8 @@ class Demands:
         self.restricted: set[int] = set()
         self._leaving: set[int] = set()
         self._by_namespace: dict[str, list[int]] = {}
-        self._by_place: dict[NodePredicate, list[int]] = {}
+        self._by_place: dict[NodePredicate, dict[int, None]] = {}
+        self._keys: dict[int, tuple[tuple[bool, int, float, str], int]] = {}
         self._owners: dict[tuple[str, frozenset[tuple[str, str]]], tuple[int, ...]] = {}
         self.vectors: Columns = np.zeros((first, table.shape[0]), dtype=np.int64)
         self.eligible: Flags = np.zeros((first, table.shape[1]), dtype=np.bool_)
@@ -116,6 +117,7 @@ class Demands:
             number = self._number()
             self.numbers[demand.key] = number
         before = self.records[number]
+        self._place(number, before, demand)
         self.records[number] = demand
         self.changes += 1
         if before is None or before.vector != demand.vector:
@@ -164,6 +166,7 @@ class Demands:
         number = self.numbers.pop(key, None)
         if number is None:
             return None
+        self._place(number, self.records[number], None)
         self.records[number] = None
         self._leaving.add(number)
         self.strict.set_needs(number, None)
@@ -188,9 +191,25 @@ class Demands:
         self.resize()
         return count
 
+    def _place(self, number: int, before: Demand | None, after: Demand | None) -> None:
+        """Keep what is looked up by a demand's own words: hundreds of others have not changed."""
+        if after is None:
+            self._keys.pop(number, None)
+        else:
+            self._keys[number] = order_key(after), number
+        if before is not None and after is not None and before.where == after.where:
+            return
+        if before is not None:
+            there = self._by_place[before.where]
+            del there[number]
+            if not there:
+                del self._by_place[before.where]
+        if after is not None:
+            self._by_place.setdefault(after.where, {})[number] = None
+
     def _arrange(self) -> None:
-        there = [(order_key(record), n) for n, record in enumerate(self.records) if record is not None]
-        self.order = [number for _, number in sorted(there)]
+        known = [number for number in self.order if number in self._keys]  # sorted but for what has changed
+        self.order = sorted([*known, *(self._keys.keys() - set(known))], key=self._keys.__getitem__)
         self.position = {number: place for place, number in enumerate(self.order)}
         self.levels = sorted({self[number].priority for number in self.order})
         used = (
@@ -202,10 +221,8 @@ class Demands:
         self.axis = np.asarray(self.dims, dtype=np.intp)[:, None]
         self.changes += 1
         self._by_namespace = {}
-        self._by_place = {}
         self._owners.clear()
         for number in self.order:
-            self._by_place.setdefault(self[number].where, []).append(number)
             self._by_namespace.setdefault(self[number].namespace, []).append(number)
 
     def weighed(self, number: int) -> list[int]:

@@ -102,6 +102,18 @@ def test_only_the_holds_of_a_demand_that_goes_elsewhere_are_looked_at() -> None:
     check_columns(made)
 
 
+def test_a_policy_that_comes_or_goes_asks_no_other_for_its_place_in_the_order() -> None:
+    made = ledger(*nodes(2, 1_000), *(demand(f"d{number:03}", 1, 1) for number in range(MANY)))
+    with counted(demands, "order_key") as calls:
+        made.set_demand(demand("d007", 1, 2))
+        made.set_demand(demand("another", 1, 1))
+        made.remove_demand("default/d100")
+    assert calls["order_key"] < 10
+    order = [made._state.demands[number].key for number in made._state.demands.order]
+    assert order == sorted(order)
+    assert len(order) == MANY
+
+
 def test_policies_are_arranged_once_when_a_resource_comes_or_goes() -> None:
     made = ledger(*nodes(2, 1_000))
     for number in range(MANY):
