@@ -112,6 +112,10 @@ class MemoryAPI:
         """The number of open watches of a kind."""
         return sum(watcher.resource == resource for watcher in self._watchers)
 
+    def unread(self) -> int:
+        """Events that open watches have not taken yet."""
+        return sum(len(watcher.pending) for watcher in self._watchers)
+
     # --- faults ---
 
     def fail(

@@ -15,7 +15,7 @@ import os
 import statistics
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +42,7 @@ LIFE: Final = 5
 WAITING: Final = 300
 PASSES: Final = ("start", "status", "wake", "nodes", "watch", "verb", "bind")
 """Tasks whose longest pass is shown, by the first word of their names."""
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Play:
@@ -62,7 +63,17 @@ class Play:
         Returns how many seconds a unit of the fixed work takes about each.
         """
         units = {}
-        phases: dict[str, Callable[[], Awaitable[None]]] = {
+        for name, phase in self.phases().items():
+            self._times.phase = name
+            await phase()
+            await self._caught_up()
+            await self._verbs_for(quiet)
+            units[name] = usual_seconds()
+        return units
+
+    def phases(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
+        """What happens, by name."""
+        return {
             "first statuses": self._nothing,
             "pod events": self._pod_events,
             "owners crash": self._owners_crash,
@@ -75,13 +86,6 @@ class Play:
             "/holds": lambda: self._read("/holds"),
             "/metrics": lambda: self._read("/metrics"),
         }
-        for name, phase in phases.items():
-            self._times.phase = name
-            await phase()
-            await self._caught_up()
-            await self._verbs_for(quiet)
-            units[name] = usual_seconds()
-        return units
 
     async def _caught_up(self) -> None:
         """Until the watch of pods has shown all that was put so far."""
@@ -210,7 +214,7 @@ async def _measure(api: Fleet, times: LoopTime, quiet: float) -> tuple[dict[str,
     asyncio.current_task().set_name("bench")  # type: ignore[union-attr]
     gc.collect()
     before = _resident_bytes()
-    async with _running(api, times) as play:
+    async with running(api, times) as play:
         gc.collect()
         resident = _resident_bytes() - before
         units, ready = {"start": usual_seconds()}, times.of("start")
@@ -228,19 +232,27 @@ async def _measure(api: Fleet, times: LoopTime, quiet: float) -> tuple[dict[str,
 
 
 @contextlib.asynccontextmanager
-async def _running(api: Fleet, times: LoopTime) -> AsyncIterator[Play]:
-    """The program, ready, on free ports."""
+async def running(
+    api: Fleet,
+    times: LoopTime,
+    play: type[Play] = Play,
+    *,
+    config: Mapping[str, Any] = _NOTHING,
+    wall: Callable[[], float] = time.time,
+) -> AsyncIterator[Play]:
+    """The program, ready, on free ports, and what is played; `config`: more of its configuration."""
     sockets = listen("127.0.0.1:0"), listen("127.0.0.1:0")
     verbs_address, address = ("{}:{}".format(*one.getsockname()) for one in sockets)
-    config = ExtenderConfig(
+    usual = ExtenderConfig(
         verbs_address=verbs_address,
         address=address,
         identity="bench",
         cap_percent=100,
         annotate_held_nodes=True,
+        **config,
     )
     stop = asyncio.Event()
-    program = Program(config, api)
+    program = Program(usual, api, wall=wall)
     # It makes the servers before anyone can call: no pause.
     task = asyncio.create_task(program.run(stop, sockets), name="bench program")
     bookmarks = asyncio.create_task(_bookmarks(api), name="bench bookmarks")
@@ -250,7 +262,7 @@ async def _running(api: Fleet, times: LoopTime) -> AsyncIterator[Play]:
             if task.done() or time.monotonic() - began > MOST_START_SECONDS:
                 raise SystemExit(f"the extender is not ready: {program.readiness.problem()}")
             await asyncio.sleep(0.02)
-        yield Play(program, api, times, address)
+        yield play(program, api, times, address)
     finally:
         bookmarks.cancel()
         stop.set()
