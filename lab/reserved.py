@@ -32,15 +32,21 @@ class Reserved:
     known: dict[str, Reservation] = field(default_factory=dict)
     users: dict[str, dict[str, Pod]] = field(default_factory=dict)
 
-    def see(self, pod: Pod, *, gone: bool) -> None:
-        """A pod as it became."""
-        if not pod.reserved_by or not pod.node_name:
-            return
+    def see(self, pod: Pod, *, gone: bool) -> bool:
+        """A pod as it became; whether promises may be others for that. One without a node uses none: what was
+        decided of it did not happen.
+        """
+        if not pod.node_name:
+            known = [users.pop(pod.uid, None) for users in self.users.values()]
+            return any(known)
+        if not pod.reserved_by:
+            return False
         there = self.users.setdefault(pod.reserved_by, {})
         if not (gone or pod.terminal):
             there[pod.uid] = pod
         elif not any(one.uid == pod.reserved_by and one.once for one in self.known.values()):
             there.pop(pod.uid, None)
+        return bool(self.known)
 
     def promises(self, now: float, classes: Mapping[str, PriorityClass]) -> Iterable[Promise]:
         """One slot of each that is Available; of one that is shared the slots of its pods, and the rest."""

@@ -53,8 +53,7 @@ class Situation:
             case Pod() as pod:
                 _put(self._pods, pod.uid, pod, gone)
                 occupancy.remove_pod(pod.uid) if gone else occupancy.set_pod(self._counted(pod))
-                self.reserved.see(pod, gone=gone)
-                if pod.reserved_by and self.reserved.known:
+                if self.reserved.see(pod, gone=gone):
                     self._renew()
                 self._follow_owners()
             case Node() as node:

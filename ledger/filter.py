@@ -128,7 +128,9 @@ def _flight(state: State, request: Request, verdict: Verdict, rows: Rows, now: f
         if not verdict.own:
             return Flight(request.counted, now, [(rows, request.requests)])
         if state.demands.reservations.shares(request.owner):
-            return Flight(request.counted, now, [(rows, request.requests)], shares=request.owner)
+            slot = state.demands[request.owner].vector
+            share = {name: min(amount, slot.get(name, 0)) for name, amount in request.requests.items()}
+            return Flight(request.counted, now, [(rows, request.requests)], shares=request.owner, share=share)
         charge = _beyond_slot(state, request)
         return Flight(request.counted, now, [(rows, charge)], [(request.owner, verdict.row)])
     if state.binds and state.mode is Mode.STRICT:

@@ -27,7 +27,7 @@ class Flight:
     """One pod: rows charged with the same amounts, part by part, and the holds it was given.
 
     `unsure`: charged as possible although it is one row. `shares`: the demand of which it takes a
-    part, with others; -1: of none.
+    part, with others, and `share`, what of it; -1: of none.
     """
 
     pod: Pod
@@ -36,6 +36,7 @@ class Flight:
     own: list[tuple[int, int]] = field(default_factory=list)
     unsure: bool = False
     shares: int = -1
+    share: Resources = field(default_factory=dict)
 
     def rows(self) -> Rows:
         """Every row charged."""
@@ -73,6 +74,7 @@ class Flights:
         self.uncertain: Counter[Kind] = Counter()
         self.ignored = False
         self.shared: set[int] = set()
+        self._sharing: dict[str, Flight] = {}
 
     def covers(self, pod: Pod, row: int) -> bool:
         """Whether all that the pod asks for is charged on this row, and nowhere else."""
@@ -84,12 +86,15 @@ class Flights:
     def put(self, flight: Flight) -> None:
         """Charge a flight; the pod must not have one."""
         self.by_uid[flight.pod.uid] = flight
+        if flight.shares >= 0:
+            self._sharing[flight.pod.uid] = flight
         self._charge(flight, 1)
 
     def drop(self, uid: str) -> Flight | None:
         """Take the charges back; returns what there was."""
         flight = self.by_uid.pop(uid, None)
         if flight is not None:
+            self._sharing.pop(uid, None)
             self._charge(flight, -1)
         return flight
 
@@ -106,9 +111,11 @@ class Flights:
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
-        """Charge nothing meanwhile: where bind can refuse, a slot's room comes before a pod in flight."""
-        table = self._table
-        charged, table.charged = table.charged, np.zeros_like(table.charged)
+        """Charge nothing meanwhile: where bind can refuse, a slot's room comes before a pod in flight. But
+        what that takes of a Reservation is no room: it is held again when the pod does not come.
+        """
+        table, kept = self._table, self._shares()
+        charged, table.charged = table.charged, kept.copy()
         table.changes += 1
         self.ignored = True
         self._nominations.follow_all()
@@ -118,8 +125,18 @@ class Flights:
             self.ignored, grown = False, set(table.grown)
             self._nominations.follow_all()
             table.grown = grown  # a hole that is covered again leaves no more room than before
-            table.charged += charged  # what was charged meanwhile stays
+            table.charged += charged - kept  # what was charged meanwhile stays
             table.changes += 1
+
+    def _shares(self) -> Columns:
+        """What pods in flight take of demands that they share with others, charged alone."""
+        columns = np.zeros_like(self._table.charged)
+        for flight in self._sharing.values():
+            for rows, _ in flight.parts if flight.shares >= 0 else ():
+                for name, amount in flight.share.items():
+                    if (dim := self._table.dims.get(name)) is not None:
+                        columns[dim, rows] += amount
+        return columns
 
     def drop_row(self, row: int) -> None:
         """The node is gone."""

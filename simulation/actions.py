@@ -16,6 +16,7 @@ from adapters.api import (
     PODS,
     POLICIES,
     PRIORITY_CLASSES,
+    RESERVATIONS,
     NotFound,
     Resource,
 )
@@ -26,7 +27,8 @@ from simulation.play import Play
 from simulation.store import EPOCH, Body, timestamp
 
 RESOURCES: dict[str, Resource] = {
-    one.plural: one for one in (NODES, PODS, POLICIES, PRIORITY_CLASSES, DAEMON_SETS, BUDGETS, NAMESPACES)
+    one.plural: one
+    for one in (NODES, PODS, POLICIES, PRIORITY_CLASSES, DAEMON_SETS, BUDGETS, NAMESPACES, RESERVATIONS)
 }
 
 _COUNTED_OUT = 2.0
@@ -78,6 +80,35 @@ def flood(play: Play, name: str, count: int, cpu: int, memory: int, priority: in
     """Many ordinary pods at once."""
     for number in range(count):
         pod(play, f"{name}-{number}", cpu, memory, priority)
+
+
+def user(play: Play, name: str, cpu: int, memory: int, priority: int, how: Body) -> None:
+    """A pod that may use Reservations."""
+    if play.store.find(PODS, "default", name) is None:
+        play.store.create(PODS, objects.user(name, cpu, memory, priority, how))
+
+
+def reservation(play: Play, name: str, spec: Body) -> None:
+    """A Reservation comes; `endsIn` of its spec, in seconds from now, becomes `expires`."""
+    if play.store.find(RESERVATIONS, "", name) is not None:
+        return
+    if "endsIn" in spec:
+        ends = timestamp(EPOCH + play.loop.time() + spec["endsIn"])
+        spec = {name: value for name, value in spec.items() if name != "endsIn"} | {"expires": ends}
+    play.store.create(RESERVATIONS, objects.reservation(name, spec))
+
+
+def reservation_gone(play: Play, name: str) -> None:
+    """A Reservation is deleted."""
+    if play.store.find(RESERVATIONS, "", name) is not None:
+        play.store.remove(RESERVATIONS, "", name)
+
+
+def reservation_closed(play: Play, name: str, closed: bool) -> None:
+    """Nobody new may use a Reservation, or pods may again."""
+    body = play.store.find(RESERVATIONS, "", name)
+    if body is not None:
+        play.store.write(RESERVATIONS, {**body, "spec": {**body["spec"], "unschedulable": closed}})
 
 
 def other(play: Play, name: str, cpu: int, memory: int, priority: int) -> None:
@@ -229,6 +260,11 @@ def restart_extender(play: Play, away: float) -> None:
 def restart_scheduler(play: Play, away: float) -> None:
     """kube-scheduler is killed; another one starts after a while."""
     play.restart_scheduler(away)
+
+
+def standby(play: Play, seconds: float) -> None:
+    """The extender leads no more for a while: nobody writes a status."""
+    play.extender.leads_from = play.loop.time() + seconds
 
 
 def hang(play: Play, seconds: float) -> None:

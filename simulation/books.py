@@ -14,27 +14,40 @@ from adapters.api import (
     PODS,
     POLICIES,
     PRIORITY_CLASSES,
+    RESERVATIONS,
     ClusterAPI,
 )
 from adapters.kubernetes.events import EventWriter
 from extender.catalog import Catalog
-from extender.config import ExtenderConfig
+from extender.config import ExtenderConfig, Koordinator
 from extender.guarding import Guarding
 from extender.ingest import Ingest
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports
 from extender.owners import Owners
+from extender.reservations import Reservations
 from extender.view import View
 from ledger.decisions import BindDecision, Filtered, Mode
 from ledger.demands import NO_SLOT
 from ledger.ledger import Ledger
 from ledger.waiting import SAMPLE
-from qos.cluster.objects import Pod
+from qos.cluster.objects import Demand, Pod
 from simulation import parsed
 from simulation.history import World
 from simulation.store import EPOCH, Store
 
-WATCHED = (NODES, PODS, POLICIES, PRIORITY_CLASSES, DEPLOYMENTS, DAEMON_SETS, BUDGETS, NAMESPACES)
+WATCHED = (
+    NODES,
+    PODS,
+    POLICIES,
+    PRIORITY_CLASSES,
+    DEPLOYMENTS,
+    DAEMON_SETS,
+    BUDGETS,
+    NAMESPACES,
+    RESERVATIONS,
+)
+"""What an extender watches; Reservations in some worlds only."""
 SCHEDULER = "default-scheduler"
 
 Clock = Callable[[], float]
@@ -80,8 +93,10 @@ class Told:
         each policy are filled or held.
         """
 
-    def claimed(self, uid: str, node: str, slot: str) -> None:
-        """Bind has claimed a node for a pod, which fills a slot of this policy; "" none."""
+    def claimed(self, uid: str, node: str, slot: str, reservation: str) -> None:
+        """Bind has claimed a node for a pod, which fills a slot of this policy, or uses the Reservation of
+        this UID; "" none.
+        """
 
     def released(self, uid: str) -> None:
         """A claim was taken back."""
@@ -104,13 +119,19 @@ class Telling(Ledger):
         """As Ledger.bind."""
         decision = super().bind(pod, node, now, gone)
         if not decision.refusal:
-            self.told.claimed(pod.uid, node, decision.policy if decision.slot else NO_SLOT)
+            used = decision.reservation.uid if decision.reservation is not None else ""
+            self.told.claimed(pod.uid, node, decision.policy if decision.slot else NO_SLOT, used)
         return decision
 
     @property
     def awaits(self) -> bool:
         """Whether a claim is not shown by the watch yet; cheaper than all gauges."""
         return bool(self._state.claims.unseen)
+
+    @property
+    def in_flight(self) -> list[Pod]:
+        """Pods that filter has answered, and of which nothing has been heard since."""
+        return [flight.pod for flight in self._state.flights.by_uid.values()]
 
     def release(self, uid: str) -> None:
         """As Ledger.release."""
@@ -137,6 +158,13 @@ class Books:
     reports: NodeReports
     events: EventWriter
     owners: Owners
+    reservations: Reservations | None
+
+    def demands(self) -> dict[str, Demand]:
+        """What policies and Reservations ask for, by key."""
+        reserved = self.reservations.resolved if self.reservations is not None else {}
+        there = {key: one for key, one in reserved.items() if isinstance(one, Demand)}
+        return {**self.catalog.demands(), **there}
 
     def ingest(self, changed: Callable[[], None], gone: Callable[[str], None]) -> Ingest:
         """What feeds them."""
@@ -149,6 +177,7 @@ class Books:
             RECORDER,
             reports=self.reports,
             owners=self.owners,
+            reservations=self.reservations,
             changed=changed,
             gone=gone,
         )
@@ -165,6 +194,7 @@ def config_of(world: World) -> ExtenderConfig:
         reference_grace_seconds=world.reference_grace,
         not_ready_seconds=world.not_ready,
         identity="extender",
+        koordinator=Koordinator(reservations=world.reservations),
     )
 
 
@@ -178,6 +208,7 @@ def opened(world: World, api: ClusterAPI, clock: Clock, wall: Clock, changed: Ca
         settle_seconds=config.settle_seconds,
         warmup_until=clock() + config.warmup,
         not_ready_seconds=config.not_ready_seconds,
+        reservations=config.koordinator.reservations,
         sample=world.sample or SAMPLE,
     )
     owners = Owners()
@@ -193,6 +224,7 @@ def opened(world: World, api: ClusterAPI, clock: Clock, wall: Clock, changed: Ca
         NodeReports(ledger, clock=clock, changed=changed),
         EventWriter(api, RECORDER.event, identity=config.identity, clock=clock, wall=wall),
         owners,
+        Reservations(ledger, changed, wall=wall) if world.reservations else None,
     )
 
 
@@ -205,9 +237,11 @@ def rebuilt(world: World, store: Store, api: ClusterAPI, now: float) -> Books:
     books = opened(world, api, lambda: now - world.warmup - 1.0, lambda: EPOCH + now, nothing)
     handlers = {one.resource.plural: one for one in books.ingest(nothing, nothing).handlers()}
     for resource in WATCHED:
-        for entry in store.entries(resource):
+        for entry in store.entries(resource) if resource.plural in handlers else ():
             handlers[resource.plural].set(entry.raw)
     books.catalog.open()
+    for _ in books.reservations.open_in_steps() if books.reservations is not None else ():
+        pass
     for _ in iter(books.ledger.tend, False):  # as a start does
         pass
     for moment in (now - world.not_ready - 1.0, now):  # what is not ready has been so for long

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from adapters.api import RESERVATIONS
 from adapters.kubernetes.reflector import Reflector
 from adapters.loops import Changes, forever
 from adapters.serving.readiness import Readiness
@@ -16,6 +17,7 @@ from extender.binder import Binder
 from extender.expiry import Expiry
 from extender.ingest import Ingest
 from extender.policy_status import PolicyStatus
+from extender.reservation_status import ReservationStatus
 from extender.server import VerbsApp
 from extender.waking import Waker
 from simulation.api import Client
@@ -41,6 +43,8 @@ class Extender:
         self.jump = 0.0
         """By how much the wall clock is off."""
         self.hung_until = 0.0
+        self.leads_from = 0.0
+        """Before that it is not the leader."""
         self.started = 0
         """How often it was started."""
         self.opened_at = 0.0
@@ -101,8 +105,26 @@ class Extender:
             clock=clock,
             wall=self.wall,
         )
+        self.reservation_status: ReservationStatus | None = None
+        if books.reservations is not None:
+            self.reservation_status = ReservationStatus(
+                self._api,
+                books.ledger,
+                books.reservations,
+                books.view,
+                books.events,
+                RECORDER,
+                clock=clock,
+                wall=self.wall,
+            )
         self._serve_verbs()
-        self._run(books.ingest(changes.note, self.writer.forget))
+        self._run(books.ingest(changes.note, self._forget))
+
+    def _forget(self, key: str) -> None:
+        """A policy or a Reservation is gone."""
+        self.writer.forget(key)
+        if self.reservation_status is not None:
+            self.reservation_status.forget(key)
 
     def _serve_verbs(self) -> None:
         clock = self._loop.time
@@ -131,8 +153,11 @@ class Extender:
                 jitter=lambda: 0.5,
             )
             for resource in WATCHED
+            if resource.plural in handlers
         }
-        self.readiness = Readiness(reflectors, clock)
+        self._reserving = reflectors.get(RESERVATIONS.plural)
+        needed = {name: one for name, one in reflectors.items() if one is not self._reserving}
+        self.readiness = Readiness(needed, clock)
         self.verbs = VerbsApp(self.ledger, self.binder, self.readiness, RECORDER, clock)
         for name, reflector in reflectors.items():
             self._loop_of(f"watch {name}", 1.0, reflector.run)
@@ -140,6 +165,8 @@ class Extender:
         self._loop_of("references", 1.0, self._expire)
         expiry = Expiry(self._api, self.ledger, settles=self.binder.settles, clock=clock)
         self._loop_of("expiry", program.EXPIRY_SECONDS, expiry.run_once)
+        if self._world.reservations:
+            self._loop_of("holds", WAKE_SECONDS, self._tend)
         if self._world.status:
             self._loop_of("status", program.STATUS_SECONDS, self._status)
         self.part.start(self._open(), "start")
@@ -148,9 +175,29 @@ class Extender:
         self.part.start(forever(name, seconds, once, RECORDER.loop_error), name)
 
     async def _status(self) -> None:
+        if self._loop.time() < self.leads_from:
+            return
         await self._changes.wait()
-        if not self.readiness.problem() and await self.writer.run_once():
+        if self.readiness.problem():
+            return
+        if self.reservation_status is not None:
+            await self._tend()
+        waiting = await self.writer.run_once()
+        if self.reservation_status is not None:
+            waiting += await self.reservation_status.run_once()
+        if waiting:
             self._changes.note()
+
+    async def _tend(self) -> None:
+        """As extender.program does ten times a second."""
+        for _ in self.books.catalog.catch_up():
+            await asyncio.sleep(0)
+        if self.books.reservations is not None:
+            for _ in self.books.reservations.catch_up():
+                await asyncio.sleep(0)
+        if not self.readiness.problem():
+            for _ in iter(self.ledger.tend, False):
+                await asyncio.sleep(0)
 
     async def _expire(self) -> None:
         self.books.catalog.expire()
@@ -160,7 +207,11 @@ class Extender:
 
     async def _open(self) -> None:
         await self.readiness.wait_synced()
+        if self._reserving is not None:
+            await self._reserving.answered.wait()
         self.books.catalog.open()
+        for _ in self.books.reservations.open_in_steps() if self.books.reservations is not None else ():
+            await asyncio.sleep(0)
         self.readiness.open()
         self.opened_at = self._loop.time()
         ours = (pod for pod in self.books.view.unschedulable.values() if pod.scheduler_name == SCHEDULER)

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from adapters.api import BUDGETS, DAEMON_SETS, NAMESPACES, NODES, PODS
+from adapters.api import BUDGETS, DAEMON_SETS, NAMESPACES, NODES, PODS, RESERVATIONS
 from adapters.kubernetes import decode
 from qos.cluster.objects import Demand, Node, Pod, Resources
 from qos.cluster.selectors import admits, matches
-from simulation import parsed
+from qos.keys import PODS as ONE_POD
+from simulation import parsed, reserved
 from simulation.history import World
 from simulation.invariants import Facts
-from simulation.store import Store
+from simulation.store import Body, Store
 
 if TYPE_CHECKING:
     from simulation.extender import Extender
@@ -31,7 +32,11 @@ def facts_of(world: World, store: Store, extender: Extender) -> Facts:
         elif pod.nominated_node_name and not pod.terminal:
             nominated.setdefault(pod.nominated_node_name, []).append(pod.requests)
     reports = extender.ledger.report()
-    demands = ordered(extender.books.catalog.demands(), reports)
+    demands = ordered(extender.books.demands(), reports)
+    bodies = {f"/{body['metadata']['name']}": body for body in store.bodies(RESERVATIONS)}
+    bound = [pod for there in pods.values() for pod in there]
+    coming = extender.ledger.in_flight
+    demands = [_left(one, bodies[one.key], bound, coming) if one.reserved else one for one in demands]
     return Facts(
         nodes=nodes,
         pods={name: [_counted(pod, demands) for pod in there] for name, there in pods.items()},
@@ -52,6 +57,15 @@ def ordered(demands: Mapping[str, Demand], reports: Mapping[str, object]) -> lis
     return sorted(there, key=lambda d: (-d.priority, d.created, d.key))
 
 
+def _left(demand: Demand, body: Body, pods: list[Pod], coming: list[Pod]) -> Demand:
+    """What a Reservation that is shared holds beside its pods, at least: those on their way may use it."""
+    if not reserved.shared(body):
+        return demand
+    uid, there = reserved.uid_of(body), {pod.uid for pod in pods}
+    may = [replace(p, reserved_by=uid) for p in coming if p.uid not in there and reserved.for_pod(body, p)]
+    return replace(demand, vector=reserved.left_of(body, [*pods, *may]) | {ONE_POD: 1})
+
+
 def _counted(pod: Pod, demands: list[Demand]) -> Pod:
     """The pod as one that requests what it counts for: at its network floor if it fills a slot."""
     floor = next((d.owed for d in demands if d.key == _owner(pod, demands)), {}) if pod.slot != "" else {}
@@ -60,6 +74,9 @@ def _counted(pod: Pod, demands: list[Demand]) -> Pod:
 
 
 def _owner(pod: Pod, demands: list[Demand]) -> str:
+    used = (d.key for d in demands if d.reserved is not None and d.reserved.uid == pod.reserved_by)
+    if pod.reserved_by and (key := next(used, "")):
+        return key
     selecting = (d for d in demands if d.namespace == pod.namespace and matches(d.selector, pod.labels))
     return next((d.key for d in selecting if d.admits(pod.requests)), "")
 

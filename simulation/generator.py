@@ -12,6 +12,7 @@ from typing import Any
 
 from simulation.history import History, Step, World
 from simulation.objects import PRIORITIES
+from simulation.reserving import Reserving
 
 APPS = ("a", "b", "c")
 CLASSES = tuple(PRIORITIES)
@@ -147,6 +148,7 @@ class Maker:
         self._fits = Random(f"fits {seed}")  # noqa: S311
         self._restricted = self._fits.random() < RESTRICTED
         self._budgets = Random(f"budgets {seed}")  # noqa: S311
+        self._reserving = Reserving(seed, APPS)
         drawn = random.choice(("Guard", "Strict"))
         binding = random.random() < 0.75
         self._world = World(
@@ -165,6 +167,15 @@ class Maker:
 
     def make(self) -> History:
         """World and steps."""
+        one = self._plain()
+        if not self._reserving.drawn:
+            return one
+        # Which Reservation a pod uses is said by its Binding, and who may use one by the status.
+        world = replace(one.world, reservations=True, status=True, binds=True)
+        return History(world, tuple(self._reserving.woven(one.steps)), f"{one.about}, with Reservations")
+
+    def _plain(self) -> History:
+        """Without Reservations."""
         if self._apart.random() < 0.2:
             self._world = replace(self._world, sample=self._apart.choice((1, 2, 4)))
         if self._lasting:

@@ -24,7 +24,8 @@ class World:
     which kube-scheduler waits, up to 2 s, before it binds them (for volumes, say); `dying`: the longest time
     that pods take to end when nothing else is said. `settle`, `warmup`, `reference_grace`, `not_ready`: the
     extender's settings; `grace`: the checker's. `skew`: workloads' pods, and policies' slots, are spread over
-    three zones with this maxSkew; 0: they are not.
+    three zones with this maxSkew; 0: they are not. `reservations`: Koordinator's are held, and their status
+    is written.
     """
 
     seed: int
@@ -46,6 +47,7 @@ class World:
     reference_grace: float = 1.0
     not_ready: float = 3.0
     skew: int = 0
+    reservations: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,11 @@ class Facts:
     budgets: Sequence[Budget] = ()
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
+    @property
+    def policies(self) -> list[Demand]:
+        """The demands that are no Reservations."""
+        return [demand for demand in self.demands if demand.reserved is None]
+
     def free(self, node: str) -> dict[str, int]:
         """Allocatable less what pods ask for."""
         left = dict(self.nodes[node].allocatable)
@@ -120,7 +125,7 @@ def accounts_add_up(facts: Facts) -> list[str]:
     wrong = []
     for demand in facts.demands:
         report = facts.reports[demand.key]
-        if report.desired != demand.desired:
+        if demand.reserved is None and report.desired != demand.desired:
             wrong.append(f"{demand.key}: {report.desired} desired, the policy says {demand.desired}")
         if report.filled + report.held + report.missing != report.desired:
             wrong.append(f"{demand.key}: {report.desired} desired, but {report}")
@@ -163,11 +168,11 @@ def _lasting(policy: Policy) -> int:
 def within_budgets(facts: Facts) -> list[str]:
     """No more slots are filled and held than budgets allow, and what they withhold is said to be theirs."""
     wrong = above(
-        ((_want(d), facts.reports[d.key].filled + facts.reports[d.key].held) for d in facts.demands),
+        ((_want(d), facts.reports[d.key].filled + facts.reports[d.key].held) for d in facts.policies),
         facts.budgets,
         facts.labels,
     )
-    for demand, slots in zip(facts.demands, _left_to(facts), strict=True):
+    for demand, slots in _left_to(facts):
         said = sum(u.count for u in facts.reports[demand.key].unplaced if u.reason.startswith("Budget"))
         if said != demand.desired - slots:
             wrong.append(
@@ -180,8 +185,10 @@ def _want(demand: Demand) -> Want:
     return Want(demand.namespace, demand.vector, demand.desired, demand.priority_class, demand.profile)
 
 
-def _left_to(facts: Facts) -> list[int]:
-    return left_to(map(_want, facts.demands), facts.budgets, facts.labels)
+def _left_to(facts: Facts) -> Iterable[tuple[Demand, int]]:
+    """What budgets leave to each policy."""
+    slots = left_to(map(_want, facts.policies), facts.budgets, facts.labels)
+    return zip(facts.policies, slots, strict=True)
 
 
 def fillings(facts: Facts) -> list[str]:
@@ -190,7 +197,7 @@ def fillings(facts: Facts) -> list[str]:
     Those on a node that is not ready may be counted out, those on one that is gone are.
     """
     wrong = []
-    for demand in facts.demands:
+    for demand in facts.policies:
         sure = possible = 0
         for name, pods in facts.pods.items():
             node, owners = facts.nodes.get(name), sum(facts.owners.get(pod.uid) == demand.key for pod in pods)
@@ -208,8 +215,10 @@ def placeable(facts: Facts) -> dict[str, str]:
     By key, with the node. Only what needs no move is looked for: so whoever is named could be held at once.
     """
     found = {}
-    for demand, slots in zip(facts.demands, _left_to(facts), strict=True):
+    left = {demand.key: slots for demand, slots in _left_to(facts)}
+    for demand in facts.demands:
         report = facts.reports[demand.key]
+        slots = left.get(demand.key, report.desired)
         within = report.filled + report.held < slots
         if report.missing > 0 and within and _under_cap(facts, demand):
             node = next((n for n in sorted(facts.nodes) if _fits(facts, demand, n)), "")
@@ -274,9 +283,10 @@ def no_fewer_slots(
     """
     wrong = []
     for demand in demands:
-        if demand.mode is PlacementMode.PINNED:
-            break
         mine, other = running[demand.key], again[demand.key]
+        there = demand.reserved is not None and demand.reserved.node
+        if demand.mode is PlacementMode.PINNED and not (there and mine.held == other.held):
+            break  # a Reservation that is Available is on its node in both
         if mine.filled + mine.held > other.filled + other.held:
             break
         if any(one.reason == FRAGMENTED for one in mine.unplaced):

@@ -15,6 +15,7 @@ import ledger.moves
 import ledger.placement
 import ledger.preempt
 import ledger.waiting
+import qos.cluster.reservation
 from extender.binder import Binder
 from extender.waking import Waker
 from ledger.budgets import Budgets
@@ -124,6 +125,10 @@ def _whatever_it_asks(_right: Any) -> Any:
     return lambda self, pod: next(iter(self.selecting(pod.namespace, pod.labels)), NO_DEMAND)
 
 
+def _as_the_template_says(_right: Any) -> Any:
+    return lambda one: one.where
+
+
 MUTATIONS = (
     Mutation("bind does not check again", ledger.bind, "judge", _accepts),
     Mutation("bind waits for no victims", ledger.bind, "_awaited", _never(())),
@@ -145,6 +150,9 @@ MUTATIONS = (
     Mutation("holds move to any zone", ledger.moves, "may_move", _never(True)),
     Mutation("holds stay where their room was taken", ledger.placement, "leave_short_nodes", _never()),
     Mutation("preempt keeps hopeless candidates", ledger.preempt, "_ways", _keeps_all),
+    Mutation("a Reservation for one pod is never used up", State, "_use_up", _never()),
+    Mutation("what pods take of a shared Reservation stays held", State, "reckon", _never()),
+    Mutation("a Reservation may leave its node", qos.cluster.reservation, "_where", _as_the_template_says),
     Mutation("nobody is woken", Waker, "_wake", _wakes_nobody),
     Mutation("who was shown a sample is not woken", ledger.waiting, "_wakes", _passes_over_samples),
     Mutation("a Binding without an answer is taken for lost", Binder, "_doubt", _gives_up),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,6 +51,8 @@ def pod(name: str, cpu: int, memory: int, priority: int, labels: Mapping[str, st
     that it asks to send.
     """
     metadata: Body = {"name": name, "namespace": "default", "labels": dict(labels)}
+    if annotations := spec.pop("annotations", None):
+        metadata["annotations"] = annotations
     if owner := spec.pop("owner", None):
         metadata["ownerReferences"] = [owner]
     requests = {"cpu": f"{cpu}m", "memory": f"{memory}{MEMORY}"}
@@ -98,6 +101,49 @@ def budget(name: str, spec: Mapping[str, Any]) -> Body:
         "kind": "ReservationBudget",
         "metadata": {"name": name},
         "spec": dict(spec),
+    }
+
+
+def user(name: str, cpu: int, memory: int, priority: int, how: Mapping[str, Any]) -> Body:
+    """A pod that may use Reservations. `how`: its labels `use` and `app`, its `controller`, a Job of that
+    name, its reservation-`affinity`, and whether it is to use none: `ignored`.
+    """
+    labels = {"plain": name} | {key: how[key] for key in ("use", "app") if key in how}
+    more: Body = {}
+    if how.get("ignored"):
+        labels[keys.RESERVATION_IGNORED_LABEL] = "true"
+    if "controller" in how:
+        job = how["controller"]
+        more["owner"] = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": job,
+            "uid": f"job-{job}",
+            "controller": True,
+        }
+    if "affinity" in how:
+        more["annotations"] = {keys.RESERVATION_AFFINITY_ANNOTATION: json.dumps(how["affinity"])}
+    return pod(name, cpu, memory, priority, labels, **more)
+
+
+def reservation(name: str, spec: Mapping[str, Any]) -> Body:
+    """A Reservation of so much `cpu` (millicores) and `memory` (Mi), of some `priority` and `order`, none if
+    not said; what else `spec` says as Koordinator has it.
+    """
+    own = ("cpu", "memory", "priority", "order")
+    requests = {"cpu": f"{spec['cpu']}m"} | (
+        {"memory": f"{spec['memory']}{MEMORY}"} if spec["memory"] else {}
+    )
+    template: Body = {"containers": [{"name": "main", "resources": {"requests": requests}}]}
+    if "priority" in spec:
+        template["priority"] = spec["priority"]
+    labels = {keys.RESERVATION_ORDER_LABEL: str(spec["order"])} if "order" in spec else {}
+    rest = {key: value for key, value in spec.items() if key not in own}
+    return {
+        "apiVersion": f"{keys.RESERVATION_GROUP}/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"template": {"spec": template}, **rest},
     }
 
 

@@ -6,7 +6,7 @@ not promise is left out by name: see `blind` and `unasked`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -21,9 +21,10 @@ from adapters.api import (
     PODS,
     POLICIES,
     PRIORITY_CLASSES,
+    RESERVATIONS,
     Resource,
 )
-from adapters.kubernetes import decode
+from adapters.kubernetes import decode, reserving
 from lab.changes import Change, Namespace, PriorityClass, Watched
 from lab.checker import Checker, Finding, Kind, Terms
 from ledger.decisions import DemandReport
@@ -38,6 +39,7 @@ from simulation.facts import facts_of, ordered
 from simulation.history import World
 from simulation.invariants import Preemption
 from simulation.on_their_way import costs_a_slot, with_whole_holds
+from simulation.reserved_watch import ReservedWatch
 from simulation.store import EPOCH, Body, Entry, Store
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ class Watcher(Told):
         self._placed: dict[str, str] = {}
         self._claimed: set[str] = set()
         self._slots: dict[str, str] = {}
+        self._reserved = ReservedWatch(self.say)
         self._unasked: set[str] = set()
         self._asked_about: dict[str, list[frozenset[str]]] = {}
         """The nodes that filter was shown since the last disturbance, call by call, by the pod's name."""
@@ -103,6 +106,10 @@ class Watcher(Told):
     def wrong(self, rule: str, text: str) -> None:
         """Something must not be."""
         self.found.append(Broken(self._clock(), rule, text))
+
+    def _all_wrong(self, rule: str, problems: Iterable[str]) -> None:
+        for problem in problems:
+            self.wrong(rule, problem)
 
     def broken(self, text: str) -> None:
         """An answer that kube-scheduler cannot use."""
@@ -143,7 +150,7 @@ class Watcher(Told):
         """kube-scheduler has chosen. Where bind cannot refuse, this is where a pod is let in."""
         self.say(f"kube-scheduler chooses {node} for {pod.name}")
         self._chosen[pod.uid] = node
-        if not self._refuses_at_bind:
+        if not self._refuses_at_bind and not self._reserved.may_be_used(pod):
             self._place(pod.uid, node)
 
     def unassumed(self, pod: Pod) -> None:
@@ -155,12 +162,13 @@ class Watcher(Told):
         if pod.uid not in self._claimed:
             self._lift(pod.uid)
 
-    def claimed(self, uid: str, node: str, slot: str) -> None:
+    def claimed(self, uid: str, node: str, slot: str, reservation: str) -> None:
         """The extender has decided to bind."""
-        self.say(f"extender claims {node} for {self._name(uid)}")
+        used = f", which uses {self._reserved.name_of(reservation)}" if reservation else ""
+        self.say(f"extender claims {node} for {self._name(uid)}{used}")
         self._claimed.add(uid)
-        self._slots[uid] = slot
-        if self._refuses_at_bind:
+        self._slots[uid], self._reserved.decided[uid] = slot, reservation
+        if self._refuses_at_bind or (uid in self._shown and self._reserved.may_be_used(self._shown[uid])):
             self._place(uid, node)
 
     def released(self, uid: str) -> None:
@@ -191,6 +199,7 @@ class Watcher(Told):
     def restarted(self) -> None:
         """The extender is another one: what the first had decided and not sent is void."""
         self.blind(self._world.warmup)
+        self._reserved.forgotten()
         for uid in list(self._claimed):
             self._lift(uid)
         self._claimed.clear()
@@ -226,6 +235,7 @@ class Watcher(Told):
                 node_name=node,
                 scheduler_name=name,
                 slot=pod.slot if pod.node_name else self._slots.get(pod.uid, NO_SLOT),
+                reserved_by=pod.reserved_by if pod.node_name else self._reserved.decided.get(pod.uid, ""),
             )
         )
 
@@ -238,6 +248,10 @@ class Watcher(Told):
             return
         if resource is POLICIES and not gone:
             self._see_lives(entry.body, before)
+        if resource is RESERVATIONS:
+            self._all_wrong("reservations", self._reserved.see(entry.body, before, gone=gone))
+        if resource is NODES and gone:
+            self._reserved.lost.add(entry.body["metadata"]["name"])
         lasts = resource is POLICIES and "releaseDelaySeconds" in entry.body["spec"]
         if (
             resource is not POLICIES
@@ -247,7 +261,7 @@ class Watcher(Told):
             or lasts
         ):
             thing = _decoded(resource, entry.raw)
-            if gone and resource is not NODES:
+            if gone and resource not in (NODES, RESERVATIONS):
                 self.blind(self._world.reference_grace + 1.0)  # what policies refer to counts on for a while
             if resource is NODES:
                 self._foreign[entry.body["metadata"]["name"]] = self._clock()
@@ -277,9 +291,11 @@ class Watcher(Told):
         before = self._shown.get(pod.uid)
         if gone:
             self.say(f"{pod.name} is gone")
+            self._reserved.ended(pod, heard=self.extender is not None and self.extender.ready)
             self._shown.pop(pod.uid, None)
             self._claimed.discard(pod.uid)
             self._slots.pop(pod.uid, None)
+            self._reserved.decided.pop(pod.uid, None)
             self._feed(self._as_placed(pod), gone=True)
             self._placed.pop(pod.uid, None)
             self._unasked.discard(pod.uid)
@@ -287,6 +303,8 @@ class Watcher(Told):
             self._chosen.pop(pod.uid, None)
             return
         self._shown[pod.uid] = pod
+        if pod.terminal and before is not None and not before.terminal:
+            self._reserved.ended(pod, heard=self.extender is not None and self.extender.ready)
         if before is None:
             self.say(f"{pod.name} is created, {pod.requests.get('cpu', 0)}m, priority {pod.priority}")
         if pod.node_name and (before is None or not before.node_name):
@@ -295,6 +313,9 @@ class Watcher(Told):
             if self._placed.pop(pod.uid, pod.node_name) != pod.node_name:
                 self._foreign[pod.node_name] = self._clock()
             self._hole_taken(pod)
+            if pod.reserved_by:
+                problems = self._reserved.bound(pod, self._shown.values(), self._resized)
+                self._all_wrong("reservations", problems)
         if before is not None and before.requests != pod.requests:
             self._resized[pod.uid] = self._clock()
         if pod.node_name and (not pod.bound_by or (before and before.requests != pod.requests)):
@@ -323,8 +344,10 @@ class Watcher(Told):
 
     def _excused(self, finding: Finding, thing: Watched) -> bool:
         """What the mode does not promise."""
-        if isinstance(thing, Pod) and (thing.controller is not None or self._takes_nothing_more(thing)):
+        if isinstance(thing, Pod) and (_of_a_daemon_set(thing) or self._takes_nothing_more(thing)):
             return True  # a DaemonSet's pod always passes
+        if finding.kind is Kind.MISUSED:
+            return True  # simulation.reserved judges that, and knows who left no trace
         if finding.kind is Kind.OVER_COMMITTED:
             recent = self._clock() - self._foreign.get(finding.node, -1e9) <= self._world.grace
             blind = recent or self._clock() < self._blind_until or self._owes_unheard(finding)
@@ -332,11 +355,22 @@ class Watcher(Told):
         blind = self._clock() < self._blind_until
         if blind or self._uninformed() or self._owners_away():
             return True
+        if isinstance(thing, Pod) and not self._refuses_at_bind and self._reserved.may_be_used(thing):
+            return True  # which Reservation it uses is known only now, and bind must let it in
+        if self._comes_before(finding.policy):
+            return True
         at_risk = self._was_at_risk(finding.policy) or self._pinned_in_the_way(finding.policy)
         never = self._never_held(finding.policy) or self._in_its_hole(finding.policy, thing)
         if at_risk or never or self._kept_for_first(finding.policy):
             return True
         return self._kept_for_owners(finding, thing)
+
+    def _comes_before(self, key: str) -> bool:
+        """Whether a Reservation comes first that the checker has still to hear of."""
+        if self.extender is None or not self.extender.part.alive or not self._world.reservations:
+            return False
+        reports = self._reports()
+        return self._reserved.being_placed(key, ordered(self.extender.books.demands(), reports), reports)
 
     def _takes_nothing_more(self, pod: Pod) -> bool:
         """Whether it comes where a Binding given up before may land all the same: the extender holds nothing
@@ -389,7 +423,7 @@ class Watcher(Told):
         """Whether some policy holds what is over-committed: all else is kube-scheduler's business (T17)."""
         if self.extender is None or not self.extender.part.alive:
             return False
-        demands = self.extender.books.catalog.demands().values()
+        demands = self.extender.books.demands().values()
         held = {name for demand in demands for name in demand.vector}
         return any(f"{name} by " in finding.message for name in held)
 
@@ -410,7 +444,10 @@ class Watcher(Told):
         anew, found no place (of maxSlotsPerNode), and of those before that as many.
         """
         reports, promised = self._reports(), self._checker.promised(EPOCH + self._clock())
-        for first in takewhile(lambda one: one != key, self._checker.verdict().kept):
+        kept_by_all = self._checker.verdict().kept
+        for first in takewhile(lambda one: one != key, kept_by_all):
+            if first.startswith("/"):
+                continue  # it has no slots of one size
             report = reports.get(first)
             kept, counted = report.filled + report.held if report else 0, promised.get(first, 0)
             if kept != counted:
@@ -436,7 +473,7 @@ class Watcher(Told):
         others = [self._as_placed(pod) for pod in self._shown.values() if pod.uid != thing.uid]
         coming = [pod for pod in others if pod.node_name and pod.uid in self._placed]
         reports = self._reports()
-        demands = ordered(self.extender.books.catalog.demands(), reports)
+        demands = ordered(self.extender.books.demands(), reports)
         whole = {pod.uid: pod for pod in with_whole_holds(coming, demands, reports)}
         if all(whole[pod.uid].requests == pod.requests for pod in coming):
             return False
@@ -450,7 +487,7 @@ class Watcher(Told):
         extender = self.extender
         if extender is None or not extender.part.alive:
             return False
-        demands, reports = extender.books.catalog.demands().values(), self._reports()
+        demands, reports = extender.books.demands().values(), self._reports()
         pinned = any(demand.mode is PlacementMode.PINNED for demand in demands)
         return pinned and key in reports and reports[key].missing > 0
 
@@ -483,23 +520,17 @@ class Watcher(Told):
         risky = (key for key, report in facts.reports.items() if report.at_risk)
         self._risky.update(dict.fromkeys(risky, self._clock()))
         self._had = {key: report.filled + report.held for key, report in facts.reports.items()}
-        for problem in invariants.accounts_add_up(facts):
-            self.wrong("accounts add up", problem)
+        self._all_wrong("accounts add up", invariants.accounts_add_up(facts))
         policies = (decode.policy(entry.raw) for entry in self._store.entries(POLICIES))
-        for problem in invariants.as_asked(facts, policies, EPOCH + self._clock()):
-            self.wrong("as asked", problem)
-        for problem in invariants.within_budgets(facts):
-            self.wrong("within budgets", problem)
+        self._all_wrong("as asked", invariants.as_asked(facts, policies, EPOCH + self._clock()))
+        self._all_wrong("within budgets", invariants.within_budgets(facts))
         if extender.busy:
             return
-        for problem in invariants.fillings(facts):
-            self.wrong("fillings", problem)
-        for problem in invariants.holds_fit(facts):
-            self.wrong("holds fit", problem)
-        for problem in invariants.holds_can_serve(facts):
-            self.wrong("holds can serve", problem)
-        for problem in invariants.holds_are_even(facts):
-            self.wrong("holds are even", problem)
+        self._all_wrong("fillings", invariants.fillings(facts))
+        self._all_wrong("holds fit", invariants.holds_fit(facts))
+        self._all_wrong("holds can serve", invariants.holds_can_serve(facts))
+        self._all_wrong("holds are even", invariants.holds_are_even(facts))
+        self._all_wrong("reservations", self._reserved.misplaced(facts.reports))
         self._look_for_lost_slots(invariants.placeable(facts))
 
     def _look_for_lost_slots(self, placeable: dict[str, str]) -> None:
@@ -531,6 +562,8 @@ class Watcher(Told):
             alive = lives.running(entry.body, self._shown.values())
             for problem in lives.stale(entry.body, alive, EPOCH + self._clock()):
                 self.wrong("lives", f"{entry.body['metadata']['name']}: {problem}")
+        there, wall = {e.body["metadata"]["name"] for e in self._store.entries(NODES)}, EPOCH + self._clock()
+        self._all_wrong("reservations", self._reserved.at_rest(self._shown.values(), there, now=wall))
         bound = {pod.name: bool(pod.node_name) for pod in self._shown.values()}
         for problem in invariants.evictions_lead_to_binds(self._usable_preemptions(uneven), bound):
             self.wrong("evictions lead to binds", problem)
@@ -582,6 +615,10 @@ def _owns(demand: Demand, pod: Pod) -> bool:
     return selects and demand.admits(pod.requests)
 
 
+def _of_a_daemon_set(pod: Pod) -> bool:
+    return pod.controller is not None and pod.controller.kind == "DaemonSet"
+
+
 def _ended(body: Body) -> bool:
     return body["status"]["phase"] in ("Succeeded", "Failed")
 
@@ -610,6 +647,8 @@ def _decoded(resource: Resource, raw: bytes) -> Watched:
         return decode.budget(raw)
     if resource is NAMESPACES:
         return Namespace(*decode.namespace(raw))
+    if resource is RESERVATIONS:
+        return reserving.reservation(raw)
     assert resource is DEPLOYMENTS, resource.plural
     return decode.workload(resource, raw)
 

@@ -53,6 +53,13 @@ def test_what_is_reserved_must_be_there() -> None:
     assert kinds(judged((0.0, ONCE), *bound(10.0, "other", 1000))) == []
 
 
+def test_who_was_only_to_be_bound_has_not_used_it() -> None:
+    decided, waits = bound(10.0, "web", 2000, "uid-once")[::-1]
+    web = [(10.0, waits[1]), decided, (11.0, waits[1])]
+    assert kinds(judged((0.0, ONCE), *web, *bound(12.0, "web2", 1000, "uid-once"))) == []
+    assert kinds(judged((0.0, ONCE), *web, *bound(20.0, "other", 2000))) == [Kind.FLOOR_BROKEN]
+
+
 def test_its_owner_uses_it_up() -> None:
     used = (0.0, ONCE), *bound(10.0, "web", 2000, "uid-once")
     assert kinds(judged(*used)) == []

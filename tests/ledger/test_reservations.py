@@ -279,6 +279,15 @@ def test_owners_in_flight_share_it_too() -> None:
     assert kept(made) == 4000
 
 
+def test_what_an_owner_in_flight_takes_of_one_is_no_room_for_holds() -> None:
+    made = reserving(node("n0", 8), shared("a", cpu=2), policy("c", 2, cpu=4))
+    web = pod("web", cpu=4, app="web")  # half of it beyond what is reserved
+    made.report()
+    assert made.filter(web, ["n0"], 0.0).nodes == ["n0"]
+    assert made.report()["default/c"].held == 1
+    assert not made.bind(web, "n0", 0.0).refusal
+
+
 def test_a_shared_one_that_is_full_is_held_again_when_a_pod_ends() -> None:
     made = reserving(node("n0", 8), shared("a"))
     web = pod("w0", cpu=6, app="web", memory=1)
