@@ -33,7 +33,7 @@ class Budgets:
         self._asked: dict[str, Demand] = {}
         self._budgets: dict[str, Budget] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
-        self._concerning: dict[str, tuple[Budget, ...]] = {}
+        self._concerning: dict[str, tuple[str, ...]] = {}
         self._stale = False
         self._due: dict[str, Demand] = {}
         self._restore: dict[str, list[tuple[str, int]]] = {}
@@ -42,7 +42,7 @@ class Budgets:
     def set_demand(self, demand: Demand) -> None:
         """Take what a policy asks for."""
         self._asked[demand.key] = demand
-        if self._budgets and self._of(demand.namespace):
+        if self._budgets and self._names_of(demand.namespace):
             self._stale = True
         else:
             self._due.pop(demand.key, None)
@@ -54,7 +54,7 @@ class Budgets:
         self._due.pop(key, None)
         self._restore.pop(key, None)
         self._state.remove_demand(key)
-        self._stale |= gone is not None and bool(self._of(gone.namespace))
+        self._stale |= gone is not None and bool(self._names_of(gone.namespace))
 
     def restore(self, key: str, holds: Iterable[tuple[str, int]]) -> None:
         """Place a new demand's holds where they were, once it is known how many it is given."""
@@ -64,22 +64,27 @@ class Budgets:
             self._restore[key] = list(holds)
 
     def set_budget(self, budget: Budget) -> None:
-        """Take a budget as it is now."""
-        if self._budgets.get(budget.name) != budget:
-            self._budgets[budget.name] = budget
-            self._forget()
+        """Take a budget as it is now; whom it concerns follows from what it selects alone."""
+        before = self._budgets.get(budget.name)
+        if before == budget:
+            return
+        self._budgets[budget.name] = budget
+        self._stale = True
+        if before is None or (before.selector, before.default) != (budget.selector, budget.default):
+            self._concerning.clear()
 
     def remove_budget(self, name: str) -> None:
         """Nobody must keep it any more."""
         if self._budgets.pop(name, None) is not None:
-            self._forget()
+            self._concerning.clear()
+            self._stale = True
 
     def set_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         """Take a namespace's labels as they are now; one that is not known has its name alone."""
         if self._labels.get(name, _NO_LABELS) != labels:
             self._labels[name] = labels
             before = self._concerning.pop(name, ())
-            self._stale |= before != self._of(name)
+            self._stale |= before != self._names_of(name)
 
     def remove_namespace(self, name: str) -> None:
         """The namespace is gone."""
@@ -87,28 +92,35 @@ class Budgets:
         self._labels.pop(name, None)
         self._concerning.pop(name, None)
 
-    def _forget(self) -> None:
-        self._concerning.clear()
-        self._stale = True
-
     def _of(self, namespace: str) -> Sequence[Budget]:
+        return [self._budgets[name] for name in self._names_of(namespace)]
+
+    def _names_of(self, namespace: str) -> tuple[str, ...]:
         if not namespace:  # Reservations are an administrator's
             return ()
         found = self._concerning.get(namespace)
         if found is None:
             labels = self._labels.get(namespace, _NO_LABELS)
-            found = self._concerning[namespace] = concerning(self._budgets.values(), namespace, labels)
+            budgets = concerning(self._budgets.values(), namespace, labels)
+            found = self._concerning[namespace] = tuple(one.name for one in budgets)
         return found
+
+    def weigh(self) -> bool:
+        """Work out what policies are given, if that may have changed; True when it was done."""
+        if not self._stale:
+            return False
+        self._stale = False
+        asked = (one for one in self._asked.values() if one.namespace)
+        self._last = allot(sorted(asked, key=order_key), self._of)
+        self._due = self._changed(self._last.granted)
+        return True
 
     def settle(self) -> bool:
         """Take what policies are given into the account, some demands at a time; True when more is left.
 
         First what has become less: so no more is ever held than budgets give.
         """
-        if self._stale:
-            self._stale = False
-            self._last = allot(sorted(self._asked.values(), key=order_key), self._of)
-            self._due = self._changed(self._last.granted)
+        self.weigh()
         for key in [*self._due][:_AT_ONCE]:
             self._state.set_demand(self._due.pop(key))
             if key in self._restore:

@@ -210,8 +210,9 @@ class Demands:
     def _arrange(self) -> None:
         known = [number for number in self.order if number in self._keys]  # sorted but for what has changed
         self.order = sorted([*known, *(self._keys.keys() - set(known))], key=self._keys.__getitem__)
-        self.position = {number: place for place, number in enumerate(self.order)}
-        self.levels = sorted({self[number].priority for number in self.order})
+        self.position = dict(zip(self.order, range(len(self.order)), strict=True))
+        there = [record for record in map(self.records.__getitem__, self.order) if record is not None]
+        self.levels = sorted({record.priority for record in there})
         used = (
             np.count_nonzero(self.vectors[self.order], axis=0) if self.order else np.zeros(0, dtype=np.intp)
         )
@@ -222,8 +223,8 @@ class Demands:
         self.changes += 1
         self._by_namespace = {}
         self._owners.clear()
-        for number in self.order:
-            self._by_namespace.setdefault(self[number].namespace, []).append(number)
+        for number, record in zip(self.order, there, strict=True):
+            self._by_namespace.setdefault(record.namespace, []).append(number)
 
     def weighed(self, number: int) -> list[int]:
         """The columns that decide where holds of a demand go: what it asks for, and what most demands do."""

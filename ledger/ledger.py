@@ -230,6 +230,8 @@ class Ledger:
 
     def tend(self) -> bool:
         """Place missing holds, as many as a few milliseconds allow; True when more is left to be tried."""
+        if self._budgets.weigh():
+            return True  # hundreds of policies: that is enough for one pass
         given = self._budgets.settle()
         settle(self._state, thorough=True)
         state = self._state
