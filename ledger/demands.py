@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -193,10 +193,14 @@ class Demands:
 
     def _place(self, number: int, before: Demand | None, after: Demand | None) -> None:
         """Keep what is looked up by a demand's own words: hundreds of others have not changed."""
-        if after is None:
-            self._keys.pop(number, None)
-        else:
-            self._keys[number] = order_key(after), number
+        if after is not None:
+            key = order_key(after), number
+            if self._keys.get(number) != key:
+                self._keys[number] = key
+                self._move(number, after.namespace)
+        elif before is not None:
+            del self._keys[number]
+            self._move(number, before.namespace)
         if before is not None and after is not None and before.where == after.where:
             return
         if before is not None:
@@ -207,12 +211,22 @@ class Demands:
         if after is not None:
             self._by_place.setdefault(after.where, {})[number] = None
 
+    def _move(self, number: int, namespace: str) -> None:
+        """Give a demand its place in the order, of all and of its namespace; none when it is gone."""
+        self.order = self._moved(self.order, number)
+        rivals = self._moved(self._by_namespace.pop(namespace, []), number)
+        if rivals:
+            self._by_namespace[namespace] = rivals
+
+    def _moved(self, numbers: Sequence[int], number: int) -> list[int]:
+        moved = [one for one in numbers if one != number]
+        if number in self._keys:
+            insort(moved, number, key=self._keys.__getitem__)
+        return moved
+
     def _arrange(self) -> None:
-        known = [number for number in self.order if number in self._keys]  # sorted but for what has changed
-        self.order = sorted([*known, *(self._keys.keys() - set(known))], key=self._keys.__getitem__)
         self.position = dict(zip(self.order, range(len(self.order)), strict=True))
-        there = [record for record in map(self.records.__getitem__, self.order) if record is not None]
-        self.levels = sorted({record.priority for record in there})
+        self.levels = sorted({record.priority for record in self.records if record is not None})
         used = (
             np.count_nonzero(self.vectors[self.order], axis=0) if self.order else np.zeros(0, dtype=np.intp)
         )
@@ -221,10 +235,7 @@ class Demands:
         self.resources = [self._table.resources[dim] for dim in self.dims]
         self.axis = np.asarray(self.dims, dtype=np.intp)[:, None]
         self.changes += 1
-        self._by_namespace = {}
         self._owners.clear()
-        for number, record in zip(self.order, there, strict=True):
-            self._by_namespace.setdefault(record.namespace, []).append(number)
 
     def weighed(self, number: int) -> list[int]:
         """The columns that decide where holds of a demand go: what it asks for, and what most demands do."""

@@ -10,7 +10,7 @@ from ledger.lifting import lift, lift_least_useful, lift_many, lift_uneven
 from ledger.state import State
 from ledger.table import Rows, Table, Vector
 
-_UNEVEN_PER_SETTLE = 16
+_UNEVEN_PER_SETTLE = 8
 """Demands with spread constraints, at a tenth of a millisecond each."""
 _ANCHORS_PER_SETTLE = 400
 """Their anchors, at some hundredths."""

@@ -11,7 +11,7 @@ flight: whether they ever come is up to their owner.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +83,19 @@ def _content(state: State, demand: int) -> None:
     state.crowded.pop(demand, None)
 
 
+def _end_needless_turns(state: State, fresh: Collection[int], *, thorough: bool) -> None:
+    """Demands that miss nothing need none: nearly all of them after a change that concerns all."""
+    turns, holds = state.turns, state.holds
+    for demand in [number for number in turns if holds.missing(number) <= 0]:
+        waits = turns[demand] and not thorough
+        waits_on = waits and demand not in fresh and demand not in holds.wanting
+        if waits_on or state.ownership.unsettled(state.demands[demand].namespace):
+            continue
+        if not waits:
+            del turns[demand]
+        _content(state, demand)
+
+
 def _place(state: State, thorough: bool, patience: Patience) -> None:
     """Each demand whose turn it is, in order; what a higher one displaces is looked after at its own turn.
 
@@ -91,6 +104,7 @@ def _place(state: State, thorough: bool, patience: Patience) -> None:
     holds, table = state.holds, state.table
     grown, table.grown = table.grown, set()
     fresh = take_turns(state, grown, thorough=thorough)
+    _end_needless_turns(state, fresh, thorough=thorough)
     risky = uncertain(state) and any(
         columns[dim].any() for columns in (table.possible, table.expected) for dim in state.demands.dims
     )
