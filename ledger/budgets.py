@@ -69,15 +69,13 @@ class Budgets:
         if before == budget:
             return
         self._budgets[budget.name] = budget
-        self._stale = True
-        if before is None or (before.selector, before.default) != (budget.selector, budget.default):
-            self._concerning.clear()
+        same = before is not None and (before.selector, before.default) == (budget.selector, budget.default)
+        self._forget(whom=not same)
 
     def remove_budget(self, name: str) -> None:
         """Nobody must keep it any more."""
         if self._budgets.pop(name, None) is not None:
-            self._concerning.clear()
-            self._stale = True
+            self._forget(whom=True)
 
     def set_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         """Take a namespace's labels as they are now; one that is not known has its name alone."""
@@ -91,6 +89,12 @@ class Budgets:
         self.set_namespace(name, _NO_LABELS)
         self._labels.pop(name, None)
         self._concerning.pop(name, None)
+
+    def _forget(self, *, whom: bool) -> None:
+        """Budgets have changed; `whom`: those that they concern as well."""
+        if whom:
+            self._concerning.clear()
+        self._stale = True
 
     def _of(self, namespace: str) -> Sequence[Budget]:
         return [self._budgets[name] for name in self._names_of(namespace)]

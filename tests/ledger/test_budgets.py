@@ -69,6 +69,21 @@ def test_labels_of_the_namespace_decide() -> None:
     assert held(made) == {"a": 5}
 
 
+def test_what_a_budget_selects_may_change_as_well() -> None:
+    made = ledger(*nodes(3), demand("a", 5))
+    made.set_namespace("default", {"tier": "gold"})
+    made.set_budget(GOLD)
+    usual = replace(FOUR, name="usual", default=True, per_namespace={"cpu": 2000})
+    made.set_budget(usual)
+    assert held(made) == {"a": 2}, "what is for all others is not for gold"
+    made.set_budget(replace(GOLD, selector=Selector((Requirement("tier", "In", ("tin",)),))))
+    assert held(made) == {"a": 1}
+    made.set_budget(GOLD)
+    assert held(made) == {"a": 2}
+    made.set_budget(replace(usual, default=False))
+    assert held(made) == {"a": 1}
+
+
 def test_a_smaller_budget_takes_the_holds_of_the_latest_first() -> None:
     made = ledger(*nodes(3), demand("old", 2, created=1.0), demand("new", 2, created=2.0))
     made.set_budget(replace(FOUR, per_namespace={"cpu": 8000}))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import ModuleType
 from unittest.mock import patch
 
@@ -112,6 +114,25 @@ def test_a_policy_that_comes_or_goes_asks_no_other_for_its_place_in_the_order() 
     order = [made._state.demands[number].key for number in made._state.demands.order]
     assert order == sorted(order)
     assert len(order) == MANY
+
+
+def test_the_order_is_that_of_all_demands_whatever_came_changed_and_went() -> None:
+    made, chance = ledger(*nodes(2, 1_000)), random.Random(7)
+    for _ in range(400):
+        namespace, number = f"ns{chance.randrange(3)}", chance.randrange(12)
+        key = f"{namespace}/d{number}"
+        if chance.random() < 0.3:
+            made.remove_demand(key)
+        else:
+            one = demand("d", 1, 1, priority=chance.randrange(3), created=float(chance.randrange(3)))
+            made.set_demand(replace(one, key=key, namespace=namespace))
+        known = made._state.demands
+        order = sorted(known.numbers.values(), key=lambda each: demands.order_key(known[each]))
+        assert known.order == order
+        assert known.position == {each: place for place, each in enumerate(order)}
+        assert known.levels == sorted({known[each].priority for each in order})
+        for name in ("ns0", "ns1", "ns2"):
+            assert known.rivals(name) == [each for each in order if known[each].namespace == name]
 
 
 def test_policies_are_arranged_once_when_a_resource_comes_or_goes() -> None:
