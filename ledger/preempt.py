@@ -185,6 +185,7 @@ def _left_after(
     """What the pod may use of each row once the victims there are gone, and where it takes its own hold.
 
     A victim that fills a slot of a policy the pod must respect leaves a hold behind: that much is not won.
+    Nor is what one takes of a Reservation that is shared, unless the pod comes to use that.
     An owner that has no hold of its policy there fills one of those itself.
     """
     own = own_flags(state, request, rows)
@@ -192,6 +193,7 @@ def _left_after(
     names = [state.table.resources[dim] for dim in state.demands.dims]
     for place, (row, uids) in enumerate(zip(rows.tolist(), victims, strict=True)):
         reborn: list[int] = []
+        shared: set[int] = set()
         won = [0] * len(names)
         for uid in set(uids):
             claim = state.claims.by_uid.get(uid)
@@ -199,12 +201,30 @@ def _left_after(
                 continue
             freed = [amount if counts(amount) else 0 for amount in (claim.requests.get(n, 0) for n in names)]
             won = [sum(both) for both in zip(won, freed, strict=True)]
-            if state.demands.there(claim.owner) and sees(state, request, claim.owner):
+            if not state.demands.there(claim.owner) or not sees(state, request, claim.owner):
+                continue
+            if state.demands.reservations.shares(claim.owner):
+                shared.add(claim.owner)
+            else:
                 reborn.append(claim.owner)
         left[:, place] += np.asarray(won, dtype=np.int64)
         if reborn:
             left[:, place] -= _held_again(state, request, reborn, own=bool(own[place]))
+        for number in shared:
+            left[:, place] -= _grown(state, request, number, uids)
     return left, own
+
+
+def _grown(state: State, request: Request, number: int, uids: Collection[str]) -> Vector:
+    """How much more of a shared Reservation is held once these pods are gone; nothing if the pod uses it."""
+    pod, demand = request.pod, state.demands[number]
+    now, later = demand.vector, state.remaining(demand, number, uids)
+    assert later.reserved is not None, "only Reservations are shared"
+    free_to = request.owner == NO_DEMAND and later.reserved.admits(pod) and later.admits(pod.requests)
+    names = [state.table.resources[dim] for dim in state.demands.dims]
+    if request.owner == number or free_to:
+        return np.zeros(len(names), dtype=np.int64)
+    return np.asarray([later.vector.get(name, 0) - now.get(name, 0) for name in names], dtype=np.int64)
 
 
 def _held_again(state: State, request: Request, owners: list[int], *, own: bool) -> Vector:

@@ -5,7 +5,7 @@ Holds are not touched here: `placement.settle` does that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
@@ -422,7 +422,7 @@ class State:
         unreckoned |= self.demands.reservations.unreckoned
         self.demands.reservations.unreckoned.clear()
         for number in sorted(filter(self.demands.reservations.shares, unreckoned)):
-            demand = self._remaining(self.demands[number], number)
+            demand = self.remaining(self.demands[number], number)
             if demand == self.demands[number]:
                 continue
             self.holds.weigh(number, -1)
@@ -437,13 +437,14 @@ class State:
             self.failed.pop(number, None)
             self.changed()
 
-    def _remaining(self, demand: Demand, number: int) -> Demand:
+    def remaining(self, demand: Demand, number: int, without: Collection[str] = ()) -> Demand:
         """A Reservation that is shared, with what its pods leave of it: a pod's place at least, so that it
-        keeps its own.
+        keeps its own. `without`: UIDs of pods to leave out of account.
         """
         assert demand.reserved is not None, "only Reservations are shared"
         flights = (one.pod.requests for one in self.flights.by_uid.values() if one.shares == number)
-        claims = (claim.requests for claim in self.claims.of.get(number, {}).values())
+        there = self.claims.of.get(number, {})
+        claims = (claim.requests for uid, claim in there.items() if uid not in without)
         left = demand.reserved.left([*claims, *flights])
         return replace(demand, vector=left)
 
@@ -526,7 +527,7 @@ class State:
             demand = replace(demand, desired=0)
         number = self.demands.numbers.get(demand.key)
         if number is not None and demand.reserved is not None and demand.reserved.shared is not None:
-            demand = self._remaining(demand, number)
+            demand = self.remaining(demand, number)
         before = self.demands[number] if number is not None else None
         if before == demand:
             return

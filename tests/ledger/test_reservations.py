@@ -288,6 +288,21 @@ def test_what_an_owner_in_flight_takes_of_one_is_no_room_for_holds() -> None:
     assert not made.bind(web, "n0", 0.0).refusal
 
 
+def test_nobody_is_evicted_for_a_share_that_is_held_again() -> None:
+    made = reserving(node("n0", 4), shared("a", cpu=4))
+    seen(made, pod("web", cpu=4, app="web", priority=0), "n0", "uid-a")
+    assert made.preempt(pod("x", cpu=2, app="x", priority=10), {"n0": ["web"]}, 0.0) == []
+    assert made.preempt(pod("above", cpu=2, app="x", priority=2000), {"n0": ["web"]}, 0.0) == ["n0"]
+    assert made.preempt(pod("owner", cpu=2, app="web", priority=10), {"n0": ["web"]}, 0.0) == ["n0"]
+
+
+def test_what_evictions_win_beyond_a_share_is_won() -> None:
+    made = reserving(node("n0", 4), shared("a", cpu=1))
+    seen(made, pod("web", cpu=4, app="web", priority=0), "n0", "uid-a")
+    assert made.preempt(pod("x", cpu=3, app="x", priority=10), {"n0": ["web"]}, 0.0) == ["n0"]
+    assert made.preempt(pod("y", cpu=4, app="x", priority=10), {"n0": ["web"]}, 0.0) == []
+
+
 def test_a_shared_one_that_is_full_is_held_again_when_a_pod_ends() -> None:
     made = reserving(node("n0", 8), shared("a"))
     web = pod("w0", cpu=6, app="web", memory=1)
