@@ -76,7 +76,7 @@ def holds_fit(facts: Facts) -> list[str]:
     wrong = []
     for name, held in facts.held().items():
         free = facts.free(name) if name in facts.nodes else {}
-        over = {r: (amount, free.get(r, 0)) for r, amount in held.items() if amount > free.get(r, 0)}
+        over = {r: (amount, free.get(r, 0)) for r, amount in held.items() if 0 < amount > free.get(r, 0)}
         wrong += [f"node {name}: {a} of {r} held, {b} free" for r, (a, b) in sorted(over.items())]
     return wrong
 
