@@ -170,6 +170,18 @@ class ClusterAPI(Protocol):
         """JSON merge patch; a resourceVersion in the body makes it conditional."""
         ...
 
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        grace_seconds: int | None = None,
+    ) -> None:
+        """Delete; dependents go in the background. NotFound; Conflict when it has another UID than `uid`."""
+        ...
+
     async def bind(
         self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
     ) -> None:

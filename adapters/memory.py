@@ -22,7 +22,7 @@ import orjson
 from adapters.api import PODS, ClusterAPI, Conflict, Gone, NotFound, Page, Resource, Unreachable, WatchEvent
 from adapters.faults import Fault
 from adapters.field_selectors import as_watched, selects
-from adapters.writes import merge_patch, require_bindable, require_version
+from adapters.writes import merge_patch, require_bindable, require_uid, require_version
 
 _Key = tuple[Resource, str, str]
 _HISTORY: Final = 100_000
@@ -61,7 +61,7 @@ class MemoryAPI:
     """The API server, played from memory.
 
     Drive it synchronously with put, remove and the faults; read what happened in `bindings` and `calls`.
-    Verbs that faults name: list_page, watch, get, create, replace, patch, bind.
+    Verbs that faults name: list_page, watch, get, create, replace, patch, delete, bind.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
@@ -278,6 +278,25 @@ class MemoryAPI:
             return orjson.dumps(self._store(resource, merge_patch(before, change), before))
 
         return await self._write("patch", resource, name, write)
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        grace_seconds: int | None = None,  # noqa: ARG002 - everything is gone at once here
+    ) -> None:
+        """Delete: NotFound, Conflict for another UID."""
+
+        def write() -> bytes:
+            meta = self._existing(resource, namespace, name)["metadata"]
+            require_uid(meta, uid)
+            self.remove(resource, namespace, name)
+            return b""
+
+        await self._write("delete", resource, name, write)
 
     async def bind(
         self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]

@@ -31,6 +31,13 @@ def require_version(before: Mapping[str, Any], body: Mapping[str, Any]) -> None:
         )
 
 
+def require_uid(meta: Mapping[str, Any], uid: str) -> None:
+    """Conflict when a UID is given and the object, whose metadata this is, has another."""
+    if uid and meta["uid"] != uid:
+        text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {meta['uid']}"
+        raise Conflict(409, "Conflict", text)
+
+
 def require_bindable(pod: Mapping[str, Any], uid: str) -> None:
     """Conflict when the pod is another one, has a node, or is being deleted."""
     name = pod["metadata"]["name"]

@@ -102,6 +102,11 @@ class Fleet(MemoryAPI):
         with self._times.outside():
             return await super().patch(resource, namespace, name, body, subresource=subresource)
 
+    async def delete(self, resource: Resource, namespace: str, name: str, **options: Any) -> None:
+        """As MemoryAPI does."""
+        with self._times.outside():
+            await super().delete(resource, namespace, name, **options)
+
     async def bind(
         self, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
     ) -> None:

@@ -25,7 +25,7 @@ from adapters.api import (
     Unreachable,
     WatchEvent,
 )
-from adapters.writes import merge_patch, require_bindable, require_version
+from adapters.writes import merge_patch, require_bindable, require_uid, require_version
 from simulation.chance import Chance
 from simulation.loop import Part, VirtualLoop
 from simulation.store import Body, Entry, Store
@@ -296,8 +296,26 @@ class Client:
         """POST pods/binding."""
         await self._request("bind", name, lambda: bind(self._store, namespace, name, uid, node, annotations))
 
-    async def delete(self, name: str, remove: Callable[[], None]) -> None:
-        """DELETE; what that means for a pod the world says."""
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        grace_seconds: int | None = None,
+    ) -> None:
+        """DELETE, at once; of a pod only without a grace, which the world plays."""
+        assert resource is not PODS or grace_seconds == 0
+
+        def remove() -> None:
+            require_uid(self._store.get(resource, namespace, name)["metadata"], uid)
+            self._store.remove(resource, namespace, name)
+
+        await self._request("delete", name, remove)
+
+    async def evict(self, name: str, remove: Callable[[], None]) -> None:
+        """DELETE of a pod; what that means for it the world says."""
         await self._request("delete", name, remove)
 
 

@@ -225,10 +225,18 @@ class KubernetesAPI:
         await self._request("POST", self._path(PODS, namespace, name, "binding"), body)
 
     async def delete(
-        self, resource: Resource, namespace: str, name: str, *, grace_seconds: int | None = None
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        grace_seconds: int | None = None,
     ) -> None:
-        """Delete; dependents go in the background. NotFound when it is not there."""
+        """Delete; dependents go in the background. NotFound; Conflict when it has another UID than `uid`."""
         body: dict[str, Any] = {"propagationPolicy": "Background"}
+        if uid:
+            body["preconditions"] = {"uid": uid}
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
         await self._request("DELETE", self._path(resource, namespace, name), body)

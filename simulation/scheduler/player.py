@@ -366,7 +366,7 @@ class Scheduler:
                 await self._patch(other, {"nominatedNodeName": None})
         for victim in victims:
             try:
-                await self._api.delete(victim.name, partial(self._evict, victim.name, victim.uid))
+                await self._api.evict(victim.name, partial(self._evict, victim.name, victim.uid))
             except NotFound:
                 continue
             except (APIError, Unreachable):

@@ -517,7 +517,7 @@ async def test_what_the_calls_look_like(connect, script):
     await api.replace(LEASES, "kube-system", "l", {"a": 2})
     await api.patch(POLICIES, "shop", "p", {"a": None}, subresource="status")
     await api.bind("shop", "web-1", "u1", "n1", {"k": "v"})
-    await api.delete(PODS, "shop", "web-1", grace_seconds=0)
+    await api.delete(PODS, "shop", "web-1", uid="u1", grace_seconds=0)
     assert [(method, path) for method, path, *_ in script.requests] == [
         ("GET", "/api/v1/nodes/n1"),
         ("POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"),
@@ -537,6 +537,11 @@ async def test_what_the_calls_look_like(connect, script):
         "kind": "Binding",
         "metadata": {"name": "web-1", "namespace": "shop", "uid": "u1", "annotations": {"k": "v"}},
         "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
+    assert json.loads(script.requests[5][4]) == {
+        "propagationPolicy": "Background",
+        "preconditions": {"uid": "u1"},
+        "gracePeriodSeconds": 0,
     }
     headers = script.requests[3][3]
     assert headers["Content-Type"] == "application/merge-patch+json"

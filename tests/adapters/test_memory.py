@@ -137,6 +137,16 @@ async def test_a_pod_that_is_being_deleted_cannot_be_bound(api):
         await api.bind("default", "a", uid, "n1", {})
 
 
+async def test_deleting_what_is_there_and_is_the_one_that_is_meant(api):
+    uid = api.put(PODS, pod("a"))["metadata"]["uid"]
+    with pytest.raises(Conflict, match="UID"):
+        await api.delete(PODS, "default", "a", uid="other")
+    await api.delete(PODS, "default", "a", uid=uid)
+    with pytest.raises(NotFound):
+        await api.delete(PODS, "default", "a")
+    assert not api.objects(PODS)
+
+
 async def test_faults_before_and_after_the_write(api):
     uid = api.put(PODS, pod("a"))["metadata"]["uid"]
     api.fail("bind", after=1)
