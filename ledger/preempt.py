@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 
+from ledger import sharing
 from ledger.decisions import Mode
 from ledger.demands import NO_DEMAND
 from ledger.judge import Verdict, board_for, commit, moved, own_flags, plans
@@ -218,7 +219,7 @@ def _left_after(
 def _grown(state: State, request: Request, number: int, uids: Collection[str]) -> Vector:
     """How much more of a shared Reservation is held once these pods are gone; nothing if the pod uses it."""
     pod, demand = request.pod, state.demands[number]
-    now, later = demand.vector, state.remaining(demand, number, uids)
+    now, later = demand.vector, sharing.remaining(state, demand, number, uids)
     assert later.reserved is not None, "only Reservations are shared"
     free_to = request.owner == NO_DEMAND and later.reserved.admits(pod) and later.admits(pod.requests)
     names = [state.table.resources[dim] for dim in state.demands.dims]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from ledger import sharing
 from ledger.claims import ClaimState
 from ledger.reservations import NONE, Use
 from qos.cluster.objects import Pod, Resources
@@ -55,7 +56,7 @@ def choose(state: State, pod: Pod, rows: Rows | None, avoid: int = NONE) -> int:
     reservations = state.demands.reservations
     if not reservations.rules:
         return NONE
-    state.reckon()  # the pod itself, in flight, may just have been left out of account
+    sharing.reckon(state)  # the pod itself, in flight, may just have been left out of account
     asked = None if rows is None else np.zeros(state.table.shape[1], dtype=np.bool_)
     if asked is not None and rows is not None:
         asked[rows[rows >= 0]] = True

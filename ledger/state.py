@@ -5,11 +5,12 @@ Holds are not touched here: `placement.settle` does that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
+from ledger import sharing
 from ledger.anchors import Anchors
 from ledger.board import Board
 from ledger.claims import Claims, ClaimState
@@ -24,7 +25,6 @@ from ledger.offers import Offers
 from ledger.ownership import Ownership
 from ledger.pools import Pools
 from ledger.refuge import Refuge
-from ledger.reservations import Use
 from ledger.spread import Spreads
 from ledger.table import Columns, Flags, Table, Vector
 from qos.cluster.needs import Enforcement
@@ -256,7 +256,7 @@ class State:
 
     def lapse(self) -> None:
         """Notice what has changed only because time has passed, and go on with what is done in steps."""
-        self.reckon()
+        sharing.reckon(self)
         if self.short and self.now - next(iter(self.short.values())) >= SHORT_SECONDS:
             self.changed()
         if self.ownership.step():
@@ -386,7 +386,7 @@ class State:
         before = self.claims.by_uid.get(pod.uid)
         row, owned = (before.row, before.owner) if before is not None else (-1, NO_DEMAND)
         changed = self.claims.put(pod, node, state, now)
-        self._use_up(pod.uid)
+        sharing.use_up(self, pod.uid)
         if not changed:
             if self.headcount.touched:
                 self.changed()
@@ -404,49 +404,6 @@ class State:
         self.nominations.drop(pod.uid)
         self.offers.drop(pod.uid)
         self.changed()
-
-    def _use_up(self, uid: str) -> None:
-        """A Reservation is over with its first pod, once that is bound for certain."""
-        claim = self.claims.by_uid[uid]
-        reserved = self.demands.reservations.rules.get(claim.owner)
-        if reserved is None or reserved.shared is not None or claim.state is ClaimState.BINDING:
-            return
-        used_up = self.demands.reservations.used_up
-        if reserved.uid not in used_up:
-            used_up[reserved.uid] = Use(claim.pod, claim.requests)
-            self.set_demand(self.demands[claim.owner])
-
-    def reckon(self) -> None:
-        """Of Reservations that are shared, what their pods leave is held: bound ones, and those in flight."""
-        unreckoned, self.flights.shared = self.flights.shared, set()
-        unreckoned |= self.demands.reservations.unreckoned
-        self.demands.reservations.unreckoned.clear()
-        for number in sorted(filter(self.demands.reservations.shares, unreckoned)):
-            demand = self.remaining(self.demands[number], number)
-            if demand == self.demands[number]:
-                continue
-            self.holds.weigh(number, -1)
-            self.demands.set_left(number, demand.vector)
-            self.holds.weigh(number, 1)
-            self.holds.follow(number)
-            rows = [row for row, _ in self.holds.of(number)]
-            self.holds.fuller.setdefault(number, set()).update(rows)
-            self.table.touched.update(rows)
-            self.table.grown.update(rows)
-            self.holds.wanting.add(number)
-            self.failed.pop(number, None)
-            self.changed()
-
-    def remaining(self, demand: Demand, number: int, without: Collection[str] = ()) -> Demand:
-        """A Reservation that is shared, with what its pods leave of it: a pod's place at least, so that it
-        keeps its own. `without`: UIDs of pods to leave out of account.
-        """
-        assert demand.reserved is not None, "only Reservations are shared"
-        flights = (one.pod.requests for one in self.flights.by_uid.values() if one.shares == number)
-        there = self.claims.of.get(number, {})
-        claims = (claim.requests for uid, claim in there.items() if uid not in without)
-        left = demand.reserved.left([*claims, *flights])
-        return replace(demand, vector=left)
 
     def _release_own(self, owner: int, row: int) -> None:
         """The owner fills a slot: a hold there goes, unless an unplaced slot is filled and both fit."""
@@ -527,7 +484,7 @@ class State:
             demand = replace(demand, desired=0)
         number = self.demands.numbers.get(demand.key)
         if number is not None and demand.reserved is not None and demand.reserved.shared is not None:
-            demand = self.remaining(demand, number)
+            demand = sharing.remaining(self, demand, number)
         before = self.demands[number] if number is not None else None
         if before == demand:
             return
@@ -549,7 +506,7 @@ class State:
             self.ownership.step()
             self._nominate_again()
         if demand.reserved is not None and (before is None or before.reserved != demand.reserved):
-            self._find_users(demand.reserved.uid)
+            sharing.find_users(self, demand.reserved.uid)
         if before is not None and (before.where, before.needs) != (demand.where, demand.needs):
             self.rejudged.add(number)
         self.failed.pop(number, None)
@@ -558,13 +515,6 @@ class State:
         self.holds.fuller.setdefault(number, set()).update(row for row, _ in self.holds.of(number))
         same = before is not None and replace(before, desired=demand.desired, withheld=demand.withheld)
         self.changed(grown=same != demand)
-
-    def _find_users(self, uid: str) -> None:
-        """Pods may have been bound to a Reservation before it was known here, or known so."""
-        for user in [*self.ownership.users.get(uid, ())]:
-            if user in self.claims.by_uid:
-                self.claims.own_again(user)
-                self._use_up(user)
 
     def _watch(self, demand: Demand, before: Demand | None) -> None:
         """Count the pods that its constraints count, and no more those of the ones before."""

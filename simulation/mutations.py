@@ -14,6 +14,7 @@ import ledger.budgets
 import ledger.moves
 import ledger.placement
 import ledger.preempt
+import ledger.sharing
 import ledger.waiting
 import qos.cluster.reservation
 from extender.binder import Binder
@@ -150,8 +151,8 @@ MUTATIONS = (
     Mutation("holds move to any zone", ledger.moves, "may_move", _never(True)),
     Mutation("holds stay where their room was taken", ledger.placement, "leave_short_nodes", _never()),
     Mutation("preempt keeps hopeless candidates", ledger.preempt, "_ways", _keeps_all),
-    Mutation("a Reservation for one pod is never used up", State, "_use_up", _never()),
-    Mutation("what pods take of a shared Reservation stays held", State, "reckon", _never()),
+    Mutation("a Reservation for one pod is never used up", ledger.sharing, "use_up", _never()),
+    Mutation("what pods take of a shared Reservation stays held", ledger.sharing, "reckon", _never()),
     Mutation("a Reservation may leave its node", qos.cluster.reservation, "_where", _as_the_template_says),
     Mutation("nobody is woken", Waker, "_wake", _wakes_nobody),
     Mutation("who was shown a sample is not woken", ledger.waiting, "_wakes", _passes_over_samples),
