@@ -21,7 +21,6 @@ from qos import keys
 
 POD_ANNOTATIONS: Final = (keys.POLICY_ANNOTATION, keys.BOUND_BY_ANNOTATION, keys.WAKE_ANNOTATION)
 BANDWIDTH: Final = frozenset({keys.EGRESS_BANDWIDTH, keys.INGRESS_BANDWIDTH})
-NODE_ANNOTATIONS: Final = (keys.HELD_ANNOTATION, keys.SCALE_DOWN_DISABLED_ANNOTATION)
 _CHUNK: Final = 200
 _FOREIGN_KINDS: Final = (
     "deployments,statefulsets,daemonsets,pods,jobs,cronjobs,services,ingresses,persistentvolumeclaims,"
@@ -50,6 +49,7 @@ _LEASES: Final = tuple(name for names in _LEASES_OF.values() for name in names)
 class Remains:
     """What is there to be removed. Pods by namespace; `kept`: why our namespace is not removed, or "".
 
+    `nodes`: by the mark that the extender made there (keys.HELD_FROM).
     `offering`: nodes whose status has the bandwidth that an agent published. `release`: the Helm release that
     made the objects, as namespace/name, or "".
     """
@@ -57,7 +57,7 @@ class Remains:
     objects: tuple[Object, ...]
     policies: tuple[str, ...]
     profiles: tuple[str, ...]
-    nodes: tuple[str, ...]
+    nodes: dict[str, list[str]]
     pods: dict[str, list[str]]
     kept: str = ""
     offering: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Remains:
             "policies": list(self.policies),
             "profiles": list(self.profiles),
             "budgets": list(self.budgets),
-            "nodes": list(self.nodes),
+            "nodes": sorted(name for names in self.nodes.values() for name in names),
             "pods": self.pods,
             "nodesWithBandwidth": list(self.offering),
             "keptNamespace": self.kept,
@@ -168,12 +168,20 @@ def survey(kubectl: Kubectl) -> Remains:
         policies=_names(kubectl, definitions, "minimalreservationpolicies"),
         profiles=_names(kubectl, definitions, "qosprofiles"),
         budgets=_names(kubectl, definitions, "reservationbudgets"),
-        nodes=tuple(item["metadata"]["name"] for item in nodes if _carries(item, (keys.HELD_ANNOTATION,))),
+        nodes=_marked(nodes),
         pods=_annotated_pods(kubectl),
         kept=kept,
         offering=tuple(item["metadata"]["name"] for item in nodes if _offers(item)),
         release=next((release for item in found if (release := installation.helm_release(item))), ""),
     )
+
+
+def _marked(nodes: Iterable[Object]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        if _carries(node, (keys.HELD_ANNOTATION,)):
+            found[node["metadata"]["annotations"][keys.HELD_ANNOTATION]].append(node["metadata"]["name"])
+    return dict(found)
 
 
 def _offers(node: Object) -> bool:
@@ -242,8 +250,8 @@ def _show(remains: Remains) -> None:
     for item in remains.objects:
         _, kind, namespace, name = identity(item)
         typer.echo(f"remove {kind} {f'{namespace}/' if namespace else ''}{name}")
-    pods = sum(len(names) for names in remains.pods.values())
-    typer.echo(f"take our annotations off {len(remains.nodes)} nodes and {pods} pods")
+    pods, nodes = (sum(map(len, by.values())) for by in (remains.pods, remains.nodes))
+    typer.echo(f"take our annotations off {nodes} nodes and {pods} pods")
     if remains.offering:
         typer.echo(f"take the bandwidth of their links out of the status of {len(remains.offering)} nodes")
     if remains.policies or remains.profiles or remains.budgets:
@@ -304,7 +312,9 @@ def _refuse_running(kubectl: Kubectl, *, force: bool) -> None:
 
 def clean_annotations(kubectl: Kubectl, remains: Remains) -> None:
     """Take off what the extender wrote on nodes and pods; nodes only where our mark says that it was us."""
-    _annotate(kubectl, "nodes", remains.nodes, NODE_ANNOTATIONS)
+    for mark, names in remains.nodes.items():
+        theirs = [keys.HELD_FROM[mark]] if mark in keys.HELD_FROM else []
+        _annotate(kubectl, "nodes", names, [keys.HELD_ANNOTATION, *theirs])
     for namespace, names in remains.pods.items():
         _annotate(kubectl, "pods", names, POD_ANNOTATIONS, "--namespace", namespace)
 

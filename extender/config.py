@@ -149,7 +149,7 @@ class ExtenderConfig(Section):
     )
     annotate_held_nodes: bool = Field(
         default=True,
-        description="Annotate nodes with holds so that cluster-autoscaler does not remove them.",
+        description="Annotate nodes with holds so that cluster-autoscaler and Karpenter do not remove them.",
     )
 
     @model_validator(mode="after")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -12,24 +13,32 @@ from qos.cluster.objects import Node, Pod
 
 @dataclass(slots=True)
 class View:
-    """Nodes by name, the nodes that carry our scale-down annotation, and pods that are unschedulable."""
+    """Nodes by name, the nodes that we annotated against being removed, and pods that are unschedulable.
+
+    `annotated`: what our mark on a node says (keys.HELD_FROM). `guarded_by_others`: nodes that a person keeps
+    from the autoscaler that made them.
+    """
 
     nodes: dict[str, Node] = field(default_factory=dict)
-    annotated: set[str] = field(default_factory=set)
+    annotated: dict[str, str] = field(default_factory=dict)
     guarded_by_others: set[str] = field(default_factory=set)
     unschedulable: dict[str, Pod] = field(default_factory=dict)
 
     def set_node(self, node: Node, marks: NodeMarks) -> None:
         """Take a node and its annotations as they are now."""
         self.nodes[node.name] = node
-        ours = marks.held is not None
-        _keep(self.annotated, node.name, ours)
-        _keep(self.guarded_by_others, node.name, not ours and marks.scale_down_disabled == "true")
+        if marks.held is None:
+            self.annotated.pop(node.name, None)
+        else:
+            self.annotated[node.name] = marks.held
+        wanted = mark_of(node)
+        theirs = marks.held != wanted and marks.of(wanted) == "true"
+        _keep(self.guarded_by_others, node.name, theirs)
 
     def remove_node(self, name: str) -> None:
         """Forget a node."""
         self.nodes.pop(name, None)
-        self.annotated.discard(name)
+        self.annotated.pop(name, None)
         self.guarded_by_others.discard(name)
 
     def set_pod(self, pod: Pod) -> None:
@@ -45,10 +54,23 @@ class View:
 
 
 class NodeMarks(msgspec.Struct, gc=False):
-    """The two annotations by which a node is kept from being removed (trap T22)."""
+    """The annotations by which a node is kept from being removed, and our mark beside them (trap T22)."""
 
     held: str | None = msgspec.field(name=keys.HELD_ANNOTATION, default=None)
     scale_down_disabled: str | None = msgspec.field(name=keys.SCALE_DOWN_DISABLED_ANNOTATION, default=None)
+    do_not_disrupt: str | None = msgspec.field(name=keys.DO_NOT_DISRUPT_ANNOTATION, default=None)
+
+    def of(self, mark: str) -> str | None:
+        """The value of the annotation that such a mark of ours stands for."""
+        return self.do_not_disrupt if mark == _KARPENTER else self.scale_down_disabled
+
+
+_KARPENTER: Final = "karpenter"
+
+
+def mark_of(node: Node) -> str:
+    """The mark of ours for a node, which says what keeps its autoscaler from removing it."""
+    return _KARPENTER if keys.KARPENTER_NODE_LABEL in node.labels else "true"
 
 
 class _Metadata(msgspec.Struct, gc=False):

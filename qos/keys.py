@@ -116,11 +116,17 @@ SCENARIO_WORKLOAD_LABEL: Final = f"{GROUP}/scenario-workload"
 TEMPLATE_LABEL: Final = "pod-template-hash"
 REVISION_LABEL: Final = "controller-revision-hash"
 
-# Annotation on nodes.
+# Annotations by which autoscalers leave a node alone, and how we tell ours from a person's (trap T22).
 SCALE_DOWN_DISABLED_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-"""cluster-autoscaler's own key: keeps it from removing a node that only holds stand on (trap T22)."""
+"""cluster-autoscaler's own key, on nodes."""
+DO_NOT_DISRUPT_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
+"""Karpenter's own key, on nodes: no consolidation, no drift; a node's expiry goes on."""
+KARPENTER_NODE_LABEL: Final = "karpenter.sh/nodepool"
+"""Karpenter's, on the nodes that it made."""
 HELD_ANNOTATION: Final = f"{GROUP}/held"
-"""On nodes where we set the annotation above, so that we take back only our own."""
+"""On nodes where we set one of the two above, which it names (below): we take back only our own."""
+HELD_FROM: Final = {"true": SCALE_DOWN_DISABLED_ANNOTATION, "karpenter": DO_NOT_DISRUPT_ANNOTATION}
+"""What its value says was set."""
 
 # Labels on nodes: what people say of a node's link, over the options of its agent.
 LINK_INTERFACE_LABEL: Final = f"{GROUP}/link-interface"

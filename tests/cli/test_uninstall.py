@@ -110,11 +110,28 @@ def test_a_namespace_with_things_of_others_stays_and_they_are_named(kubectl: Kub
 def test_leases_of_others_are_not_deleted(kubectl: Kubectl) -> None:
     deployment = thing("Deployment", "j10ce-scheduler", ours=True)
     survey(kubectl, namespace_ours=False)
-    remains = uninstall.Remains((deployment,), (), (), (), {})
+    remains = uninstall.Remains((deployment,), (), (), {}, {})
     assert uninstall.stop_programs(kubectl, remains)
     last = json.loads((kubectl.binary.parent / "log").read_text().splitlines()[-1])
     assert last[:2] == ["delete", "leases"]
     assert "--all" not in last
+
+
+def test_of_each_node_only_that_annotation_is_taken_which_our_mark_names(kubectl: Kubectl) -> None:
+    annotations = {keys.SCALE_DOWN_DISABLED_ANNOTATION: "true", keys.DO_NOT_DISRUPT_ANNOTATION: "true"}
+    nodes = [thing("Node", "one"), thing("Node", "of-karpenter"), thing("Node", "other")]
+    for node, mark in zip(nodes, ("true", "karpenter", ""), strict=True):
+        node["metadata"]["annotations"] = annotations | ({keys.HELD_ANNOTATION: mark} if mark else {})
+    found = survey(kubectl, namespace_ours=False, nodes=nodes)
+    assert found.nodes == {"true": ["one"], "karpenter": ["of-karpenter"]}
+    assert found.to_json()["nodes"] == ["of-karpenter", "one"]
+    uninstall.clean_annotations(kubectl, found)
+    log = [json.loads(line) for line in (kubectl.binary.parent / "log").read_text().splitlines()]
+    taken = [sorted(word for word in line if word.endswith("-")) for line in log if line[0] == "annotate"]
+    assert taken == [
+        ["cluster-autoscaler.kubernetes.io/scale-down-disabled-", "j10ce.io/held-"],
+        ["j10ce.io/held-", "karpenter.sh/do-not-disrupt-"],
+    ]
 
 
 def test_bandwidth_that_agents_published_is_taken_out_of_nodes(kubectl: Kubectl) -> None:

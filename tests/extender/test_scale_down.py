@@ -1,4 +1,4 @@
-"""Nodes with holds are kept from cluster-autoscaler, and given back (trap T22)."""
+"""Nodes with holds are kept from cluster-autoscaler and Karpenter, and given back (trap T22)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import orjson
 
 from adapters.api import NODES, APIError, NotFound
 from adapters.kubernetes import decode
-from extender.scale_down import LINGER_SECONDS, ScaleDownGuard
+from extender.scale_down import LINGER_SECONDS, ScaleDownGuard, changed
 from extender.view import View, marks_of
 from qos import keys
 from tests.extender.accounts import Account, calls
@@ -20,6 +20,18 @@ class Autoscaled:
         self.guard = ScaleDownGuard(api, self.account, self.view, clock=clock)
         for name in names:
             self.see(api.put(NODES, make_node(name)))
+
+    def see_all(self):
+        """As the watch shows them."""
+        for node in self.api.objects(NODES):
+            self.see(node)
+
+    async def linger(self, clock):
+        """Nothing is held any more, for long enough."""
+        self.account.held = frozenset()
+        await self.guard.run_once()
+        clock.advance(LINGER_SECONDS)
+        await self.guard.run_once()
 
     def see(self, node):
         raw = orjson.dumps(node)
@@ -84,6 +96,56 @@ async def test_t22_after_a_restart_our_own_mark_is_known_by_itself(api, clock, m
     clock.advance(LINGER_SECONDS)
     await cluster.guard.run_once()
     assert cluster.annotations("n1") == {}
+
+
+OF_KARPENTER = {"labels": {keys.KARPENTER_NODE_LABEL: "default"}}
+
+
+async def test_t22_karpenter_has_an_annotation_of_its_own(api, clock, make_node):
+    cluster = Autoscaled(api, clock, make_node, "n1")
+    cluster.see(api.put(NODES, make_node("k1", **OF_KARPENTER)))
+    cluster.account.held = frozenset({"n1", "k1"})
+    await cluster.guard.run_once()
+    assert cluster.annotations("k1") == {"karpenter.sh/do-not-disrupt": "true", "j10ce.io/held": "karpenter"}
+    assert cluster.marked() == ["n1"]
+    cluster.see_all()
+    patches = len(calls(api, "patch"))
+    await cluster.guard.run_once()
+    assert len(calls(api, "patch")) == patches, "once"
+    await cluster.linger(clock)
+    assert cluster.annotations("k1") == cluster.annotations("n1") == {}
+
+
+async def test_t22_what_a_person_told_karpenter_stays(api, clock, make_node):
+    own = {keys.DO_NOT_DISRUPT_ANNOTATION: "true", keys.SCALE_DOWN_DISABLED_ANNOTATION: "true"}
+    cluster = Autoscaled(api, clock, make_node)
+    cluster.see(api.put(NODES, make_node("k1", annotations=own, **OF_KARPENTER)))
+    cluster.account.held = frozenset({"k1"})
+    await cluster.guard.run_once()
+    await cluster.linger(clock)
+    assert cluster.annotations("k1") == own
+    assert not calls(api, "patch")
+
+
+async def test_t22_an_older_versions_mark_on_a_node_of_karpenters_is_corrected(api, clock, make_node):
+    old = {keys.SCALE_DOWN_DISABLED_ANNOTATION: "true", keys.HELD_ANNOTATION: "true"}
+    cluster = Autoscaled(api, clock, make_node)
+    cluster.see(api.put(NODES, make_node("k1", annotations=old, **OF_KARPENTER)))
+    theirs = old | {keys.DO_NOT_DISRUPT_ANNOTATION: "true"}
+    cluster.see(api.put(NODES, make_node("k2", annotations=theirs, **OF_KARPENTER)))
+    cluster.account.held = frozenset({"k1", "k2"})
+    await cluster.guard.run_once()
+    clock.advance(LINGER_SECONDS)
+    await cluster.guard.run_once()
+    assert cluster.annotations("k1") == {
+        keys.DO_NOT_DISRUPT_ANNOTATION: "true",
+        keys.HELD_ANNOTATION: "karpenter",
+    }
+    assert cluster.annotations("k2") == {keys.DO_NOT_DISRUPT_ANNOTATION: "true"}, "a person's own"
+
+
+def test_t22_a_mark_of_a_later_version_stands_for_nothing_that_is_taken_back():
+    assert changed("unheard-of", None) == {keys.HELD_ANNOTATION: None}
 
 
 async def test_t22_five_nodes_a_second(api, clock, make_node):

@@ -137,6 +137,7 @@ def test_narrowing_names_the_keys_of_the_code() -> None:
         keys.WAKE_ANNOTATION,
         keys.HELD_ANNOTATION,
         keys.SCALE_DOWN_DISABLED_ANNOTATION,
+        keys.DO_NOT_DISRUPT_ANNOTATION,
         keys.POLICY_ANNOTATION,
         keys.BOUND_BY_ANNOTATION,
         keys.RESERVATION_ALLOCATED_ANNOTATION,
