@@ -102,8 +102,9 @@ test-full: check programs helm vm runtimes network-tools ## Everything there is
 	  $(MACHINE_TESTS) -m "(runtime or kernel or network or full) and not cluster" || failed=1; \
 	  $(MAKE) test-minors || failed=1; exit $$failed
 
-bench: venv ## Measure the extender: verbs, ingest, pauses, memory, floods, with goals (14 minutes; BENCH=--quick: 2)
-	@$(BIN)/python -P -m benchmarks.extender $(BENCH)
+bench: venv ## Measure the extender beside its baselines, with goals, and write docs/performance.md (25 minutes; BENCH=--quick: 4)
+	@status=0; $(BIN)/python -P -m benchmarks.extender --save build/bench.jsonl $(BENCH) || status=$$?; \
+	  [ -n "$(BENCH)" ] || $(BIN)/python -P -m benchmarks.page build/bench.jsonl; exit $$status
 
 bench-hook: venv ## Measure what the hook adds to a container's start, under runc and crun (as root)
 	@.ci/packages runc=runc crun=crun busybox=busybox-static

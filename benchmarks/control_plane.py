@@ -1,9 +1,10 @@
-"""A flood of pods on a real control plane: pods a second without an extender, with one that accepts all, and
-with ours, with and without bind.
+"""A flood of pods on a real control plane: pods a second without an extender, with one that accepts all, in
+Go and in Python, and with ours; and how soon an owner is bound.
 
 kube-apiserver, etcd and kube-scheduler are real (lab/); nodes are objects without a kubelet, and what else
-runs on a control plane is ended. Ours runs as it is shipped, in Guard, with policies that hold slots on a
-tenth of the nodes. The pods wait before kube-scheduler starts; the rate is from the first bind to the last.
+runs on a control plane is ended. Ours runs as it is shipped, in Guard, and holds 1,000 slots of 1 CPU, which
+lie on 32 of 1,000 nodes of 32 CPUs. The pods wait before kube-scheduler starts; the rate is from the first
+bind to the last. A figure is the median of rounds whose order alternates.
 """
 
 from __future__ import annotations
@@ -12,35 +13,38 @@ import asyncio
 import os
 import secrets
 import signal
-import socket
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import aiohttp
 
-from adapters.api import NODES, PODS, POLICIES, PRIORITY_CLASSES, Resource
+from adapters.api import NAMESPACES, NODES, PODS, POLICIES, PRIORITY_CLASSES, Resource
 from adapters.kubernetes import credentials
 from adapters.kubernetes.client import KubernetesAPI, Timeouts
-from benchmarks import clusters
+from benchmarks import clusters, go_programs
 from benchmarks.clusters import Size
+from benchmarks.contenders import CONTENDERS, GO, OURS, OWNING, Contender, Found, figures
 from lab import binaries, components, extender_process, scheduler_config
 from lab import cluster as lab
 from lab.cluster import Cluster
 from qos.keys import HELD_ANNOTATION
 
+SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 MISSING: Final = "the control plane's programs are missing: make programs (about 5 minutes, once)"
-PERCENT_OF_NODES: Final = 5
-"""kube-scheduler then looks for 100 fitting nodes, its least."""
+SLOTS: Final = 1_000
+"""Of 1 CPU and 1 GiB, of all policies together; fewer where there are fewer nodes."""
+OWNERS: Final = 15
+"""So many a round, one after the other."""
 WRITERS: Final = 32
 START_SECONDS: Final = 60.0
 STEADY_SECONDS: Final = 2.0
 FLOOD_SECONDS: Final = 90.0
-NONE, ACCEPTS_ALL, OURS = "no extender", "accepts all", "ours"
+PAUSE_SECONDS: Final = 0.05
+"""Between two pods in an idle cluster."""
 ENDED: Final = ("kube-scheduler", "kube-controller-manager", "kwok-controller")
 """Neither is part of what is measured; a controller manager would taint nodes that no kubelet reports."""
 _ADDED: Final = b"\n\x05ADDED"
@@ -50,55 +54,6 @@ _TICK: Final = os.sysconf("SC_CLK_TCK")
 
 class FloodError(Exception):
     """A flood did not come to its end; the message says what is missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """Who is asked in a round, and for what."""
-
-    kind: str
-    binds: bool
-
-    @property
-    def verbs(self) -> str:
-        """What kube-scheduler asks for."""
-        return "filter and bind" if self.binds else "filter only"
-
-    @property
-    def scheduler(self) -> str:
-        """The component's name."""
-        return f"scheduler-{self.kind.replace(' ', '-')}-{'bind' if self.binds else 'filter'}"
-
-    @property
-    def extender(self) -> str:
-        """Likewise; empty where there is none."""
-        return "" if self.kind == NONE else self.scheduler.replace("scheduler", "extender", 1)
-
-
-CONTENDERS: Final = (
-    Contender(NONE, binds=False),
-    Contender(ACCEPTS_ALL, binds=True),
-    Contender(OURS, binds=True),
-    Contender(ACCEPTS_ALL, binds=False),
-    Contender(OURS, binds=False),
-)
-
-
-@dataclass(slots=True)
-class Found:
-    """What was measured of one contender, a value a round: pods a second, CPU seconds a pod by process."""
-
-    rates: list[float] = field(default_factory=list)
-    cpu: dict[str, list[float]] = field(default_factory=dict)
-
-    @property
-    def rate(self) -> float:
-        """The best: a busy machine disturbs it least."""
-        return max(self.rates)
-
-    def cpu_of(self, process: str) -> float:
-        """Seconds a pod, likewise the least."""
-        return min(self.cpu[process])
 
 
 class Arena:
@@ -117,13 +72,20 @@ class Arena:
             self.cluster.kill(name)
         numbers = range(self._size.policies)
         namespaces = [{"metadata": {"name": clusters.namespace(number)}} for number in numbers]
-        await self._create(Resource("", "v1", "namespaces", "Namespace", namespaced=False), "", namespaces)
+        await self._create(NAMESPACES, "", namespaces)
+        for number in numbers:  # else admission refuses pods there
+            account = {"metadata": {"name": "default"}}
+            await self._create(SERVICE_ACCOUNTS, clusters.namespace(number), [account])
         floors = {"metadata": {"name": "floors"}, "value": 1_000, "globalDefault": False}
         await self._create(PRIORITY_CLASSES, "", [floors])
         await self._create(NODES, "", [clusters.node_json(number) for number in range(self._size.nodes)])
         await self._untaint()
+        slots = min(SLOTS, self._size.nodes)
         for number in numbers:
-            policy = clusters.policy_json(number, self._size.slots_of(number))
+            count = slots // self._size.policies + (number < slots % self._size.policies)
+            floor = {"resources": {"cpu": "1", "memory": "1Gi"}}
+            placement = {"inheritFromWorkload": False}
+            policy = clusters.policy_json(number, count, floor=floor, placement=placement)
             await self._create(POLICIES, clusters.namespace(number), [policy])
 
     async def _untaint(self) -> None:
@@ -141,9 +103,7 @@ class Arena:
 
     async def flood(self, contender: Contender, label: str, pods: int, found: Found) -> None:
         """One round."""
-        await asyncio.to_thread(self._start_extender, contender)
-        if contender.kind == OURS:
-            await self._settle(self._extenders[contender.extender])
+        await self._ready(contender)
         await self._create(PODS, "default", [_pod(label, number) for number in range(pods)])
         self._start_scheduler(contender)
         bound = self._bound(label)
@@ -161,6 +121,37 @@ class Arena:
         await bound.aclose()
         for name, seconds in self._cpu(contender).items():
             found.cpu.setdefault(name, []).append((seconds - before[name]) / pods)
+        self._end(contender)
+
+    async def arrivals(self, contender: Contender, label: str, pods: int, found: Found) -> None:
+        """One round: pods come one after the other, owners of the first policy where ours decides."""
+        await self._ready(contender)
+        self._start_scheduler(contender)
+        owner_of = 0 if contender.kind == OURS else None
+        namespace = "default" if owner_of is None else clusters.namespace(owner_of)
+        bound, waits = self._bound(label, namespace), []
+        try:
+            async with asyncio.timeout(FLOOD_SECONDS):
+                for number in range(pods + 1):
+                    body = _pod(label, number, owner_of)
+                    began = time.monotonic()
+                    await self._create(PODS, namespace, [body])
+                    while await anext(bound) <= number:
+                        pass
+                    waits.append(time.monotonic() - began)
+                    await asyncio.sleep(PAUSE_SECONDS)
+        except TimeoutError:
+            raise FloodError(f"{contender.kind}: a pod was not bound in {FLOOD_SECONDS:g} s") from None
+        found.waits.extend(waits[1:])  # the first one waits for kube-scheduler's start, too
+        await bound.aclose()
+        self._end(contender)
+
+    async def _ready(self, contender: Contender) -> None:
+        await asyncio.to_thread(self._start_extender, contender)
+        if contender.kind == OURS:
+            await self._settle(self._extenders[contender.extender])
+
+    def _end(self, contender: Contender) -> None:
         self.cluster.kill(contender.scheduler)
         if contender.extender:
             self.cluster.kill(contender.extender, signal.SIGTERM)  # the next one leads at once
@@ -188,7 +179,7 @@ class Arena:
                 await asyncio.sleep(0.2)
         raise FloodError(f"{ours.name} has not annotated its nodes after {START_SECONDS:g} s: {ours.log}")
 
-    async def _bound(self, label: str) -> AsyncGenerator[int, None]:
+    async def _bound(self, label: str, namespace: str = "default") -> AsyncGenerator[int, None]:
         """How many pods of the label are bound, whenever there are more.
 
         Watched in protobuf, as kube-scheduler does: the API server writes each event once for both. It ends
@@ -196,7 +187,7 @@ class Arena:
         """
         query = {"watch": "true", "fieldSelector": "spec.nodeName!=", "labelSelector": f"flood={label}"}
         headers = {"Accept": "application/vnd.kubernetes.protobuf;stream=watch"}
-        url = f"{self._endpoint.server}/api/v1/namespaces/default/pods"
+        url = f"{self._endpoint.server}/api/v1/namespaces/{namespace}/pods"
         async with aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=None), headers=headers
         ) as session:
@@ -216,15 +207,23 @@ class Arena:
             config = {"capPercent": 100, "binds": contender.binds}
             self._extenders[name] = extender_process.start(self.cluster, config=config, name=name)
         else:
-            self._extenders[name] = self._accept_all(name)
+            self._extenders[name] = self._accept_all(name, contender.kind)
         if contender.kind == OURS:
             self._extenders[name].wait_ready(START_SECONDS)
         else:
-            _wait_for(self._extenders[name].verbs_port)
+            go_programs.wait_for(self._extenders[name].verbs_port)
 
-    def _accept_all(self, name: str) -> extender_process.ExtenderProcess:
+    def _accept_all(self, name: str, kind: str) -> extender_process.ExtenderProcess:
         (port,) = lab.reserve_ports(self.cluster.folder, 1)
         argv = [sys.executable, "-P", "-m", "benchmarks.accept_all", str(self.cluster.kubeconfig), str(port)]
+        if kind == GO:
+            config = self.cluster.folder / "kubeconfig.json"
+            config.write_text(self.cluster.kubectl("config", "view", "--flatten", "--output=json"))
+            argv = [
+                str(go_programs.build(os.environ, binaries.silent) / "accept-all"),
+                str(config),
+                str(port),
+            ]
         components.add(self.cluster.folder, name, argv)
         self.cluster.start(name)
         return extender_process.ExtenderProcess(self.cluster.folder, port, 0, name)
@@ -239,7 +238,7 @@ class Arena:
             document = scheduler_config.with_extender("guard")
             document = document if contender.binds else scheduler_config.without_bind(document)
         file = self.cluster.folder / f"{name}.written.yaml"
-        scheduler_config.write(document | {"percentageOfNodesToScore": PERCENT_OF_NODES}, file)
+        scheduler_config.write(document | {"percentageOfNodesToScore": contender.percent}, file)
         asked = self._extenders[contender.extender].verbs_url if contender.extender else ""
         lab.add_scheduler(self.cluster, name, file, verbs_url=asked)
 
@@ -275,8 +274,8 @@ async def _at_once(calls: Sequence[Any]) -> None:
     await asyncio.gather(*(write() for _ in range(WRITERS)))
 
 
-def _pod(label: str, number: int) -> dict[str, Any]:
-    pod = clusters.new_pod(f"{label}-{number}", 0.1)
+def _pod(label: str, number: int, owner_of: int | None = None) -> dict[str, Any]:
+    pod = clusters.new_pod(f"{label}-{number}", 0.1 if owner_of is None else 1, owner_of=owner_of)
     meta = pod["metadata"]
     labels = meta["labels"] | {"flood": label}
     kept = {"name": meta["name"], "labels": labels, "ownerReferences": meta["ownerReferences"]}
@@ -289,19 +288,6 @@ def _cpu_seconds(cluster: Cluster, component: str) -> float:
         raise FloodError(f"{component} ended: see {cluster.log(component)}")
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
-
-
-def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-        else:
-            return
 
 
 async def run(
@@ -322,28 +308,20 @@ async def run(
                 number, longest = 0, 0.0
                 while not number or time.monotonic() - began + longest < seconds:
                     at = time.monotonic()
-                    for contender in contenders if number % 2 else reversed(contenders):
-                        which = contenders.index(contender)
-                        await arena.flood(contender, f"round-{number}-{which}", pods, found[contender])
+                    await _round(arena, number, pods, found)
                     number, longest = number + 1, max(longest, time.monotonic() - at)
         finally:
             lab.down(name, root=Path(root))
     return found
 
 
-def figures(found: Mapping[Contender, Found]) -> dict[str, float]:
-    """The table's lines: pods a second, as ratios; milliseconds of CPU a pod, by process."""
-    none, lines = found[CONTENDERS[0]].rate, {}
-    for contender, one in found.items():
-        what = f"flood, {contender.kind}" + (f", {contender.verbs}" if contender.extender else "")
-        lines[f"{what}, pods/s"] = one.rate
-        if contender.extender:
-            lines[f"{what} (x no extender)"] = one.rate / none
-        if contender.kind == OURS:
-            other = found[Contender(ACCEPTS_ALL, contender.binds)]
-            lines[f"flood, {contender.verbs} (x accept-all)"] = one.rate / other.rate
-        lines |= {f"{what}, CPU of {name}, ms a pod": 1_000 * one.cpu_of(name) for name in one.cpu}
-    return lines
+async def _round(arena: Arena, number: int, pods: int, found: Mapping[Contender, Found]) -> None:
+    contenders = list(found)
+    for contender in contenders if number % 2 else reversed(contenders):
+        which = contenders.index(contender)
+        if contender in OWNING:
+            await arena.arrivals(contender, f"arrives-{number}-{which}", OWNERS, found[contender])
+        await arena.flood(contender, f"round-{number}-{which}", pods, found[contender])
 
 
 def measure(size: Size, pods: int, seconds: float) -> dict[str, Any]:

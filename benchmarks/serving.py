@@ -51,10 +51,10 @@ def process(serve: Callable[..., None], *arguments: Any) -> Iterator[list[int]]:
         running.join()
 
 
-async def respond(send: Any, body: bytes) -> None:
-    """200 with this body, in bare ASGI."""
+async def respond(send: Any, body: bytes, status: int = 200) -> None:
+    """This body, in bare ASGI."""
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 

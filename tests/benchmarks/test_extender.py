@@ -11,33 +11,52 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.extender import GOALS, LARGE, SPECIAL, Goal, exponent, plan
+from benchmarks.extender import plan
+from benchmarks.figures import Figure
 from benchmarks.fixed_work import took, unit_seconds
+from benchmarks.goals import GOALS, LARGE, SPECIAL, Goal, judge
 from benchmarks.loop_time import LoopTime
+from benchmarks.reports import Report, exponent, load, others
 
 ROOT = Path(__file__).parents[2]
 AT_MOST = Goal("pause", LARGE, 10.0)
 AT_LEAST = Goal("rate", LARGE, 1.0, least=True)
-BY_ANOTHER = Goal("guard", LARGE, 1.5, ratio_to="strict")
+BY_ANOTHER = Goal("guard", LARGE, 1.5, ratio_to=("strict", LARGE))
+
+
+def figures(**values: float) -> dict[tuple[str, str], Figure]:
+    return {
+        (name, LARGE): Figure(name, value, None, None, "ms", where=LARGE) for name, value in values.items()
+    }
 
 
 @pytest.mark.parametrize(
-    ("goal", "figures", "kept"),
+    ("goal", "found", "kept"),
     [
-        (AT_MOST, {"pause": {LARGE: 10.0}}, True),
-        (AT_MOST, {"pause": {LARGE: 10.1}}, False),
-        (AT_MOST, {"pause": {SPECIAL: 1.0}}, False),
-        (AT_LEAST, {"rate": {LARGE: 1.0}}, True),
-        (AT_LEAST, {"rate": {LARGE: 0.9}}, False),
-        (BY_ANOTHER, {"guard": {LARGE: 3.0}, "strict": {LARGE: 2.0}}, True),
-        (BY_ANOTHER, {"guard": {LARGE: 3.1}, "strict": {LARGE: 2.0}}, False),
-        (BY_ANOTHER, {"guard": {LARGE: 3.0}}, False),
+        (AT_MOST, figures(pause=10.0), True),
+        (AT_MOST, figures(pause=10.1), False),
+        (AT_MOST, {("pause", SPECIAL): Figure("pause", 1.0, None, None, "ms", where=SPECIAL)}, False),
+        (AT_MOST, {("pause", LARGE): Figure("pause", 30.0, 3.0, None, "ms", where=LARGE)}, True),
+        (AT_MOST, {("pause", LARGE): Figure("pause", 31.0, 3.0, None, "ms", where=LARGE)}, False),
+        (AT_LEAST, figures(rate=1.0), True),
+        (AT_LEAST, figures(rate=0.9), False),
+        (BY_ANOTHER, figures(guard=3.0, strict=2.0), True),
+        (BY_ANOTHER, figures(guard=3.1, strict=2.0), False),
+        (BY_ANOTHER, figures(guard=3.0), False),
     ],
 )
 def test_a_goal_is_met_by_what_was_measured_only(
-    goal: Goal, figures: dict[str, dict[str, float]], kept: bool
+    goal: Goal, found: dict[tuple[str, str], Figure], kept: bool
 ) -> None:
-    assert goal.kept(figures) is kept
+    judged = goal.judged(found)
+    assert judged.kept is kept
+    assert judged.as_json()["met"] is kept
+
+
+def test_what_nothing_measures_yet_is_neither_met_nor_missed() -> None:
+    judged = Goal("later", LARGE, 1.0, awaited="it is not built").judged({})
+    assert judged.kept
+    assert judged.as_json() | {"goal": "<= 1", "met": None, "beside": "it is not built"} == judged.as_json()
 
 
 def test_each_goal_is_measured_whatever_the_columns() -> None:
@@ -45,9 +64,20 @@ def test_each_goal_is_measured_whatever_the_columns() -> None:
 
 
 def test_what_quick_leaves_out_has_no_goal_there() -> None:
-    assert {goal.column for goal in GOALS if goal.quick} <= {column for _, column in plan([], quick=True)}
+    measured = [goal for goal in GOALS if goal.quick and not goal.awaited]
+    assert {goal.column for goal in measured} <= {column for _, column in plan([], quick=True)}
     left_out = {part for part, _ in plan([])} - {part for part, _ in plan([], quick=True)}
     assert left_out == {"control plane"}
+
+
+def test_a_report_is_read_from_its_own_lines() -> None:
+    found = figures(pause=1.0) | {("x", LARGE): Figure("x", 2.0, 3.0, None, "us", "a baseline", where=LARGE)}
+    judged = (AT_MOST.judged(found), AT_LEAST.judged(found), Goal("l", LARGE, 1.0, awaited="yet").judged({}))
+    made = Report({"machine": "m"}, judged, others(judged, found.values()), {LARGE: {"pause": "w"}}, ["why"])
+    again = load(made.lines())
+    assert again.goals == judged
+    assert again.lines() == made.lines()
+    assert [one["name"] for one in map(json.loads, made.lines()[1:])] == ["pause", "rate", "l", "x"]
 
 
 def test_growth_is_an_exponent() -> None:
@@ -97,7 +127,10 @@ def test_all_of_it_runs_on_small_clusters() -> None:
     argv = [sys.executable, "-P", "-m", "benchmarks.extender", "--quick", "--scale", "0.01", "-o", "json"]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode in (0, 1), done.stderr
-    report = json.loads(done.stdout)
-    assert report["missing"] == []
-    assert [goal["figure"] for goal in report["goals"] if goal["value"] is None] == []
-    assert done.returncode == int(not all(goal["kept"] for goal in report["goals"]))
+    about, *found = map(json.loads, done.stdout.splitlines())
+    assert about["missing"] == []
+    goals = [one for one in found if one["goal"]]
+    assert [one["name"] for one in goals if one["value"] is None] == [
+        one.name for one in judge({}, quick=True) if one.awaited
+    ]
+    assert done.returncode == int(any(one["met"] is False for one in goals))

@@ -8,14 +8,15 @@ import pytest
 
 from benchmarks import control_plane
 from benchmarks.clusters import Size
-from benchmarks.control_plane import ACCEPTS_ALL, OURS, Contender
+from benchmarks.contenders import GO, OWNING, PYTHON, Contender
 from lab.binaries import Binaries
 
 pytestmark = [pytest.mark.cluster, pytest.mark.full]
 
 
 def test_a_small_flood_is_measured(binaries: Binaries) -> None:
-    contenders = [Contender(ACCEPTS_ALL, binds=True), Contender(OURS, binds=True)]
+    contenders = [*OWNING, Contender(GO, binds=True), Contender(PYTHON, binds=True)]
     found = asyncio.run(control_plane.run(binaries, Size(120, 2, 0), 40, 0.0, contenders))
-    assert [len(one.rates) for one in found.values()] == [1, 1]
-    assert all(one.rate > 0 and one.cpu_of("extender") > 0 for one in found.values())
+    assert [len(one.rates) for one in found.values()] == [1] * 4
+    assert all(one.rate > 0 for one in found.values())
+    assert [len(found[one].waits) for one in OWNING] == [control_plane.OWNERS] * 2
