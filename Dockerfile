@@ -17,6 +17,7 @@ COPY ledger ledger
 COPY manager manager
 COPY manifests manifests
 COPY qos qos
+COPY quota quota
 COPY simulation simulation
 # A wheel first, so that the image holds what is released and nothing else; its dependencies at the tested versions.
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /dist .

@@ -70,6 +70,28 @@ RESERVATION_RESTRICTED_ANNOTATION: Final = "scheduling.koordinator.sh/reservatio
 RESERVATION_RESIZE_ANNOTATION: Final = "scheduling.koordinator.sh/reservation-resize-allocatable"
 RESERVATION_EXACT_ANNOTATION: Final = "scheduling.koordinator.sh/exact-match-reservation"
 KOORDINATOR_QUOTA_PREFIX: Final = "quota.scheduling.koordinator.sh/"
+# On pods, labels: which quota they are of, and "false": nobody may evict them for another.
+QUOTA_NAME_LABEL: Final = "quota.scheduling.koordinator.sh/name"
+QUOTA_PREEMPTIBLE_LABEL: Final = "quota.scheduling.koordinator.sh/preemptible"
+# On ElasticQuotas, labels ...
+QUOTA_PARENT_LABEL: Final = "quota.scheduling.koordinator.sh/parent"
+QUOTA_IS_PARENT_LABEL: Final = "quota.scheduling.koordinator.sh/is-parent"
+QUOTA_LENDS_LABEL: Final = "quota.scheduling.koordinator.sh/allow-lent-resource"
+QUOTA_TREE_LABEL: Final = "quota.scheduling.koordinator.sh/tree-id"
+QUOTA_IS_ROOT_LABEL: Final = "quota.scheduling.koordinator.sh/is-root"
+"""Its annotation QUOTA_TOTAL_ANNOTATION is what its tree has."""
+QUOTA_BESIDE_DEFAULT_LABEL: Final = "quota.scheduling.koordinator.sh/ignore-default-tree"
+"""On a root, "true": what its tree has is not taken from the default tree."""
+QUOTA_FORCE_LABEL: Final = "quota.scheduling.koordinator.sh/allow-force-update"
+"""Sums of min are not checked."""
+# ... and annotations, of JSON.
+QUOTA_WEIGHT_ANNOTATION: Final = "quota.scheduling.koordinator.sh/shared-weight"
+QUOTA_NAMESPACES_ANNOTATION: Final = "quota.scheduling.koordinator.sh/namespaces"
+QUOTA_TOTAL_ANNOTATION: Final = "quota.scheduling.koordinator.sh/total-resource"
+# Quotas that Koordinator's scheduler makes.
+ROOT_QUOTA: Final = "koordinator-root-quota"
+SYSTEM_QUOTA: Final = "koordinator-system-quota"
+DEFAULT_QUOTA: Final = "koordinator-default-quota"
 KOORDINATOR_GANG_PREFIX: Final = "gang.scheduling.koordinator.sh/"
 # Resources that Koordinator offers from what others leave idle.
 BATCH_CPU: Final = "kubernetes.io/batch-cpu"
