@@ -1,4 +1,4 @@
-"""What becomes of requests below the floor when it is installed: by the API server's version, and by mode."""
+"""What the API server itself does to pods when it is installed: by its version, and by mode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ NOWHERE: Final = {
 
 
 def raising(kubectl: Kubectl) -> str:
-    """The version by which the API server itself can raise requests, of VERSIONS; "" where it cannot."""
+    """The version by which the API server itself can raise requests, and name a scheduler, of VERSIONS; ""
+    where it cannot.
+    """
     served = json.loads(kubectl.run("get", "--raw", f"/apis/{GROUP}"))
     there = {one["version"] for one in served["versions"]}
     return next((one for one in VERSIONS if one in there and _has_policies(kubectl, one)), "")

@@ -27,11 +27,13 @@ from cli.preflight import (
     Overlay,
     OverlayOption,
     Part,
+    PercentageOption,
     ReservationsOption,
     SchedulerImageOption,
     WithoutOption,
     assess,
     gather,
+    percentage_after,
     show_changes,
     with_koordinator,
 )
@@ -55,6 +57,7 @@ def install(
     without: WithoutOption = None,
     network_floors: NetworkFloorsOption = None,
     reservations: ReservationsOption = None,
+    percentage: PercentageOption = None,
     files: Annotated[
         Path | None,
         typer.Option(
@@ -80,7 +83,8 @@ def install(
     An upgrade of the second scheduler keeps its mode unless --mode names one; the files of --files are in
     mode Guard unless it does. An agent that is there already is upgraded as well, with --agent or without;
     in mode Observe it writes nothing on the nodes, and reports what it would. Whether it shapes the nodes'
-    networks stays as it is, too, and (not in the files of --files) whether Reservations are held.
+    networks stays as it is, too, and (not in the files of --files) whether Reservations are held, and
+    --percentage-of-nodes-to-score.
     Exit code 1 when a check of `j10ce preflight` fails or a file would be lost: nothing has been changed.
     """
     if files is not None and overlay is not Overlay.DEFAULT:
@@ -97,6 +101,7 @@ def install(
         facts.raising,
         Part.MANAGER not in (without or ()),
         facts.reserves if reservations is None else reservations,
+        percentage_after(facts, overlay, percentage),
     )
     facts = with_koordinator(kubectl, facts, choices)
     if network_floors and not choices.agent:
@@ -159,7 +164,10 @@ def _show(changes: list[installation.Change], overlay: Overlay, files: Path | No
         console.print(
             f"\nNext: kubectl -n {installation.NAMESPACE} rollout status deployment/j10ce-scheduler"
         )
-        console.print("Pods that shall be scheduled by it say: spec.schedulerName: j10ce-scheduler")
+        console.print(
+            f"Pods that shall be scheduled by it say spec.schedulerName: {installation.SCHEDULER}; what else "
+            "brings them there, and which do not come: j10ce preflight"
+        )
     else:
         where = (
             f"{files}/README.md" if files else "install again with --files FOLDER and read README.md there"

@@ -24,6 +24,10 @@ NAMESPACE: Final = "j10ce-system"
 PROGRAMS: Final = ("Deployment", "DaemonSet")
 """Kinds of what runs: extender and second kube-scheduler, manager, agent."""
 PART_OF: Final = {"app.kubernetes.io/part-of": "j10ce-qos"}
+SCHEDULER: Final = "j10ce-scheduler"
+"""The second kube-scheduler, as pods name it, and its Deployment."""
+NAMING: Final = "j10ce-schedule"
+"""What names that scheduler in pods of namespaces with keys.SCHEDULE_LABEL."""
 IMAGE: Final = "j10ce-qos"
 """The image of extender, manager and agent."""
 OBSERVE: Final = "J10CE_AGENT_OBSERVE"
@@ -32,6 +36,8 @@ NETWORK: Final = "J10CE_NETWORK_FLOORS"
 """The agent's variable: 1 for one that shapes its node's network."""
 SHAPING_RIGHT: Final = "NET_ADMIN"
 """The capability that it needs for that, and for taking away what it made."""
+PERCENTAGE: Final = r"^(percentageOfNodesToScore: )\d+"
+"""In a configuration of kube-scheduler; a regular expression, of one line."""
 SCHEDULER_IMAGE: Final = "kube-scheduler"
 HOST_CONFIGURATION: Final = ("extender.yaml", "scheduler.yaml")
 
@@ -89,7 +95,8 @@ class Choices:
     """What the user chooses; empty: as the manifests have it. agent: with the agent on every node; observe:
     that writes nothing there; network: whether it shapes the node's. raising: the version by which the API
     server itself can raise requests, "" where it cannot (cli.admission). manager: with the manager.
-    reservations: Koordinator's Reservations are held, too.
+    reservations: Koordinator's Reservations are held, too. percentage: kube-scheduler's
+    percentageOfNodesToScore.
     """
 
     image: str = ""
@@ -101,6 +108,7 @@ class Choices:
     raising: str = admission.VERSIONS[0]
     manager: bool = True
     reservations: bool = False
+    percentage: int = 0
 
 
 @cache
@@ -156,6 +164,7 @@ def chosen(text: str, choices: Choices) -> str:
     """A configuration of extender or kube-scheduler, as shipped, made to fit what was chosen."""
     if choices.reservations:
         text = re.sub(r"^( +reservations: )false", r"\1true", text, flags=re.MULTILINE)
+    text = re.sub(PERCENTAGE, rf"\g<1>{choices.percentage}", text, flags=re.MULTILINE)
     return in_mode(text, choices.mode)
 
 
@@ -306,12 +315,12 @@ def helm_release(item: Mapping[str, Any] | None) -> str:
 
 def second_scheduler_itself() -> Object:
     """The Deployment of the second kube-scheduler with its extender, to be looked up."""
-    metadata = {"namespace": NAMESPACE, "name": "j10ce-scheduler"}
+    metadata = {"namespace": NAMESPACE, "name": SCHEDULER}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
 
 
-def configuration_of(kubectl: Kubectl, scheduler: Mapping[str, Any]) -> str:
-    """The configuration of the extender that the second scheduler mounts as it is installed; "" for none."""
+def configuration_of(kubectl: Kubectl, scheduler: Mapping[str, Any]) -> Mapping[str, str]:
+    """The files of HOST_CONFIGURATION that the second scheduler mounts as it is installed; empty for none."""
     volumes = scheduler.get("spec", {}).get("template", {}).get("spec", {}).get("volumes", [])
     names = [volume["configMap"]["name"] for volume in volumes if "configMap" in volume]
     maps = [
@@ -319,9 +328,15 @@ def configuration_of(kubectl: Kubectl, scheduler: Mapping[str, Any]) -> str:
         for name in names
     ]
     for found in kubectl.existing(maps):
-        if text := found.get("data", {}).get("extender.yaml", ""):
-            return str(text)
-    return ""
+        if "extender.yaml" in found.get("data", {}):
+            return {name: str(text) for name, text in found["data"].items()}
+    return {}
+
+
+def percentage_in(configuration: str) -> int:
+    """percentageOfNodesToScore of a kube-scheduler's configuration; 0 where it says none."""
+    said = re.search(PERCENTAGE, configuration, re.MULTILINE)
+    return int(said[0].removeprefix(said[1])) if said else 0
 
 
 def mode_in(configuration: str) -> str:

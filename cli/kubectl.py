@@ -10,11 +10,12 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+from urllib.parse import urlencode
 
 from ruamel.yaml import YAML
 
@@ -23,6 +24,7 @@ Object: TypeAlias = dict[str, Any]
 FIELD_MANAGER: Final = "j10ce"
 """Under this name server-side apply records which fields are ours."""
 _SECONDS: Final = 120
+_PAGE: Final = 1000
 _LOGGED: Final = re.compile(r"[IWE]\d{4} \d\d:\d\d:\d\d")
 """How a line of Kubernetes' logs begins: each try has one, and only the last line is for users."""
 
@@ -69,6 +71,16 @@ class Kubectl:
         """The objects that `kubectl ARGUMENTS -o json` prints, one or a list; none when it prints nothing."""
         text = self.run(*arguments, "-o", "json", stdin=stdin)
         return _items(json.loads(text)) if text.strip() else []
+
+    def paged(self, path: str, field_selector: str) -> Iterator[Object]:
+        """The objects that a path of the API lists, in pages: kubectl's own lists hold all at once."""
+        options = {"limit": str(_PAGE), "fieldSelector": field_selector}
+        while True:
+            page = json.loads(self.run("get", "--raw", f"{path}?{urlencode(options)}"))
+            yield from page["items"]
+            options["continue"] = page["metadata"].get("continue", "")
+            if not options["continue"]:
+                return
 
     def kustomize(self, folder: Path) -> list[Object]:
         """The objects a kustomization makes."""

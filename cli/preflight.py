@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from adapters.output import Output, OutputOption
-from cli import admission, installation, koordinator
+from cli import admission, bypassing, installation, koordinator, sampling
 from cli.koordinator import Koordinator
 from cli.kubectl import Kubectl, KubectlError, Object, find
 from ledger.decisions import Mode
@@ -74,6 +74,8 @@ class Facts:
     reserves: Koordinator's Reservations are held; koordinator: what of it is there, where they are to be.
     release: the Helm release that made what is there, as namespace/name, "" for none.
     raising: the version by which the API server itself can raise requests to a floor, "" where it cannot.
+    percentage: the second scheduler's percentageOfNodesToScore. nodes: how many, -1 where nobody asked for
+    nodes and pods. load: what pods request, None where that may not be read.
     """
 
     version: str
@@ -89,6 +91,9 @@ class Facts:
     raising: str = admission.VERSIONS[0]
     reserves: bool = False
     koordinator: Koordinator = field(default_factory=Koordinator)
+    percentage: int = 0
+    nodes: int = -1
+    load: bypassing.Load | None = None
 
 
 def gather(kubectl: Kubectl) -> Facts:
@@ -108,13 +113,15 @@ def gather(kubectl: Kubectl) -> Facts:
     ]
     there = {item["kind"]: item for item in kubectl.existing(ours)}
     configuration = installation.configuration_of(kubectl, there.get("Deployment", {}))
+    extender = configuration.get("extender.yaml", "")
     return Facts(
         version,
         definitions=tuple(kubectl.existing(wanted)),
         namespace=there.get("Namespace"),
         agent=there.get("DaemonSet"),
-        mode=installation.mode_in(configuration),
-        reserves=installation.reserves(configuration),
+        mode=installation.mode_in(extender),
+        reserves=installation.reserves(extender),
+        percentage=installation.percentage_in(configuration.get("scheduler.yaml", "")),
         release=installation.helm_release(there.get("ServiceAccount")),
         leases=tuple(kubectl.existing(installation.extender_leases())),
         schedulers=tuple(installation.kube_scheduler_pods(kubectl)),
@@ -128,6 +135,14 @@ def with_koordinator(kubectl: Kubectl, facts: Facts, choices: installation.Choic
     if not choices.reservations or facts.missing_rights:
         return facts
     return replace(facts, koordinator=koordinator.found(kubectl))
+
+
+def with_load(kubectl: Kubectl, facts: Facts, overlay: Overlay) -> Facts:
+    """The facts, with the number of nodes and what pods request, which takes a while in a large cluster."""
+    if facts.missing_rights:
+        return facts
+    nodes = len(kubectl.run("get", "nodes", "-o", "name").splitlines())
+    return replace(facts, nodes=nodes, load=bypassing.found(kubectl, _SCHEDULERS[overlay]))
 
 
 def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datetime) -> list[Check]:
@@ -145,6 +160,7 @@ def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datet
         _requests(facts.raising),
         _extenders(facts.leases, now),
         _schedulers(facts.schedulers, overlay, choices),
+        *(_load(facts, Overlay(overlay), choices.percentage) if facts.nodes >= 0 else ()),
     ]
 
 
@@ -326,6 +342,21 @@ def _schedulers(pods: tuple[Object, ...], overlay: str, choices: installation.Ch
     return Check("kube-scheduler", Outcome.OK, f"{seen}; a second one will run {image}")
 
 
+def _load(facts: Facts, overlay: Overlay, percentage: int) -> list[Check]:
+    """Which pods never come to the extender, and how many nodes it is told of for those that do."""
+    sample = Check("sample", Outcome.OK, sampling.said(facts.nodes, percentage))
+    load = facts.load
+    if load is None:
+        message = "you may not list all pods, so it is not known which of them bypass the extender"
+        return [Check("pods", Outcome.WARNING, message), sample]
+    said = bypassing.said(load, _SCHEDULERS[overlay])
+    if not any(load.free.values()):
+        return [Check("pods", Outcome.OK, said), sample]
+    remedy = bypassing.remedy(load, can_name=facts.raising != "") if overlay is Overlay.SECOND else ""
+    message = ". ".join(part for part in (said, "No floor is kept against these pods", remedy) if part)
+    return [Check("pods", Outcome.WARNING, message), sample]
+
+
 def show(checks: Iterable[Check], changes: Iterable[installation.Change], console: Console) -> None:
     """The findings and the plan as tables."""
     colours = {Outcome.OK: "green", Outcome.WARNING: "yellow", Outcome.FAILED: "red"}
@@ -382,6 +413,13 @@ SchedulerImageOption = Annotated[
 ]
 
 
+_SCHEDULERS: Final = {
+    Overlay.SECOND: installation.SCHEDULER,
+    Overlay.DEFAULT: "default-scheduler",
+}
+"""Whose pods come to the extender."""
+
+
 class Part(StrEnum):
     """What may be left out."""
 
@@ -401,6 +439,16 @@ NetworkFloorsOption = Annotated[
         "--network-floors/--no-network-floors",
         show_default="as it is installed; at first without",
         help="With or without agents that shape their node's network. They need CAP_NET_ADMIN for it.",
+    ),
+]
+PercentageOption = Annotated[
+    int | None,
+    typer.Option(
+        "--percentage-of-nodes-to-score",
+        min=0,
+        max=100,
+        show_default="as it is installed; at first 0",
+        help="Of kube-scheduler's configuration; the names in a call of the extender (docs/which-pods.md).",
     ),
 ]
 ReservationsOption = Annotated[
@@ -432,6 +480,7 @@ def preflight(
     without: WithoutOption = None,
     network_floors: NetworkFloorsOption = None,
     reservations: ReservationsOption = None,
+    percentage: PercentageOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = "",
     output: OutputOption = Output.TABLE,
@@ -452,8 +501,10 @@ def preflight(
         raising=facts.raising,
         manager=Part.MANAGER not in (without or ()),
         reservations=facts.reserves if reservations is None else reservations,
+        percentage=percentage_after(facts, overlay, percentage),
     )
     facts = with_koordinator(kubectl, facts, choices)
+    facts = with_load(kubectl, facts, overlay)
     checks = assess(facts, overlay.value, choices, datetime.now(UTC))
     changes: list[installation.Change] = []
     if not facts.missing_rights:
@@ -466,6 +517,13 @@ def preflight(
         show(checks, changes, Console())
     if any(check.outcome is Outcome.FAILED for check in checks):
         raise typer.Exit(1)
+
+
+def percentage_after(facts: Facts, overlay: Overlay, wanted: int | None) -> int:
+    """kube-scheduler's percentageOfNodesToScore; wanted: as the user says, None: as it is installed."""
+    if wanted is not None:
+        return wanted
+    return facts.percentage if overlay is Overlay.SECOND else 0
 
 
 def _planned(

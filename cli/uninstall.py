@@ -22,6 +22,7 @@ from qos import keys
 POD_ANNOTATIONS: Final = (keys.POLICY_ANNOTATION, keys.BOUND_BY_ANNOTATION, keys.WAKE_ANNOTATION)
 BANDWIDTH: Final = frozenset({keys.EGRESS_BANDWIDTH, keys.INGRESS_BANDWIDTH})
 _CHUNK: Final = 200
+_WAITING: Final = f"spec.schedulerName={installation.SCHEDULER},spec.nodeName=,status.phase=Pending"
 _FOREIGN_KINDS: Final = (
     "deployments,statefulsets,daemonsets,pods,jobs,cronjobs,services,ingresses,persistentvolumeclaims,"
     "configmaps,secrets,serviceaccounts"
@@ -50,7 +51,8 @@ class Remains:
     """What is there to be removed. Pods by namespace; `kept`: why our namespace is not removed, or "".
 
     `nodes`: by the mark that the extender made there (keys.HELD_FROM).
-    `offering`: nodes whose status has the bandwidth that an agent published. `release`: the Helm release that
+    `offering`: nodes whose status has the bandwidth that an agent published. `waiting`: pods without a node
+    that name our scheduler. `release`: the Helm release that
     made the objects, as namespace/name, or "".
     """
 
@@ -61,6 +63,7 @@ class Remains:
     pods: dict[str, list[str]]
     kept: str = ""
     offering: tuple[str, ...] = ()
+    waiting: int = 0
     release: str = ""
     budgets: tuple[str, ...] = ()
 
@@ -82,6 +85,7 @@ class Remains:
             "nodes": sorted(name for names in self.nodes.values() for name in names),
             "pods": self.pods,
             "nodesWithBandwidth": list(self.offering),
+            "waitingPods": self.waiting,
             "keptNamespace": self.kept,
             "helmRelease": self.release,
         }
@@ -172,6 +176,7 @@ def survey(kubectl: Kubectl) -> Remains:
         pods=_annotated_pods(kubectl),
         kept=kept,
         offering=tuple(item["metadata"]["name"] for item in nodes if _offers(item)),
+        waiting=len(kubectl.objects("get", "pods", "--all-namespaces", "--field-selector", _WAITING)),
         release=next((release for item in found if (release := installation.helm_release(item))), ""),
     )
 
@@ -254,6 +259,12 @@ def _show(remains: Remains) -> None:
     typer.echo(f"take our annotations off {nodes} nodes and {pods} pods")
     if remains.offering:
         typer.echo(f"take the bandwidth of their links out of the status of {len(remains.offering)} nodes")
+    if remains.waiting:
+        typer.secho(
+            f"WARNING: {remains.waiting} pods wait for {installation.SCHEDULER}, and nobody else schedules "
+            "them: delete them afterwards, and their controllers make them anew for the cluster's own",
+            err=True,
+        )
     if remains.policies or remains.profiles or remains.budgets:
         typer.secho(
             f"WARNING: {len(remains.policies)} policies, {len(remains.profiles)} profiles and "
@@ -268,6 +279,10 @@ def stop_programs(kubectl: Kubectl, remains: Remains) -> bool:
     programs = [item for item in remains.objects if item["kind"] in installation.PROGRAMS]
     if not programs:
         return False
+    # First what names our scheduler in new pods: nobody would schedule them.
+    naming = [item for item in remains.objects if item["metadata"]["name"] == installation.NAMING]
+    if naming:
+        kubectl.run("delete", "--ignore-not-found", "-f", "-", stdin=as_list(naming))
     kubectl.run(
         "delete",
         "--ignore-not-found",

@@ -30,6 +30,9 @@ RAISED_ANNOTATION: Final = f"{GROUP}/raised-from"
 OPT_OUT_LABEL: Final = f"{GROUP}/opt-out"
 """On a namespace: "true": none of its pods gets settings; "allowed": none that says "true" itself."""
 
+SCHEDULE_LABEL: Final = f"{GROUP}/schedule"
+"""On a namespace, "true": its new pods go to the second kube-scheduler; on a pod, "false": not this one."""
+
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 """Upstream's: the kubelet's mirror of a static pod, which no scheduler places."""
 DEFAULT_CONTAINER_ANNOTATION: Final = "kubectl.kubernetes.io/default-container"

@@ -133,6 +133,13 @@ SETTINGS: Final = (
         place=(*_SCHEDULER, (*_POD, "tolerations")),
     ),
     Setting(
+        "scheduler.percentageOfNodesToScore",
+        "How many nodes it looks at for a pod, and so names to the extender; 0: upstream's rule. `j10ce "
+        "preflight` recommends one by the cluster's size (docs/which-pods.md).",
+        {"type": "integer", "minimum": 0, "maximum": 100},
+        0,
+    ),
+    Setting(
         "extender.resources",
         "Of the extender. Without a CPU limit: throttling would be paid by every pod that is scheduled.",
         _RESOURCES,

@@ -241,6 +241,9 @@ def _line(line: str) -> str:
 def _configuration(name: str, indent: str) -> str:
     """A configuration file in each mode, as a block of a ConfigMap."""
     shipped = installation.overlay_file("second-scheduler", name)
+    shipped = re.sub(
+        installation.PERCENTAGE, r"\1{{ .Values.scheduler.percentageOfNodesToScore }}", shipped, flags=re.M
+    )
     if name == "extender.yaml":
         text = re.sub(r"^mode: \w+", "mode: {{ .Values.mode }}", shipped, flags=re.MULTILINE)
         text = re.sub(r"^capPercent: \d+", "capPercent: {{ .Values.capPercent }}", text, flags=re.MULTILINE)

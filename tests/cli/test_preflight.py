@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cli import installation
+from cli import bypassing, installation
 from cli.koordinator import Koordinator
 from cli.preflight import Check, Facts, Outcome, assess, running_extenders
 
@@ -163,3 +163,47 @@ def test_schedulers_and_overlays() -> None:
     )
     assert findings(hidden, "default-scheduler")["kube-scheduler"].outcome is Outcome.WARNING
     assert findings(GOOD, "default-scheduler")["kube-scheduler"].outcome is Outcome.OK
+
+
+POD = {
+    "metadata": {"name": "p", "namespace": "shop"},
+    "spec": {
+        "schedulerName": "default-scheduler",
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}],
+    },
+}
+
+
+def test_what_bypasses_is_a_warning_where_something_can_be_done() -> None:
+    assert "pods" not in findings(GOOD), "install does not ask"
+    unread = replace(GOOD, nodes=10)
+    assert "may not list all pods" in findings(unread)["pods"].message
+    facts = replace(unread, load=bypassing.load([POD], installation.SCHEDULER))
+    found = findings(facts)["pods"]
+    assert found.outcome is Outcome.WARNING
+    assert "100 % of the CPU" in found.message
+    assert "kubectl label namespace NAME j10ce.io/schedule=true" in found.message
+    assert (
+        "the label j10ce.io/schedule=true does nothing here"
+        in findings(replace(facts, raising=""))["pods"].message
+    )
+    system = POD | {"metadata": POD["metadata"] | {"namespace": "kube-system"}}
+    only = replace(unread, load=bypassing.load([system], installation.SCHEDULER))
+    assert findings(only)["pods"].outcome is Outcome.OK
+
+
+def test_beside_the_clusters_own_scheduler_no_label_is_of_use() -> None:
+    other = POD | {"spec": POD["spec"] | {"schedulerName": "volcano"}}
+    facts = replace(GOOD, nodes=10, load=bypassing.load([POD, other], "default-scheduler"))
+    message = findings(facts, "default-scheduler")["pods"].message
+    assert "50 % of the CPU that pods request (2 of 4) bypasses default-scheduler: 2 by volcano" in message
+    assert "label" not in message
+
+
+def test_the_sample_of_nodes_is_recommended_by_size() -> None:
+    assert "--percentage-of-nodes-to-score=5" in findings(replace(GOOD, nodes=1_000))["sample"].message
+    shipped = installation.overlay_file("second-scheduler", "scheduler.yaml")
+    assert installation.percentage_in(shipped) == 0
+    for mode in ("Guard", "Observe", "Strict"):
+        chosen = installation.chosen(shipped, installation.Choices(mode=mode, percentage=5))
+        assert installation.percentage_in(chosen) == 5

@@ -150,3 +150,22 @@ def test_bandwidth_that_agents_published_is_taken_out_of_nodes(kubectl: Kubectl)
     survey(kubectl, namespace_ours=False, nodes=nodes[1:])
     uninstall.take_bandwidth(kubectl)
     assert json.loads((kubectl.binary.parent / "log").read_text().splitlines()[-1])[0] == "get"
+
+
+def test_what_names_our_scheduler_goes_before_it(kubectl: Kubectl) -> None:
+    policy = thing("MutatingAdmissionPolicy", installation.NAMING, ours=True)
+    scheduler = thing("Deployment", installation.SCHEDULER, ours=True)
+    survey(kubectl, namespace_ours=True)
+    assert uninstall.stop_programs(kubectl, uninstall.Remains((policy, scheduler), (), (), {}, {}))
+    asked = [json.loads(line) for line in kubectl.binary.with_name("log").read_text().splitlines()]
+    deleted = [words for words in asked if words[0] == "delete"]
+    assert ["--cascade=foreground" in words for words in deleted[:2]] == [False, True]
+
+
+def test_pods_that_nobody_will_schedule_are_told_of(
+    kubectl: Kubectl, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting = uninstall.Remains((thing("Deployment", "x"),), (), (), {}, {}, waiting=2)
+    uninstall._show(waiting)
+    assert "2 pods wait for j10ce-scheduler" in capsys.readouterr().err
+    assert waiting.to_json()["waitingPods"] == 2

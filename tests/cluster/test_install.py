@@ -167,7 +167,7 @@ def make_users_things(kubectl: Kubectl) -> None:
         "spec": {
             "schedulerName": "nobody",
             "automountServiceAccountToken": False,
-            "containers": [{"name": "c", "image": "c"}],
+            "containers": [{"name": "c", "image": "c", "resources": {"requests": {"cpu": "250m"}}}],
         },
     }
     document = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, pod]})
@@ -199,11 +199,16 @@ def leave_traces(kubectl: Kubectl) -> None:
 def test_a_cluster_is_as_it_was(own: Any, kubectl: Kubectl, overlay: str, tmp_path: Path) -> None:
     make_users_things(kubectl)
     before = steady(own)
-    where = ["--overlay", overlay, "--agent", *([SCHEDULER_IMAGE] if overlay == "second-scheduler" else [])]
+    percentage = "--percentage-of-nodes-to-score=5"
+    second = [SCHEDULER_IMAGE, percentage] if overlay == "second-scheduler" else []
+    where = ["--overlay", overlay, "--agent", *second]
 
     said = json.loads(j10ce(own, "preflight", *where, "-o", "json"))
     assert {change["action"] for change in said["changes"]} == {"create"}
     assert "failed" not in {check["level"] for check in said["checks"]}
+    (pods,) = [check["message"] for check in said["checks"] if check["name"] == "pods"]
+    assert "100 % of the CPU that pods request (0.25 of 0.25) bypasses" in pods
+    assert "0.25 by nobody" in pods
     assert "Nothing was changed" in j10ce(own, "install", *where, "--dry-run")
     assert settled(own, before) == before, "a dry run leaves no trace"
 
@@ -213,7 +218,7 @@ def test_a_cluster_is_as_it_was(own: Any, kubectl: Kubectl, overlay: str, tmp_pa
     assert ("Deployment", "j10ce-system", "j10ce-scheduler") in created or overlay == "default-scheduler"
     assert ("DaemonSet", "j10ce-system", "j10ce-agent") in created
     kubectl.run("get", "daemonset/j10ce-agent", "--namespace", "j10ce-system")
-    where.remove("--agent")
+    where = [word for word in where if word not in ("--agent", percentage)]
     again = json.loads(j10ce(own, "install", *where, "-o", "json"))
     assert {change["action"] for change in again["changes"]} == {"keep"}, "again changes nothing"
     assert "DaemonSet" in {change["kind"] for change in again["changes"]}, "the agent is kept"
