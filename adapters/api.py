@@ -39,6 +39,13 @@ VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 JOBS = Resource("batch", "v1", "jobs", "Job")
 DAEMON_SETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
+WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+)
 POLICIES = Resource("j10ce.io", "v1alpha1", "minimalreservationpolicies", "MinimalReservationPolicy")
 PROFILES = Resource("j10ce.io", "v1alpha1", "qosprofiles", "QoSProfile", namespaced=False)
 BUDGETS = Resource("j10ce.io", "v1alpha1", "reservationbudgets", "ReservationBudget", namespaced=False)

@@ -10,19 +10,27 @@ import ipaddress
 import ssl
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 _LIFETIME: Final = dt.timedelta(days=3650)
 _EARLIER: Final = dt.timedelta(days=1)
 """Clocks of others are late."""
 
 
-def server_context(name: str, host: str, folder: Path) -> ssl.SSLContext:
-    """For a server of TLS 1.2 and later that clients know by this name and IP address.
+class Certificate(NamedTuple):
+    """A private key and its certificate, PEM; the certificate is its own authority."""
 
-    host: "" or localhost: by the name only. folder: where the key is written, for a moment and for its owner
-    alone: OpenSSL takes it from a file.
-    """
+    key: bytes
+    certificate: bytes
+
+
+def server_context(name: str, host: str, folder: Path) -> ssl.SSLContext:
+    """For a server of TLS 1.2 and later that clients know by this name and IP address; see made, context."""
+    return context(made(name, host), folder)
+
+
+def made(name: str, host: str) -> Certificate:
+    """A new one. host: "" or localhost: by the name only."""
     from cryptography import x509  # 9 MB, for who serves TLS
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -46,12 +54,22 @@ def server_context(name: str, host: str, folder: Path) -> ssl.SSLContext:
         .sign(key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    plain = serialization.NoEncryption()
+    return Certificate(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain), certificate.public_bytes(pem)
+    )
+
+
+def context(own: Certificate, folder: Path | None = None) -> ssl.SSLContext:
+    """For a server of TLS 1.2 and later.
+
+    folder: where the key is written, for a moment and for its owner alone: OpenSSL takes it from a file.
+    None: where temporary files are.
+    """
+    found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    found.minimum_version = ssl.TLSVersion.TLSv1_2
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".tls-") as file:  # mode 0600
-        plain = serialization.NoEncryption()
-        file.write(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
-        file.write(certificate.public_bytes(pem))
+        file.write(own.key + own.certificate)
         file.flush()
-        context.load_cert_chain(file.name)
-    return context
+        found.load_cert_chain(file.name)
+    return found

@@ -36,6 +36,7 @@ class Catalog:
     Deployment or a PriorityClass to make it again must not lose every slot in between. `postponed` has the
     problems of policies that are resolved for that reason only.
 
+    `placed`: where a policy's placeholders stand, and how many: there its holds lay before a restart.
     `wall`: seconds since the epoch, for policies that expire; `catch_up` looks.
     """
 
@@ -49,12 +50,14 @@ class Catalog:
         wall: Callable[[], float],
         grace: float,
         highest_priority: int = HIGHEST_USER_PRIORITY,
+        placed: Callable[[str], list[tuple[str, int]]] = lambda _policy: [],
     ) -> None:
         self._ledger = ledger
         self._changed = changed
         self._owners = owners
         self._clock, self._wall = clock, wall
         self._grace = grace
+        self._placed = placed
         self._open = False
         self._due: dict[str, None] = {}
         self._expiring: dict[str, float] = {}
@@ -332,8 +335,8 @@ class Catalog:
         self.resolved[policy.key] = now
         if isinstance(now, Demand):
             self._ledger.set_demand(now)
-            if now.mode is PlacementMode.PINNED and not isinstance(before, Demand):
-                self._ledger.restore(now.key, _holds(policy))
+            if not isinstance(before, Demand) and (stood := self._stood(policy, now)):
+                self._ledger.restore(now.key, stood)
             log.info("policy resolved policy=%s desired=%d priority=%d", now.key, now.desired, now.priority)
             return
         if isinstance(before, Demand):
@@ -341,6 +344,16 @@ class Catalog:
         log.warning(
             "policy has a problem policy=%s reason=%s message=%r", policy.key, now.reason, now.message
         )
+
+    def _stood(self, policy: Policy, demand: Demand) -> list[tuple[str, int]]:
+        """Where a new demand's holds were before a restart, as far as that matters."""
+        placed = self._placed(demand.key)
+        return placed if placed or demand.mode is not PlacementMode.PINNED else _holds(policy)
+
+    @property
+    def ordinary(self) -> int:
+        """The priority of pods that name no PriorityClass."""
+        return self._priorities.default
 
     def _watch_end(self, policy: Policy, now: float) -> None:
         if policy.expires is None or policy.expired(now):

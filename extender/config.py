@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,42 @@ class TLSFiles(Section):
     )
 
 
+class Keeper(Enum):
+    """What makes schedulers respect the holds."""
+
+    EXTENDER = "Extender"
+    PLACEHOLDERS = "Placeholders"
+
+
+class Webhook(Section):
+    """Where the API server asks whether a new pod waits for a placeholder's place."""
+
+    address: HostPort = Field(description="Where it is served, by TLS with a certificate of its own.")
+    url: str = Field(
+        default="",
+        pattern="^(https://.+)?$",
+        description="How the API server reaches it; else by the Service.",
+    )
+    service: ObjectPath = Field(
+        default="j10ce-system/j10ce-extender", description="namespace/name of its Service, port 443."
+    )
+
+
+class Placeholders(Section):
+    """How placeholders keep holds."""
+
+    namespace: str = Field(
+        default="j10ce-placeholders",
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        description="The namespace of placeholders. Nobody else may create pods there.",
+    )
+    webhook: Webhook | None = Field(
+        default=None,
+        description="Without it owners are not gated: they preempt a placeholder, or another pod, or get its "
+        "place once kube-scheduler has refused them.",
+    )
+
+
 class Koordinator(Section):
     """What of Koordinator's own objects is taken over."""
 
@@ -43,6 +80,14 @@ class ExtenderConfig(Section):
         default=Mode.GUARD,
         description="Observe reports and refuses nothing; Guard keeps floors and lets pods be scheduled "
         "while the extender is away; Strict refuses rather than break a floor.",
+    )
+    keeper: Keeper = Field(
+        default=Keeper.EXTENDER,
+        description="Extender: kube-scheduler calls the verbs. Placeholders: a pod of ours stands where each "
+        "hold lies; kube-scheduler needs no configuration.",
+    )
+    placeholders: Placeholders = Field(
+        default=Placeholders(), description="Where keeper is Placeholders: how they keep holds."
     )
     verbs_address: HostPort = Field(
         default="127.0.0.1:10260",
@@ -158,6 +203,15 @@ class ExtenderConfig(Section):
             raise ValueError(
                 f"capPoolLabels has {HOSTNAME_LABEL}: every node would be a pool of its own, and the verbs "
                 "too slow; to hold less on each node, set placement.maxSlotsPerNode in the policies"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _placeholders_hold_policies(self) -> ExtenderConfig:
+        if self.keeper is Keeper.PLACEHOLDERS and self.koordinator.reservations:
+            raise ValueError(
+                "keeper Placeholders does not hold what Reservations reserve: leave koordinator.reservations "
+                "out, or set keeper: Extender"
             )
         return self
 

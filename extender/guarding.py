@@ -7,11 +7,11 @@ that was restarted, and to a standby that leads while the one that kube-schedule
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ledger.decisions import Mode
 from qos.cluster.objects import Pod
@@ -63,6 +63,58 @@ _BYPASS = Guard(
     Breach.BYPASS.value,
     "pods of other schedulers, or with nodeName set, took capacity on nodes where slots may be held",
 )
+
+
+class Guards(Protocol):
+    """What a keeper knows of whether its holds are respected; `installed` as Guarding has it."""
+
+    installed: float | None
+
+    def see(self, pod: Pod) -> None:
+        """Take a pod as the watch shows it."""
+        ...
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        ...
+
+    def recent(self, now: float, /) -> Recent:
+        """What happened lately."""
+        ...
+
+    def count(self, now: float, /) -> int:
+        """How many pods that was."""
+        ...
+
+    def judge(self, key: str, recent: Recent, exposed: Collection[str], /) -> Guard:
+        """The condition for one policy; `exposed`: keys of those that may hold slots on bypassed nodes."""
+        ...
+
+
+class NobodyBypasses:
+    """Guards of a keeper that no pod goes by, whoever binds it; `judged`: the condition of one policy."""
+
+    def __init__(self, judged: Callable[[str], Guard]) -> None:
+        self.installed: float | None = None
+        self._judged = judged
+
+    def see(self, pod: Pod) -> None:
+        """Nothing follows from how it came to its node."""
+
+    def forget(self, uid: str) -> None:
+        """Likewise."""
+
+    def recent(self, _now: float) -> Recent:
+        """Nothing."""
+        return Recent(away=False, bypassed=frozenset())
+
+    def count(self, _now: float) -> int:
+        """None."""
+        return 0
+
+    def judge(self, key: str, _recent: Recent, _exposed: Collection[str]) -> Guard:
+        """The condition for one policy."""
+        return self._judged(key)
 
 
 class Guarding:

@@ -36,11 +36,12 @@ from adapters.kubernetes.events import EventWriter, Regarding
 from adapters.kubernetes.reserving import reservation
 from adapters.kubernetes.templates import autoscaler
 from extender.catalog import Catalog
-from extender.guarding import Guarding
+from extender.guarding import Guards
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports
 from extender.owners import Owners
 from extender.reservations import Reservations
+from extender.standing import Standing
 from extender.view import View, marks_of
 from ledger.ledger import Ledger
 from qos.cluster.objects import Pod
@@ -64,7 +65,8 @@ class Handler:
 
 
 class Ingest:
-    """The handlers of all resources, of Reservations only where they are wanted.
+    """The handlers of all resources, of Reservations only where they are wanted. `standing`: where
+    placeholders keep holds.
 
     `changed` is called after each change that a status may show.
     """
@@ -74,13 +76,14 @@ class Ingest:
         ledger: Ledger,
         catalog: Catalog,
         view: View,
-        guarding: Guarding,
+        guarding: Guards,
         events: EventWriter,
         metrics: Metrics,
         *,
         reports: NodeReports,
         owners: Owners,
         reservations: Reservations | None = None,
+        standing: Standing | None = None,
         changed: Callable[[], None],
         gone: Callable[[str], None],
     ) -> None:
@@ -93,6 +96,7 @@ class Ingest:
         self._reports = reports
         self._owners = owners
         self._reservations = reservations
+        self._standing = standing
         self._changed = changed
         self._gone = gone
 
@@ -165,6 +169,8 @@ class Ingest:
 
     def _set_pod(self, raw: bytes) -> str:
         pod = self.read_pod(raw)
+        if self._standing is not None and self._standing.take(pod, raw):
+            return pod.uid  # a placeholder is the hold itself: as a claim it would count twice
         self._guarding.see(pod)
         self._view.set_pod(pod)
         if self._ledger.set_pod(pod):  # most events of a running pod tell nothing that is used here
@@ -173,6 +179,8 @@ class Ingest:
         return pod.uid
 
     def _remove_pod(self, uid: str) -> None:
+        if self._standing is not None and self._standing.remove(uid):
+            return
         self._ledger.remove_pod(uid)
         self._view.remove_pod(uid)
         self._owners.remove_pod(uid)

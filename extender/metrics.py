@@ -76,6 +76,19 @@ class Metrics:
             "Pods that were told anew whether they fill a slot, by outcome: taken, freed, gone, failed.",
             "outcome",
         )
+        self._placeholders = self._counter(
+            "placeholder_writes",
+            "Placeholders created and deleted, by outcome: created, deleted, failed.",
+            "outcome",
+        )
+        self._hand_overs = self._counter(
+            "hand_overs",
+            "Owners that waited for a placeholder's place: handed over, none there, gone, failed.",
+            "outcome",
+        )
+        self._reviews = self._counter(
+            "gate_reviews", "Pods that the webhook was asked about: gated, or passed.", "outcome"
+        )
         self._wakes = self._counter(
             "wakes", "Waiting pods made to try again, by outcome: woken, gone, failed.", "outcome"
         )
@@ -142,6 +155,18 @@ class Metrics:
     def wake(self, outcome: str) -> None:
         """woken, gone or failed."""
         self._wakes.labels(outcome).inc()
+
+    def placeholder(self, outcome: str) -> None:
+        """created, deleted or failed."""
+        self._placeholders.labels(outcome).inc()
+
+    def handed_over(self, outcome: str) -> None:
+        """handed, none, gone or failed."""
+        self._hand_overs.labels(outcome).inc()
+
+    def reviewed(self, outcome: str) -> None:
+        """gated or passed."""
+        self._reviews.labels(outcome).inc()
 
     def slot_mark(self, outcome: str) -> None:
         """taken, freed, gone or failed."""

@@ -15,7 +15,7 @@ from adapters.kubernetes.status import StatusWriter
 from adapters.loops import last_of
 from extender import status
 from extender.catalog import Catalog
-from extender.guarding import Guarding
+from extender.guarding import Guards
 from extender.lives import Lives
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports
@@ -41,7 +41,7 @@ class PolicyStatus:
         ledger: Ledger,
         catalog: Catalog,
         view: View,
-        guarding: Guarding,
+        guarding: Guards,
         events: EventWriter,
         metrics: Metrics,
         *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
@@ -27,17 +28,18 @@ from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
 from adapters.loops import Changes, forever, only_while
 from adapters.serving.readiness import Readiness
-from adapters.serving.server import serve_until
+from adapters.serving.server import Serving, serve_until
 from adapters.serving.server import server as server_of
 from extender import rest, server
 from extender.binder import Binder
 from extender.budget_status import BudgetStatus
 from extender.catalog import Catalog
-from extender.config import ExtenderConfig
+from extender.config import ExtenderConfig, Keeper
 from extender.expiry import Expiry
 from extender.guarding import Guarding
 from extender.ingest import Ingest
 from extender.installation import installed_at
+from extender.keeper import Cluster, PlaceholderKeeper
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports
 from extender.owners import Owners
@@ -98,7 +100,7 @@ class Program:
             config.mode,
             cap_percent=config.cap_percent,
             pool_labels=config.cap_pool_labels,
-            binds=config.binds,
+            binds=config.binds and config.keeper is Keeper.EXTENDER,
             settle_seconds=config.settle_seconds,
             warmup_until=clock() + config.warmup,
             not_ready_seconds=config.not_ready_seconds,
@@ -106,26 +108,29 @@ class Program:
         )
         self.snapshots = Snapshots(self.ledger, clock)
         self.owners = Owners()
+        self.view = View()
+        self.keeper = self._placeholders() if config.keeper is Keeper.PLACEHOLDERS else None
+        self._note = self._changes.note if self.keeper is None else self.keeper.note
         self.catalog = Catalog(
             self.ledger,
-            self._changes.note,
+            self._note,
             self.owners,
             clock=clock,
             wall=wall,
             grace=config.reference_grace_seconds,
             highest_priority=config.max_policy_priority,
+            placed=(lambda _policy: []) if self.keeper is None else self.keeper.standing.nodes,
         )
         self.reservations = Reservations(
-            self.ledger, self._changes.note, wall=wall, highest_priority=config.max_policy_priority
+            self.ledger, self._note, wall=wall, highest_priority=config.max_policy_priority
         )
-        self.view = View()
-        self.guarding = Guarding(
+        self.guarding = (self.keeper and self.keeper.guards()) or Guarding(
             config.mode,
             binds=config.binds,
             schedulers=config.scheduler_names,
             window=config.guard_window_seconds,
         )
-        self.reports = NodeReports(self.ledger, clock=clock, changed=self._changes.note)
+        self.reports = NodeReports(self.ledger, clock=clock, changed=self._note)
         self.events = EventWriter(api, self.metrics.event, identity=config.identity, clock=clock, wall=wall)
         self.writer = PolicyStatus(
             api,
@@ -181,6 +186,23 @@ class Program:
         self.failed = False
         self._show_gauges()
 
+    def _placeholders(self) -> PlaceholderKeeper:
+        cluster = Cluster(
+            self.view,
+            ordinary=lambda: self.catalog.ordinary,
+            namespaces=lambda: {policy.namespace for policy in self.catalog.policies.values()},
+            leads=lambda: self.elector.is_leader and not self.readiness.problem(),
+        )
+        return PlaceholderKeeper(
+            self.config,
+            self._api,
+            self.ledger,
+            self.metrics,
+            cluster,
+            changed=self._changes.note,
+            clock=self._clock,
+        )
+
     def _reflectors(self) -> dict[str, Reflector]:
         ingest = Ingest(
             self.ledger,
@@ -192,7 +214,8 @@ class Program:
             reports=self.reports,
             owners=self.owners,
             reservations=self.reservations if self.config.koordinator.reservations else None,
-            changed=self._changes.note,
+            standing=None if self.keeper is None else self.keeper.standing,
+            changed=self._note,
             gone=self._forget,
         )
         return {
@@ -249,17 +272,22 @@ class Program:
         says that it stopped by itself, because the ledger could not be built.
         """
         sockets = sockets or server.open_sockets(self.config)
+        more = [] if self.keeper is None else self.keeper.servers()
         tasks = [asyncio.create_task(work, name=name) for name, work in self._tasks()]
         tasks.append(asyncio.create_task(self._start(stop), name="start"))
         try:
-            await self._serve(stop, sockets)
+            await self._serve(stop, sockets, more)
             await self.binder.drain()
+            if self.keeper is not None:
+                await self.keeper.drain()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _serve(self, stop: asyncio.Event, sockets: server.Sockets) -> None:
+    async def _serve(
+        self, stop: asyncio.Event, sockets: server.Sockets, more: list[tuple[Serving, socket.socket]]
+    ) -> None:
         verbs = server.VerbsApp(self.ledger, self.binder, self.readiness, self.metrics, self._clock)
         others = rest.app(self.config.mode, self.snapshots, self.readiness, self.metrics)
         verbs_socket, socket_of_others = sockets
@@ -275,6 +303,7 @@ class Program:
             [
                 (server.verbs_server(verbs, self.config.tls), verbs_socket),
                 (server_of(others), socket_of_others),
+                *more,
             ],
             draining=self.readiness.drain,
         )
@@ -288,7 +317,8 @@ class Program:
         yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
         expiry = Expiry(self._api, self.ledger, settles=self.binder.settles, clock=self._clock)
         yield "holds", self._loop("holds", HOLDS_SECONDS, self._tend)
-        yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once)
+        if self.keeper is None:
+            yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once)
         yield "events", self._loop("events", EVENT_SECONDS, self._say)
         yield "expiry", self._loop("expiry", EXPIRY_SECONDS, expiry.run_once)
         yield "garbage", self._loop("garbage", GARBAGE_SECONDS, self._keep)
@@ -297,6 +327,8 @@ class Program:
         yield "status", self._loop("status", STATUS_SECONDS, self._leading(self._status))
         marks = SlotMarks(self._api, self.ledger, self.metrics, clock=self._clock)
         yield "slots", self._loop("slots", MARK_SECONDS, self._leading(marks.run_once))
+        for name, seconds, once in () if self.keeper is None else self.keeper.loops():
+            yield name, self._loop(name, seconds, self._leading(once))
         if self.config.annotate_held_nodes:
             guard = ScaleDownGuard(self._api, self.ledger, self.view, clock=self._clock)
             yield "nodes", self._loop("nodes", NODE_SECONDS, self._leading(guard.run_once))

@@ -39,7 +39,9 @@ from adapters.kubernetes import decode
 from adapters.kubernetes.reserving import reservation
 from adapters.kubernetes.templates import autoscaler
 from adapters.kubernetes.volumes import storage_class, volume, volume_claim
+from lab import placeholders
 from lab.changes import Change, Namespace, PriorityClass, Watched
+from qos import keys
 
 _DECODE: dict[Resource, Callable[[bytes], Watched]] = {
     NODES: decode.node,
@@ -73,6 +75,11 @@ class Observer(Protocol):
     def see(self, resource: Resource, raw: bytes, at: float, *, deleted: bool) -> None:
         """An object as it became, or its last state when it is gone."""
         ...
+
+
+def _is_placeholder(raw: bytes) -> bool:
+    meta = decode.metadata(raw)
+    return meta.namespace == placeholders.NAMESPACE and keys.PLACEHOLDER_LABEL in (meta.labels or {})
 
 
 class Recorder:
@@ -135,6 +142,8 @@ class Recorder:
 
     def _take(self, resource: Resource, raw: bytes, *, deleted: bool, listed: bool) -> None:
         at = self._clock()
+        if resource is PODS and _is_placeholder(raw):
+            return  # a hold, no pod of anybody's
         if resource in _DECODE:
             revision = int(decode.metadata(raw).resource_version)
             self.changes.append(Change(revision, at, _DECODE[resource](raw), deleted, listed))

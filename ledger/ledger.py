@@ -14,6 +14,7 @@ from ledger.filter import filter_nodes, prioritize_nodes
 from ledger.lost_nodes import NOT_READY_SECONDS
 from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
+from ledger.report import Holding
 from ledger.reserving import Account, account
 from ledger.seats import Occupants, Untrue, gather_untrue, occupants
 from ledger.state import State
@@ -258,6 +259,10 @@ class Ledger:
         """The account as it is, in steps of some milliseconds; the last is all of it."""
         return self._reports.gather(self._state)
 
+    def gather_holdings(self) -> Iterator[Holding | None]:
+        """Each demand and where its holds lie; None between two steps of a millisecond or so."""
+        return self._reports.gather_holdings(self._state)
+
     def gather_untrue(self) -> Iterator[Untrue | None]:
         """Pods whose annotations do not say whether they fill a slot, a policy that changed at a time; None
         between two steps of a millisecond.
@@ -282,6 +287,11 @@ class Ledger:
     def held_nodes(self) -> frozenset[str]:
         """Nodes with at least one hold."""
         return report.held_nodes(self._state)
+
+    @property
+    def moved(self) -> int:
+        """How many holds have moved until now."""
+        return self._state.counters["moves"]
 
     def waiting(self, now: float = 0.0) -> list[Pod]:
         """Pods refused by filter which would now pass; each once per change, later if that proved vain."""

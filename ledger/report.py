@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ledger.risk import gather_at_risk
 from ledger.state import State
 from ledger.table import Flags, Table
 from ledger.unplaced import Place, why
+from qos.cluster.objects import Demand
 from qos.keys import BANDWIDTHS
 
 _SLICE = 60_000
@@ -20,6 +22,14 @@ _SLICE = 60_000
 _MOST_STEPS = 500
 """How long a report waits until each pod's owner is found."""
 _A_POLICY = 200
+_DEMANDS_A_STEP = 50
+
+
+class Holding(NamedTuple):
+    """A demand, and where its holds lie: node and count."""
+
+    demand: Demand
+    nodes: tuple[tuple[str, int], ...]
 
 
 class Reports:
@@ -58,6 +68,18 @@ class Reports:
                 found[key] = self._report(state, number, risky[key], place)
         self._holds = {key: held for key, held in self._holds.items() if key in found}
         yield found
+
+    def gather_holdings(self, state: State) -> Iterator[Holding | None]:
+        """Where each demand's holds lie, in the demands' order; None between two steps of a millisecond or
+        so. A demand's `nodes` are the very same object as long as nothing changed.
+        """
+        settle(state)
+        for count, key in enumerate([state.demands[number].key for number in state.demands.order], 1):
+            if not count % _DEMANDS_A_STEP:
+                yield None
+            number = state.demands.numbers.get(key)
+            if number is not None:
+                yield Holding(state.demands[number], self._held(state, number, key))
 
     def _report(self, state: State, demand: int, risky: int, place: Place) -> DemandReport:
         record = state.demands[demand]

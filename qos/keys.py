@@ -24,6 +24,17 @@ BOUND_BY_ANNOTATION: Final = f"{GROUP}/bound-by"
 WAKE_ANNOTATION: Final = f"{GROUP}/wake"
 """Changed on a pending pod to make kube-scheduler try it again (trap T21)."""
 
+PLACEHOLDER_LABEL: Final = f"{GROUP}/placeholder"
+"""On placeholders, "true": monitoring leaves them out by it. In another namespace it says nothing."""
+PLACEHOLDER_OF_ANNOTATION: Final = f"{GROUP}/placeholder-of"
+"""On a placeholder: namespace/name of the policy whose hold it is."""
+PLACEHOLDER_FORM_ANNOTATION: Final = f"{GROUP}/placeholder-form"
+"""On a placeholder: qos.cluster.placeholders.form_of."""
+PLACEHOLDER_NODE_ANNOTATION: Final = f"{GROUP}/placeholder-node"
+"""On a placeholder: the node that its affinity names."""
+HAND_OVER_GATE: Final = f"{GROUP}/hand-over"
+"""A schedulingGate on an owner, until it is given a placeholder's place."""
+
 RAISED_ANNOTATION: Final = f"{GROUP}/raised-from"
 """What the pod had asked for, and its QoS class with that, before its requests were raised to its floor."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
@@ -39,23 +40,25 @@ class Serving(Protocol):
         ...
 
 
-def server(app: Any) -> Server:
-    """A server of an ASGI application, such as FastAPI's."""
-    return Server(
-        uvicorn.Config(
-            app,
-            loop="none",
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            timeout_graceful_shutdown=int(DRAIN_SECONDS),
-        )
+def server(app: Any, tls: ssl.SSLContext | None = None) -> Server:
+    """A server of an ASGI application, such as FastAPI's; over TLS where `tls` is given."""
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=int(DRAIN_SECONDS),
     )
+    if tls is not None:
+        config.load()
+        config.ssl = tls  # uvicorn takes files only
+    return Server(config)
 
 
 async def serve_until(

@@ -25,7 +25,7 @@ from lab.scenario.models import Run, Scenario
 from lab.scenario.progress import LiveProgress
 from lab.scenario.results import ScenarioResult
 from lab.scenario.runner import run_scenario
-from lab.scenario.targets import Target, TargetError, lab_target, own_target
+from lab.scenario.targets import Keeper, Target, TargetError, lab_target, own_target
 
 app = typer.Typer(
     no_args_is_help=True, help="Scenarios: a cluster, what happens in it, and what is expected."
@@ -50,19 +50,27 @@ def run(
             exists=True,
         ),
     ] = None,
+    keeper: Annotated[
+        Keeper, typer.Option(help="What makes kube-scheduler respect the holds.", case_sensitive=False)
+    ] = Keeper.EXTENDER,
     keep: Annotated[bool, typer.Option(help="Leave the lab clusters running afterwards.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Run scenarios. Ends with 1 when an expectation is not met, with 2 on bad input."""
     if kubeconfig is not None and keep:
         _fail("--keep has no meaning with --kubeconfig: that cluster is yours")
+    if kubeconfig is not None and keeper is not Keeper.EXTENDER:
+        _fail(
+            "--keeper has no meaning with --kubeconfig: what keeps holds in that cluster is yours to set up"
+        )
     scenarios = _load(files)
     console = _console(stderr=output is Output.JSON)
     results = []
     try:
         binaries = None if kubeconfig else _binaries()
         for file, scenario in scenarios:
-            results.append(_run_one(scenario, file, binaries, kubeconfig, keep=keep, console=console))
+            done = _run_one(scenario, file, binaries, kubeconfig, keeper, keep=keep, console=console)
+            results.append(done)
             if output is Output.TABLE:
                 table.show(results[-1], console)
     except (TargetError, LabError, BinariesError, CredentialsError) as error:
@@ -93,6 +101,7 @@ def _run_one(
     file: Path,
     binaries: Binaries | None,
     kubeconfig: Path | None,
+    keeper: Keeper,
     *,
     keep: bool,
     console: Console,
@@ -100,7 +109,7 @@ def _run_one(
     def targets(one: Run) -> AbstractAsyncContextManager[Target]:
         if binaries is None:
             return own_target(scenario, one, kubeconfig)
-        return lab_target(scenario, one, file, binaries, keep=keep)
+        return lab_target(scenario, one, file, binaries, keeper=keeper, keep=keep)
 
     progress = LiveProgress(console)
     try:

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from adapters.api import BUDGETS, NODES, PRIORITY_CLASSES, PROFILES, VOLUMES, No
 from adapters.kubernetes import decode
 from adapters.kubernetes.client import KubernetesAPI, Timeouts
 from lab import cluster as lab_cluster
-from lab import extender_process, late_answers, requests, scheduler_config, tenant
+from lab import extender_process, late_answers, placeholders, requests, scheduler_config, tenant
 from lab.binaries import Binaries
 from lab.cluster import Cluster
 from lab.extender_process import ExtenderProcess
@@ -34,6 +35,13 @@ _STANDBY = "j10ce-standby"
 _READY_SECONDS = 60.0
 _PATIENT = Timeouts(request=60.0)
 """Setting up floods an API server on purpose."""
+
+
+class Keeper(Enum):
+    """What makes kube-scheduler respect the holds."""
+
+    EXTENDER = "extender"
+    PLACEHOLDERS = "placeholders"
 
 
 class TargetError(Exception):
@@ -77,14 +85,15 @@ class LabTarget:
     cluster: Cluster
     extender: ExtenderProcess | None
     standby: ExtenderProcess | None
-    strict: bool
+    lapses: bool
+    """Whether floors may break while the extender is away."""
     late: LateAnswers | None = None
     unguarded: list[tuple[float, float]] = field(default_factory=list)
     _tenant_admitted: bool = False
 
     async def kill(self, component: str, sig: signal.Signals) -> None:
         """Send a signal to a component and wait until it is gone."""
-        if component == "extender" and not self.strict:
+        if component == "extender" and self.lapses:
             self.unguarded.append((time.time(), float("inf")))
         if component == "kube-scheduler":
             await asyncio.to_thread(self.cluster.kill, component, sig)
@@ -150,13 +159,21 @@ def holds_of(body: Any) -> dict[str, dict[str, int]]:
 
 @asynccontextmanager
 async def lab_target(
-    scenario: Scenario, run: Run, file: Path, binaries: Binaries, *, keep: bool = False
+    scenario: Scenario,
+    run: Run,
+    file: Path,
+    binaries: Binaries,
+    *,
+    keeper: Keeper = Keeper.EXTENDER,
+    keep: bool = False,
 ) -> AsyncIterator[LabTarget]:
-    """A fresh control plane, with the extender ready before the scenario begins."""
+    """A fresh control plane, with the extender ready before the scenario begins. With placeholders as keeper
+    kube-scheduler's configuration names no extender.
+    """
     wanted = run.extender or scenario.cluster.extender
     name = f"scenario-{secrets.token_hex(3)}"
     document = scheduler_config.load(file.parent / scenario.cluster.scheduler_config)
-    if not wanted.enabled:
+    if not wanted.enabled or keeper is Keeper.PLACEHOLDERS:
         document.pop("extenders", None)
     elif not wanted.binds:
         document = scheduler_config.without_bind(document)
@@ -175,14 +192,22 @@ async def lab_target(
         if wanted.enabled and any(step.delay_answers is not None for step in scenario.steps):
             late = await asyncio.to_thread(late_answers.start, cluster)
         kubeconfig = late.kubeconfig if late else None
+        if keeper is Keeper.PLACEHOLDERS and wanted.enabled:
+            wanted = await asyncio.to_thread(_with_placeholders, cluster, wanted)
         schedulers = schedulers_of(document)
         extender, standby = await asyncio.to_thread(_extenders, cluster, wanted, schedulers, kubeconfig)
         async with KubernetesAPI.from_kubeconfig(cluster.kubeconfig, timeouts=_PATIENT) as api:
             scope = Scope("scenario", scenario.name)
-            yield LabTarget(api, scope, cluster, extender, standby, wanted.mode == "Strict", late)
+            away = wanted.mode != "Strict" and keeper is Keeper.EXTENDER
+            yield LabTarget(api, scope, cluster, extender, standby, away, late)
     finally:
         if not keep:
             await asyncio.to_thread(lab_cluster.down, name)
+
+
+def _with_placeholders(cluster: Cluster, wanted: Extender) -> Extender:
+    placeholders.install(cluster)
+    return wanted.model_copy(update={"config": {**placeholders.config(cluster), **wanted.config}})
 
 
 def schedulers_of(document: Mapping[str, Any]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from adapters.memory import MemoryAPI
-from extender.config import ExtenderConfig, Koordinator, TLSFiles
+from extender.config import ExtenderConfig, Keeper, Koordinator, Placeholders, TLSFiles, Webhook
 from extender.program import Program
 
 ROOT = Path(__file__).parents[2]
@@ -49,11 +49,19 @@ def config_table() -> str:
         (f"`koordinator.{field.alias}`", default_of(field), str(field.description))
         for field in Koordinator.model_fields.values()
     ]
+    rows += [
+        (f"`placeholders.{field.alias}`", default_of(field), str(field.description))
+        for field in Placeholders.model_fields.values()
+    ]
+    rows += [
+        (f"`placeholders.webhook.{field.alias}`", default_of(field), str(field.description))
+        for field in Webhook.model_fields.values()
+    ]
     return table(("field", "default", "what it is"), rows)
 
 
 def metrics_table() -> str:
-    program = Program(ExtenderConfig(identity="me"), MemoryAPI())
+    program = Program(ExtenderConfig(identity="me", keeper=Keeper.PLACEHOLDERS), MemoryAPI())
     asyncio.run(program.snapshots.take())
     program.metrics.look()
     families = {family.name: family for family in program.metrics.registry.collect()}
@@ -88,6 +96,7 @@ def test_every_reason_is_documented():
         for path in (
             "extender/status.py",
             "extender/guarding.py",
+            "extender/placeholders.py",
             "qos/cluster/resolve.py",
             "qos/cluster/precedence.py",
         )

@@ -1,0 +1,182 @@
+"""Placeholders as the API server has them: written, and read again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from adapters.kubernetes import wire
+from adapters.kubernetes.templates import placement_of
+from adapters.kubernetes.wire import read
+from qos import keys
+from qos.cluster.objects import Demand, NodePredicate
+from qos.cluster.placeholders import Placeholder
+
+_NEVER: Final = "never-there"
+"""The ConfigMap that no placeholder finds: so kubelet pulls nothing and starts nothing."""
+_USER: Final = 65534
+
+
+class _Marks(msgspec.Struct):
+    of: str = msgspec.field(default="", name=keys.PLACEHOLDER_OF_ANNOTATION)
+    form: str = msgspec.field(default="", name=keys.PLACEHOLDER_FORM_ANNOTATION)
+    node: str = msgspec.field(default="", name=keys.PLACEHOLDER_NODE_ANNOTATION)
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    uid: str = ""
+    annotations: _Marks | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+
+
+class _Gate(msgspec.Struct):
+    name: str
+
+
+class _GatedSpec(msgspec.Struct, rename="camel"):
+    scheduling_gates: list[_Gate] | None = None
+
+
+class _Gated(msgspec.Struct):
+    spec: _GatedSpec
+
+
+class _Template(msgspec.Struct):
+    spec: wire.TemplateSpec
+
+
+_OBJECT = msgspec.json.Decoder(_Object)
+_GATED = msgspec.json.Decoder(_Gated)
+_TEMPLATE = msgspec.json.Decoder(_Template)
+
+
+def placeholder(raw: bytes) -> Placeholder:
+    """A placeholder. DecodeError. The namespace is the caller's to compare."""
+    obj = read(_OBJECT, "Pod", raw)
+    meta, marks = obj.metadata, obj.metadata.annotations or _Marks()
+    node = obj.spec.node_name
+    return Placeholder(meta.uid, meta.name, marks.of, marks.form, node or marks.node, bool(node))
+
+
+def gates(raw: bytes) -> tuple[str, ...]:
+    """Names of a pod's schedulingGates. DecodeError."""
+    return tuple(gate.name for gate in read(_GATED, "Pod", raw).spec.scheduling_gates or ())
+
+
+def placement(raw: bytes) -> NodePredicate:
+    """Where a pod may run, by its own words. DecodeError."""
+    return placement_of(read(_TEMPLATE, "Pod", raw).spec)
+
+
+def ungated(uid: str, gates: tuple[str, ...], annotations: Mapping[str, str]) -> dict[str, Any]:
+    """The merge patch that takes our gate off a pod and leaves the others; with these annotations."""
+    others = [{"name": name} for name in gates if name != keys.HAND_OVER_GATE]
+    return {
+        "metadata": {"uid": uid, "annotations": dict(annotations)},
+        "spec": {"schedulingGates": others or None},
+    }
+
+
+def body(
+    demand: Demand, name: str, node: str, *, namespace: str, form: str, priority_class: str, scheduler: str
+) -> dict[str, Any]:
+    """A placeholder of a demand that kube-scheduler is to bind to this node, and to no other.
+
+    It never starts: it mounts a ConfigMap that is not there. It is deleted at once, evicts nobody, and is
+    admitted under Pod Security's `restricted`.
+    """
+    requests = {name: _quantity(name, amount) for name, amount in demand.vector.items() if name != keys.PODS}
+    limits = {name: amount for name, amount in requests.items() if _must_be_limited(name)}
+    where = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    selected = {"nodeSelectorTerms": [where]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {keys.PLACEHOLDER_LABEL: "true"},
+            "annotations": {
+                keys.PLACEHOLDER_OF_ANNOTATION: demand.key,
+                keys.PLACEHOLDER_FORM_ANNOTATION: form,
+                keys.PLACEHOLDER_NODE_ANNOTATION: node,
+            },
+        },
+        "spec": {
+            "schedulerName": scheduler,
+            "priorityClassName": priority_class,
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selected}},
+            "tolerations": [
+                {
+                    field: value
+                    for field, value in (
+                        ("key", one.key),
+                        ("operator", one.operator),
+                        ("value", one.value),
+                        ("effect", one.effect),
+                    )
+                    if value
+                }
+                for one in demand.where.tolerations
+            ],
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": _USER,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": "placeholder",
+                    "image": "placeholder",
+                    "resources": {"requests": requests, "limits": limits},
+                    "volumeMounts": [{"name": _NEVER, "mountPath": f"/{_NEVER}"}],
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                        "readOnlyRootFilesystem": True,
+                    },
+                }
+            ],
+            "volumes": [{"name": _NEVER, "configMap": {"name": _NEVER}}],
+        },
+    }
+
+
+def priority_class(value: int) -> str:
+    """The name of the PriorityClass of placeholders with this priority."""
+    return f"j10ce-placeholder-{'minus-' if value < 0 else ''}{abs(value)}"
+
+
+def priority_class_body(value: int) -> dict[str, Any]:
+    """That PriorityClass."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": priority_class(value)},
+        "value": value,
+        "preemptionPolicy": "Never",
+        "description": "Of j10ce-qos' placeholders; no other pod may use it.",
+    }
+
+
+def _quantity(name: str, amount: int) -> str:
+    return f"{amount}m" if name == keys.CPU else str(amount)
+
+
+def _must_be_limited(name: str) -> bool:
+    """Extended resources and hugepages have requests only with the same limit."""
+    return name not in (keys.CPU, keys.MEMORY, keys.EPHEMERAL_STORAGE)

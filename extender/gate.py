@@ -1,0 +1,103 @@
+"""The admission webhook that gates owners until a placeholder's place is handed over to them.
+
+It fails open: with nobody there, or nothing to hand over, owners are not gated, and preempt.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from adapters.kubernetes import decode
+from extender.metrics import Metrics
+from extender.standing import Standing
+from ledger.ledger import Ledger
+from qos.keys import HAND_OVER_GATE
+
+PATH: Final = "/gate"
+_MOST_BYTES: Final = 3 << 20
+"""The API server takes no larger object."""
+
+
+class _Request(msgspec.Struct):
+    uid: str
+    namespace: str = ""
+    object: msgspec.Raw = msgspec.Raw()
+
+
+class _Review(msgspec.Struct):
+    request: _Request
+
+
+class _Gates(msgspec.Struct, rename="camel"):
+    scheduling_gates: list[Any] | None = None
+
+
+class _Pod(msgspec.Struct):
+    spec: _Gates
+
+
+_REVIEW = msgspec.json.Decoder(_Review)
+_POD = msgspec.json.Decoder(_Pod)
+
+
+class Gate:
+    """Decides about one pod; `lifts`: whether somebody is there who lifts gates."""
+
+    def __init__(
+        self, ledger: Ledger, standing: Standing, metrics: Metrics, *, lifts: Callable[[], bool]
+    ) -> None:
+        self._ledger = ledger
+        self._standing = standing
+        self._metrics = metrics
+        self._lifts = lifts
+
+    def review(self, body: bytes) -> bytes:
+        """The AdmissionReview that answers one. msgspec.MsgspecError, DecodeError."""
+        request = _REVIEW.decode(body).request
+        answer: dict[str, Any] = {"uid": request.uid, "allowed": True}
+        raw = bytes(request.object)
+        if self._gates(request.namespace, raw):
+            gates = [*(_POD.decode(raw).spec.scheduling_gates or ()), {"name": HAND_OVER_GATE}]
+            patch = [{"op": "add", "path": "/spec/schedulingGates", "value": gates}]
+            answer |= {"patchType": "JSONPatch", "patch": b64encode(orjson.dumps(patch)).decode()}
+        return orjson.dumps(
+            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer}
+        )
+
+    def _gates(self, namespace: str, raw: bytes) -> bool:
+        if not self._lifts():
+            return False
+        pod = replace(decode.pod(raw), namespace=namespace)  # it is the request that has it
+        policy = "" if pod.node_name else self._ledger.policy_of(pod)
+        gated = bool(policy) and any(one.bound for one in self._standing.of(policy))
+        self._metrics.reviewed("gated" if gated else "passed")
+        return gated
+
+
+def application(gate: Gate) -> Any:
+    """The ASGI application: POST /gate. Whatever it cannot read it lets pass, by an answer that is none."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        body = bytearray()
+        while len(body) <= _MOST_BYTES:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        status, answer = 404, b""
+        if scope["path"] == PATH and scope["method"] == "POST":
+            try:
+                status, answer = 200, gate.review(bytes(body))
+            except (msgspec.MsgspecError, decode.DecodeError) as error:
+                status, answer = 400, str(error).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+    return app

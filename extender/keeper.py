@@ -1,0 +1,146 @@
+"""The keeper Placeholders, assembled: what it sees, what it does in the background, what it serves."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from adapters import own_certificate
+from adapters.api import ClusterAPI
+from adapters.loops import Changes
+from adapters.serving.addresses import is_loopback, listen, split_address
+from adapters.serving.server import Serving, server
+from extender.config import ExtenderConfig
+from extender.config import Webhook as WebhookConfig
+from extender.gate import Gate, application
+from extender.guarding import Guards, NobodyBypasses
+from extender.hand_over import HandOver
+from extender.metrics import Metrics
+from extender.placeholders import Placeholders
+from extender.refused import Refused
+from extender.standing import Standing
+from extender.view import View
+from extender.webhook import Webhook, client_config
+from ledger.decisions import Mode
+from ledger.ledger import Ledger
+
+SECONDS: Final = 0.01
+"""Between two looks whether there is something to do, which wait for a change."""
+IDLE_SECONDS: Final = 0.5
+"""The longest such wait: a placeholder may have waited for long to be bound."""
+REFUSED_SECONDS: Final = 0.05
+WEBHOOK_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What it asks the rest of the program.
+
+    `ordinary`: the priority of pods that name no PriorityClass. `namespaces`: those with policies. `leads`:
+    whether this program is the leader, with a complete account.
+    """
+
+    view: View
+    ordinary: Callable[[], int]
+    namespaces: Callable[[], Iterable[str]]
+    leads: Callable[[], bool]
+
+
+class PlaceholderKeeper:
+    """Placeholders, their hand-over to owners, and the webhook, of one program.
+
+    In Observe it only sees placeholders: nothing is refused, so nothing may be in anyone's way.
+    """
+
+    def __init__(
+        self,
+        config: ExtenderConfig,
+        api: ClusterAPI,
+        ledger: Ledger,
+        metrics: Metrics,
+        cluster: Cluster,
+        *,
+        changed: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
+        settings = config.placeholders
+        self._acts = config.mode is not Mode.OBSERVE
+        self._changed = changed
+        self._holds, self._owners = Changes(IDLE_SECONDS), Changes(IDLE_SECONDS)
+        self.standing = Standing(settings.namespace, self.note, clock)
+        self._placeholders = Placeholders(
+            api,
+            ledger,
+            self.standing,
+            metrics,
+            self._holds,
+            namespace=settings.namespace,
+            scheduler=config.scheduler_names[0],
+            ordinary=cluster.ordinary,
+            clock=clock,
+        )
+        self._hand_over = HandOver(
+            api, ledger, self.standing, metrics, self._owners, namespace=settings.namespace, clock=clock
+        )
+        self._refused = Refused(ledger, cluster.view, self._hand_over, self.standing.places, clock=clock)
+        self._gate = Gate(ledger, self.standing, metrics, lifts=cluster.leads)
+        self._certificate: own_certificate.Certificate | None = None
+        self._webhook: Webhook | None = None
+        self._address = ""
+        if settings.webhook is not None and self._acts:
+            self._certificate = _certificate(settings.webhook)
+            self._address = settings.webhook.address
+            where = client_config(settings.webhook.url, settings.webhook.service)
+            self._webhook = Webhook(
+                api, where, self._certificate.certificate, cluster.namespaces, clock=clock
+            )
+        metrics.gauge(
+            "placeholders_bound", "Placeholders on their node.", lambda: self.standing.count(bound=True)
+        )
+        metrics.gauge(
+            "placeholders_waiting", "Placeholders not bound yet.", lambda: self.standing.count(bound=False)
+        )
+
+    def note(self) -> None:
+        """Something changed: in the account, or of placeholders and owners."""
+        self._holds.note()
+        self._owners.note()
+        self._changed()
+
+    def guards(self) -> Guards | None:
+        """What says whether holds are respected; None in Observe."""
+        return NobodyBypasses(self._placeholders.guard) if self._acts else None
+
+    def loops(self) -> Iterator[tuple[str, float, Callable[[], Awaitable[object]]]]:
+        """What the leader does: name, seconds between two rounds, a round."""
+        if not self._acts:
+            return
+        yield "placeholders", SECONDS, self._placeholders.run_once
+        yield "hand-over", SECONDS, self._hand_over.run_once
+        yield "refused", REFUSED_SECONDS, self._refused.run_once
+        if self._webhook is not None:
+            yield "webhook", WEBHOOK_SECONDS, self._webhook.run_once
+
+    def servers(self) -> list[tuple[Serving, socket.socket]]:
+        """What is served beside the verbs. OSError when the address cannot be had."""
+        if self._certificate is None:
+            return []
+        tls = own_certificate.context(self._certificate)
+        return [(server(application(self._gate), tls), listen(self._address))]
+
+    async def drain(self) -> None:
+        """Finish what is under way."""
+        await self._hand_over.drain()
+
+
+def _certificate(settings: WebhookConfig) -> own_certificate.Certificate:
+    """For the names by which the API server knows us."""
+    if settings.url:
+        host, _ = split_address(settings.url.removeprefix("https://").partition("/")[0])
+        return own_certificate.made(
+            "localhost" if is_loopback(host) else host, host if is_loopback(host) else ""
+        )
+    namespace, _, name = settings.service.partition("/")
+    return own_certificate.made(f"{name}.{namespace}.svc", "")

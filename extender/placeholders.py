@@ -1,0 +1,187 @@
+"""The second keeper: keeps a placeholder where each hold lies. What to do is decided in qos.cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from hashlib import blake2b
+from itertools import islice
+from secrets import token_hex
+from typing import Any, Final
+
+import orjson
+
+from adapters.api import PODS, PRIORITY_CLASSES, APIError, ClusterAPI, Conflict, NotFound, Unreachable
+from adapters.kubernetes import placeholders
+from adapters.loops import Changes
+from adapters.pace import Turns
+from extender.guarding import Guard
+from extender.metrics import Metrics
+from extender.standing import Standing
+from ledger.ledger import Ledger
+from ledger.report import Holding
+from qos.cluster.objects import Demand
+from qos.cluster.placeholders import Placeholder, Steps, decide, form_of, priority_of
+
+log = logging.getLogger(__name__)
+
+PER_SECOND: Final = 200
+AT_ONCE: Final = 16
+_A_ROUND: Final = 100
+"""Writes of one round, half a second's: holds may have moved since."""
+
+_KEPT: Final = Guard(True, "Guarded", "a placeholder is bound where each hold lies")
+_MISSING: Final = Guard(False, "PlaceholdersMissing", "some holds have no bound placeholder yet")
+_UNKNOWN: Final = Guard(False, "Starting", "placeholders have not been looked at yet", True)
+
+
+class Placeholders:
+    """Creates and deletes placeholders, at most 200 a second and 16 at once.
+
+    `scheduler`: who is to bind them. `ordinary`: the priority of pods that name no PriorityClass.
+    """
+
+    def __init__(
+        self,
+        api: ClusterAPI,
+        ledger: Ledger,
+        standing: Standing,
+        metrics: Metrics,
+        changes: Changes,
+        *,
+        namespace: str,
+        scheduler: str,
+        ordinary: Callable[[], int],
+        clock: Callable[[], float],
+        name: Callable[[], str] = lambda: token_hex(5),
+    ) -> None:
+        self._api = api
+        self._ledger = ledger
+        self._standing = standing
+        self._metrics = metrics
+        self._changes = changes
+        self._namespace = namespace
+        self._scheduler = scheduler
+        self._ordinary = ordinary
+        self._name = name
+        self._turns = Turns(PER_SECOND, AT_ONCE, clock, asyncio.sleep)
+        self._settled: dict[str, tuple[Holding, int]] = {}
+        self._missing: dict[str, int] = {}
+        self._classes: set[int] = set()
+        self._problem = ""
+
+    def guard(self, policy: str) -> Guard:
+        """The condition Guarded of one policy."""
+        missing = self._missing.get(policy)
+        return _UNKNOWN if missing is None else _MISSING if missing else _KEPT
+
+    async def run_once(self) -> None:
+        """Wait for a change, and bring placeholders nearer to where holds lie, as far as one call may."""
+        await self._changes.wait()
+        delete = [*self._standing.ended.values()]
+        create: list[tuple[Demand, str]] = []
+        crowded = self._standing.crowded()
+        known = set[str]()
+        for holding in self._ledger.gather_holdings():
+            await asyncio.sleep(0)
+            if holding is None:
+                continue
+            known.add(holding.demand.key)
+            if self._same(holding) and not crowded:
+                continue
+            steps = self._decide(holding, crowded)
+            delete += steps.delete
+            create += [(holding.demand, node) for node in steps.create]
+        for policy in self._standing.policies():
+            if policy not in known:
+                delete += self._standing.of(policy)
+        for policy in self._missing.keys() - known:
+            del self._missing[policy]
+            self._settled.pop(policy, None)
+        if delete or create:
+            await self._act(delete, create)
+
+    def _same(self, holding: Holding) -> bool:
+        """Whether there was nothing to do when all was as it is now."""
+        was = self._settled.get(holding.demand.key)
+        if was is None or was[1] != self._standing.versions[holding.demand.key]:
+            return False
+        return was[0].demand is holding.demand and was[0].nodes is holding.nodes
+
+    def _decide(self, holding: Holding, crowded: Any) -> Steps:
+        demand, wanted = holding.demand, dict(holding.nodes)
+        there = self._standing.of(demand.key)
+        form = form_of(demand, priority_of(demand, self._ordinary()))
+        steps = decide(wanted, form, there, crowded)
+        if steps == Steps():
+            self._settled[demand.key] = holding, self._standing.versions[demand.key]
+        else:
+            self._settled.pop(demand.key, None)
+        asking = sum(not one.bound for one in there)
+        self._missing[demand.key] = len(steps.create) + asking
+        return steps
+
+    async def _act(self, delete: list[Placeholder], create: list[tuple[Demand, str]]) -> None:
+        """What goes first, because it may make room."""
+        self._problem = ""
+        await asyncio.gather(*(self._delete(one) for one in islice(delete, _A_ROUND)))
+        await asyncio.gather(*(self._create(*one) for one in islice(create, _A_ROUND)))
+        if self._problem:
+            log.warning("placeholders are not as they should be yet error=%s", self._problem)
+            await asyncio.sleep(1.0)
+        self._changes.note()
+
+    async def _delete(self, one: Placeholder) -> None:
+        async with self._turns.turn():
+            try:
+                await self._api.delete(PODS, self._namespace, one.name, uid=one.uid)
+            except (NotFound, Conflict):
+                pass
+            except (APIError, Unreachable) as error:
+                self._failed("delete", error)
+                return
+        self._standing.drop(one.uid)
+        self._standing.ended.pop(one.uid, None)
+        self._metrics.placeholder("deleted")
+
+    async def _create(self, demand: Demand, node: str) -> None:
+        value = priority_of(demand, self._ordinary())
+        async with self._turns.turn():
+            try:
+                await self._provide_class(value)
+                raw = await self._api.create(PODS, self._namespace, self._body(demand, node, value))
+            except (APIError, Unreachable) as error:
+                self._classes.discard(value)
+                self._failed("create", error)
+                return
+        self._standing.put(placeholders.placeholder(raw))
+        self._metrics.placeholder("created")
+
+    def _body(self, demand: Demand, node: str, value: int) -> dict[str, Any]:
+        policy = blake2b(demand.key.encode(), digest_size=4).hexdigest()
+        return placeholders.body(
+            demand,
+            f"hold-{policy}-{self._name()}",
+            node,
+            namespace=self._namespace,
+            form=form_of(demand, value),
+            priority_class=placeholders.priority_class(value),
+            scheduler=self._scheduler,
+        )
+
+    async def _provide_class(self, value: int) -> None:
+        if value in self._classes:
+            return
+        wanted = placeholders.priority_class_body(value)
+        try:
+            await self._api.create(PRIORITY_CLASSES, "", wanted)
+        except Conflict:
+            there = orjson.loads(await self._api.get(PRIORITY_CLASSES, "", wanted["metadata"]["name"]))
+            if any(there.get(field) != wanted[field] for field in ("value", "preemptionPolicy")):
+                raise
+        self._classes.add(value)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        self._metrics.placeholder("failed")
+        self._problem = self._problem or f"{what}: {error}"

@@ -1,0 +1,96 @@
+"""Pods that kube-scheduler refused: holds move out of their way, or an owner gets its placeholder's place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Final
+
+from adapters.loops import last_of
+from extender.hand_over import HandOver
+from extender.view import View
+from ledger.eligibility import admits_node
+from ledger.ledger import Ledger
+from qos.cluster.objects import NodePredicate, Pod
+
+AGAIN_SECONDS: Final = 5.0
+"""A pod for which there was room and that still waits is looked at again, later each time."""
+LONGEST_SECONDS: Final = 300.0
+SHARE: Final = 0.05
+"""The part of the time that looking for pods there is room for may take."""
+_NAMES_SECONDS: Final = 1.0
+
+
+class Refused:
+    """Asks the ledger about each such pod as kube-scheduler would ask an extender: what its answer moves,
+    placeholders follow. `places`: where pods that wait may run, by UID. `clock`: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        view: View,
+        hand_over: HandOver,
+        places: Mapping[str, NodePredicate],
+        *,
+        clock: Callable[[], float],
+        timer: Callable[[], float] = perf_counter,
+    ) -> None:
+        self._ledger = ledger
+        self._view = view
+        self._hand_over = hand_over
+        self._places = places
+        self._clock = clock
+        self._asked: dict[str, tuple[float, float]] = {}
+        """UID -> when to ask again (inf: the ledger tells), and after how long."""
+        self._names: dict[NodePredicate, list[str]] = {}
+        self._names_until = 0.0
+        self._timer = timer
+        self._look_again = 0.0
+
+    async def run_once(self) -> None:
+        """Ask about the pods that were refused since, and those the ledger has room for now."""
+        waiting = self._view.unschedulable
+        now = self._clock()
+        self._asked = {uid: one for uid, one in self._asked.items() if uid in waiting}
+        due = [pod for uid, pod in waiting.items() if self._asked.get(uid, (0.0, 0.0))[0] <= now]
+        woken = await self._look()
+        for pod in dict.fromkeys([one.uid for one in (*due, *woken)]):
+            if pod in self._view.unschedulable:
+                self._ask(self._view.unschedulable[pod])
+                await asyncio.sleep(0)
+
+    async def _look(self) -> list[Pod]:
+        """Pods the ledger has room for now; in a full cluster where thousands wait, finding them is work."""
+        started = self._timer()
+        if started < self._look_again:
+            return []
+        found = await last_of(self._ledger.gather_waiting(self._clock()))
+        ended = self._timer()
+        self._look_again = ended + (ended - started) / SHARE
+        return found
+
+    def _ask(self, pod: Pod) -> None:
+        pause = min(LONGEST_SECONDS, 2 * self._asked.get(pod.uid, (0.0, 0.0))[1] or AGAIN_SECONDS)
+        now = self._clock()
+        if self._hand_over.add(pod):
+            self._asked[pod.uid] = now + pause, pause
+            return
+        self._ledger.settle(pod.uid)  # else each answer would be charged on top of the one before
+        moved = self._ledger.moved
+        found = self._ledger.filter(pod, self._nodes_for(pod), now)
+        if self._ledger.moved == moved:
+            self._ledger.settle(pod.uid)  # there is room without a move: what keeps it waiting is not known
+        self._asked[pod.uid] = (now + pause if found.nodes else float("inf")), pause
+
+    def _nodes_for(self, pod: Pod) -> list[str]:
+        """Nodes that admit it by its own words; other in-tree filters are not looked at."""
+        if self._clock() >= self._names_until:
+            self._names.clear()
+            self._names_until = self._clock() + _NAMES_SECONDS
+        where = self._places.get(pod.uid, NodePredicate())
+        if where not in self._names:
+            nodes = self._view.nodes.values()
+            self._names[where] = [node.name for node in nodes if node.ready and admits_node(where, node)]
+        return self._names[where]

@@ -1,0 +1,150 @@
+"""The placeholders that are there, and the owners that wait for one: as the watch and our own writes show."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from adapters.kubernetes import placeholders
+from qos import keys
+from qos.cluster.objects import NodePredicate, Pod
+from qos.cluster.placeholders import Placeholder
+
+PATIENCE_SECONDS: Final = 1.0
+"""How long a placeholder may wait to be bound before others make room on its node."""
+_MOST_GONE: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Gated:
+    """A pod that waits for schedulingGates, ours among them."""
+
+    pod: Pod
+    gates: tuple[str, ...]
+
+
+class Standing:
+    """Placeholders by policy, and gated pods.
+
+    `namespace`: of placeholders; a pod with their label elsewhere is none. `clock`: seconds, monotonic.
+    `changed` is called after each change. By UID: `gated`; `ended`, placeholders that kubelet refused or
+    evicted; `places`, where pods may run that kube-scheduler refused. `versions` differ when a policy's
+    placeholders changed.
+    """
+
+    def __init__(self, namespace: str, changed: Callable[[], None], clock: Callable[[], float]) -> None:
+        self.gated: dict[str, Gated] = {}
+        self.ended: dict[str, Placeholder] = {}
+        self.places: dict[str, NodePredicate] = {}
+        self.versions: Counter[str] = Counter()
+        self._namespace = namespace
+        self._changed = changed
+        self._clock = clock
+        self._by_uid: dict[str, Placeholder] = {}
+        self._by_policy: dict[str, dict[str, Placeholder]] = {}
+        self._asked: dict[str, float] = {}
+        self._given: dict[str, Placeholder] = {}
+        self._gone: dict[str, None] = {}
+
+    def take(self, pod: Pod, raw: bytes) -> bool:
+        """Take a pod as it is now; True for a placeholder, which is in no other account. DecodeError."""
+        if pod.namespace == self._namespace and pod.labels.get(keys.PLACEHOLDER_LABEL) == "true":
+            self._take(pod, raw)
+            return True
+        waits = not (pod.node_name or pod.terminal or pod.deleting)
+        gates = placeholders.gates(raw) if waits else ()
+        if waits and pod.unschedulable_since:
+            self.places[pod.uid] = placeholders.placement(raw)
+        else:
+            self.places.pop(pod.uid, None)
+        if keys.HAND_OVER_GATE in gates:
+            self.gated[pod.uid] = Gated(pod, gates)
+            self._changed()
+        else:
+            self.gated.pop(pod.uid, None)
+        return False
+
+    def _take(self, pod: Pod, raw: bytes) -> None:
+        one = placeholders.placeholder(raw)
+        if pod.deleting or pod.terminal:
+            self.drop(pod.uid)
+        elif pod.uid not in self._gone:
+            self.put(one)
+        if pod.terminal and not pod.deleting:
+            self.ended[pod.uid] = one
+            self._changed()
+
+    def put(self, one: Placeholder) -> None:
+        """Take a placeholder as it is now."""
+        if self._by_uid.get(one.uid) == one:
+            return
+        if one.bound:
+            self._asked.pop(one.uid, None)
+        else:
+            self._asked.setdefault(one.uid, self._clock())
+        self._by_uid[one.uid] = one
+        self._by_policy.setdefault(one.policy, {})[one.uid] = one
+        self._note(one.policy)
+
+    def remove(self, uid: str) -> bool:
+        """A pod is gone; True when it was a placeholder."""
+        self.gated.pop(uid, None)
+        self.places.pop(uid, None)
+        self.ended.pop(uid, None)
+        ours = uid in self._by_uid or uid in self._gone
+        self.drop(uid)
+        self._gone.pop(uid, None)
+        return ours
+
+    def drop(self, uid: str) -> None:
+        """A placeholder was deleted, whatever watches still show of it."""
+        one = self._by_uid.pop(uid, None)
+        if one is None:
+            return
+        self._asked.pop(uid, None)
+        self._given.pop(uid, None)
+        self._gone[uid] = None
+        if len(self._gone) > _MOST_GONE:
+            del self._gone[next(iter(self._gone))]
+        own = self._by_policy[one.policy]
+        del own[uid]
+        if not own:
+            del self._by_policy[one.policy]
+        self._note(one.policy)
+
+    def give(self, one: Placeholder) -> None:
+        """An owner takes its place: it is no hold any more."""
+        self._given[one.uid] = one
+        self._note(one.policy)
+
+    def take_back(self, one: Placeholder) -> None:
+        """It did not."""
+        if self._given.pop(one.uid, None) is not None:
+            self._note(one.policy)
+
+    def _note(self, policy: str) -> None:
+        self.versions[policy] += 1
+        self._changed()
+
+    def of(self, policy: str) -> list[Placeholder]:
+        """A policy's placeholders, without those that are given to owners."""
+        return [one for one in self._by_policy.get(policy, {}).values() if one.uid not in self._given]
+
+    def policies(self) -> Iterable[str]:
+        """Keys of the policies that have any."""
+        return [*self._by_policy]
+
+    def nodes(self, policy: str) -> list[tuple[str, int]]:
+        """Where a policy's bound placeholders stand, and how many: holds lay there before a restart."""
+        return sorted(Counter(one.node for one in self.of(policy) if one.bound).items())
+
+    def crowded(self) -> Mapping[str, int]:
+        """Nodes to which placeholders have waited to be bound for longer than PATIENCE_SECONDS: how many."""
+        due = self._clock() - PATIENCE_SECONDS
+        return Counter(self._by_uid[uid].node for uid, since in self._asked.items() if since <= due)
+
+    def count(self, *, bound: bool) -> int:
+        """How many there are, bound or not."""
+        return len(self._by_uid) - len(self._asked) if bound else len(self._asked)

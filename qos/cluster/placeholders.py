@@ -1,0 +1,98 @@
+"""Placeholders: pods of ours that stand where holds lie, so that every scheduler respects them.
+
+What is to be done for one policy is decided here, from where its holds lie and which placeholders are there;
+extender.placeholders does it. A placeholder is the hold itself, never a claim.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Final
+
+from qos.cluster.objects import Demand
+from qos.keys import HIGHEST_USER_PRIORITY
+
+_LOWEST: Final = -1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """A placeholder as it is: whose hold it stands for, by key, in which form, on which node.
+
+    `bound`: it takes its node's capacity; until then it only asks for it.
+    """
+
+    uid: str
+    name: str
+    policy: str
+    form: str
+    node: str
+    bound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What is to be done for one policy now: nodes that get one placeholder each time they are named, and
+    placeholders that go.
+    """
+
+    create: tuple[str, ...] = ()
+    delete: tuple[Placeholder, ...] = ()
+
+
+def form_of(demand: Demand, priority: int) -> str:
+    """What must be the same of a demand's placeholders, in 16 characters: else they are replaced.
+
+    `priority`: theirs.
+    """
+    told = (sorted(demand.vector.items()), priority, [repr(one) for one in demand.where.tolerations])
+    return blake2b(repr(told).encode(), digest_size=8).hexdigest()
+
+
+def priority_of(demand: Demand, ordinary: int) -> int:
+    """The priority of a demand's placeholders. `ordinary`: that of pods which name no PriorityClass.
+
+    One below the policy's own: while nobody hands a hold over, its owners get in by preemption. Not where
+    that would be less than ordinary pods' own: they would get in, too.
+    """
+    below = demand.priority - 1
+    value = below if below >= ordinary else demand.priority
+    return max(_LOWEST, min(value, HIGHEST_USER_PRIORITY))
+
+
+def decide(
+    wanted: Mapping[str, int],
+    form: str,
+    there: Iterable[Placeholder],
+    crowded: Mapping[str, int] = MappingProxyType({}),
+) -> Steps:
+    """The least that brings one policy's placeholders to where its holds lie.
+
+    wanted: holds by node. there: its placeholders, without those that go already or are handed over. As many
+    as are not bound yet where they are wanted stay where they are meanwhile: there before here. crowded: how
+    many of any policy's have waited for long to be bound to a node: as many that are not wanted there go at
+    once, else two might wait for each other for ever.
+    """
+    bound, asking, useless = Counter[str](), Counter[str](), list[Placeholder]()
+    standing: list[Placeholder] = []
+    for one in sorted(there, key=lambda one: (not one.bound, one.name)):
+        count = bound if one.bound else asking
+        if one.form == form and bound[one.node] + asking[one.node] < wanted.get(one.node, 0):
+            count[one.node] += 1
+        elif one.bound:
+            standing.append(one)
+        else:
+            useless.append(one)
+    create = [
+        node for node, slots in sorted(wanted.items()) for _ in range(slots - bound[node] - asking[node])
+    ]
+    missing = sum(slots - bound[node] for node, slots in wanted.items())
+    freed, others, room = list[Placeholder](), list[Placeholder](), Counter(crowded)
+    for one in standing:
+        (freed if room[one.node] > 0 else others).append(one)
+        room[one.node] -= 1
+    return Steps(tuple(create), (*useless, *freed, *others[: max(0, len(others) - missing)]))

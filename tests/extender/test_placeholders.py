@@ -1,0 +1,354 @@
+"""Placeholders stand where holds lie, owners get their places, and nothing is counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from collections import Counter
+
+import orjson
+import pytest
+
+from adapters.api import (
+    LEASES,
+    NODES,
+    PODS,
+    POLICIES,
+    PRIORITY_CLASSES,
+    WEBHOOKS,
+    Conflict,
+    NotFound,
+    Unreachable,
+)
+from extender.config import Keeper, Placeholders, Webhook
+from extender.gate import Gate
+from qos import keys
+from tests.waiting import running as beside
+
+OURS = "j10ce-placeholders"
+
+
+class Scheduler:
+    """Binds what fits, by whole CPUs of a node; a gated pod waits. Who was nominated goes there first."""
+
+    def __init__(self, api, cpus: int) -> None:
+        self.api, self.cpus = api, cpus
+        self.history: list[str] = []
+
+    async def run(self) -> None:
+        while True:
+            with contextlib.suppress(NotFound, Conflict):
+                await self.once()
+            await asyncio.sleep(0.002)
+
+    async def once(self) -> None:
+        pods = self.api.objects(PODS)
+        used = Counter()
+        for one in pods:
+            if node := one["spec"].get("nodeName") or one.get("status", {}).get("nominatedNodeName"):
+                used[node] += cpus_of(one)
+        waiting = [p for p in pods if not p["spec"].get("nodeName") and not p["spec"].get("schedulingGates")]
+        for one in sorted(waiting, key=lambda p: -p["spec"].get("priority", 0)):
+            nominated = one.get("status", {}).get("nominatedNodeName")
+            free = dict.fromkeys([n["metadata"]["name"] for n in self.api.objects(NODES)], self.cpus)
+            nodes = [nominated] if nominated else wanted_node(one) or sorted(free)
+            fit = [n for n in nodes if used[n] + (0 if n == nominated else cpus_of(one)) <= self.cpus]
+            name = one["metadata"]["name"]
+            if fit:
+                await self.api.bind(one["metadata"]["namespace"], name, one["metadata"]["uid"], fit[0], {})
+                self.history.append(name)
+                return
+            refuse(self.api, one)
+
+
+def refuse(api, pod) -> None:
+    if pod["metadata"]["namespace"] != OURS and not pod.get("status", {}).get("conditions"):
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "lastTransitionTime": "2027-01-15T08:00:00Z",
+        }
+        api.put(PODS, pod | {"status": {"phase": "Pending", "conditions": [condition]}})
+
+
+def cpus_of(pod) -> int:
+    asked = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+    return int(asked[:-1]) // 1000 if asked.endswith("m") else int(asked)
+
+
+def wanted_node(pod) -> list[str]:
+    affinity = pod["spec"].get("affinity")
+    if not affinity:
+        return []
+    required = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return required["nodeSelectorTerms"][0]["matchFields"][0]["values"]
+
+
+def ours(api):
+    return [one for one in api.objects(PODS) if one["metadata"]["namespace"] == OURS]
+
+
+def stand(api) -> Counter:
+    return Counter(one["spec"]["nodeName"] for one in ours(api) if one["spec"].get("nodeName"))
+
+
+def nodes_of(api, prefix: str) -> dict[str, str]:
+    pods = [p for p in api.objects(PODS) if p["metadata"]["name"].startswith(prefix)]
+    return {p["metadata"]["name"]: p["spec"]["nodeName"] for p in pods if p["spec"].get("nodeName")}
+
+
+@pytest.fixture
+def keeping(api, running):
+    """keeping(cpus): a cluster whose scheduler knows nothing of us, and our program beside it."""
+
+    @contextlib.asynccontextmanager
+    async def run(cpus=4, **options):
+        scheduler = Scheduler(api, cpus)
+        async with beside(scheduler.run()), running(api, keeper=Keeper.PLACEHOLDERS, **options) as program:
+            program.scheduler = scheduler
+            yield program
+
+    return run
+
+
+async def test_placeholders_stand_where_holds_lie_and_follow_the_policy(
+    api, keeping, make_node, make_policy, eventually
+):
+    for name in ("n1", "n2"):
+        api.put(NODES, make_node(name))
+    api.put(POLICIES, make_policy(count=3, cpu="1"))
+    async with keeping() as program:
+        await eventually(lambda: sum(stand(api).values()) == 3)
+        report = program.ledger.report()["default/checkout"]
+        assert (report.held, report.filled, dict(report.holds)) == (3, 0, dict(stand(api)))
+        await eventually(lambda: condition(api, keys.GUARDED)[:2] == ("True", "Guarded"))
+        api.put(POLICIES, make_policy(count=1, cpu="1"))
+        await eventually(lambda: sum(stand(api).values()) == 1)
+        api.put(POLICIES, make_policy(count=1, cpu="2"))  # another form
+        await eventually(lambda: [cpus_of(one) for one in ours(api)] == [2])
+        api.remove(POLICIES, "default", "checkout")
+        await eventually(lambda: not ours(api))
+
+
+def condition(api, kind: str) -> tuple[str, str, str]:
+    status = api.get_object(POLICIES, "default", "checkout").get("status", {})
+    found = {
+        one["type"]: (one["status"], one["reason"], one["message"]) for one in status.get("conditions", ())
+    }
+    return found.get(kind, ("", "", ""))
+
+
+async def test_what_a_placeholder_is(api, keeping, make_node, make_policy, eventually):
+    api.put(NODES, make_node("n1"))
+    api.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    api.put(POLICIES, make_policy(count=1, cpu="2", priorityClassName="high"))
+    async with keeping():
+        await eventually(lambda: stand(api) == {"n1": 1})
+    (one,) = ours(api)
+    assert one["metadata"]["labels"] == {keys.PLACEHOLDER_LABEL: "true"}
+    assert one["spec"]["priorityClassName"] == "j10ce-placeholder-999"
+    assert one["spec"]["terminationGracePeriodSeconds"] == 0
+    assert one["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "2000m"}, "limits": {}}
+    made = api.get_object(PRIORITY_CLASSES, "", "j10ce-placeholder-999")
+    assert (made["value"], made["preemptionPolicy"]) == (999, "Never")
+
+
+async def test_a_pod_with_the_label_elsewhere_is_a_claim(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """Else whoever may set a label takes capacity that nobody counts."""
+    api.put(NODES, make_node("n1"))
+    api.put(PODS, make_pod("stranger", cpu="3", node="n1", labels={keys.PLACEHOLDER_LABEL: "true"}))
+    api.put(PODS, make_pod("unlabelled", cpu="1", node="n1", namespace=OURS))
+    api.put(POLICIES, make_policy(count=1, cpu="1"))
+    async with keeping() as program:
+        await eventually(lambda: "default/checkout" in program.ledger.report())
+        assert program.ledger.report()["default/checkout"].held == 0
+
+
+async def test_a_gated_owner_gets_the_place_of_a_placeholder(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=2, cpu="2"))
+    async with keeping() as program:
+        await eventually(lambda: stand(api) == {"n1": 2})
+        api.put(PODS, make_pod("batch", cpu="1"))
+        await eventually(lambda: api.get_object(PODS, "default", "batch").get("status", {}).get("conditions"))
+        owner = make_pod("checkout-1", cpu="2", app="checkout")
+        owner["spec"]["schedulingGates"] = [{"name": keys.HAND_OVER_GATE}]
+        api.put(PODS, owner)
+        await eventually(lambda: nodes_of(api, "checkout") == {"checkout-1": "n1"})
+        assert "batch" not in program.scheduler.history
+        assert stand(api) == {"n1": 1}
+        await eventually(lambda: program.ledger.report()["default/checkout"].filled == 1)
+        pod = api.get_object(PODS, "default", "checkout-1")
+        assert pod["metadata"]["annotations"][keys.POLICY_ANNOTATION] == "default/checkout"
+        assert stand(api) == {"n1": 1}
+
+
+async def test_a_gate_of_somebody_else_is_waited_for_and_left(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=2, cpu="2"))
+    async with keeping() as program:
+        await eventually(lambda: stand(api) == {"n1": 2})
+        owner = make_pod("checkout-1", cpu="2", app="checkout")
+        owner["spec"]["schedulingGates"] = [{"name": "example.com/quota"}, {"name": keys.HAND_OVER_GATE}]
+        stored = api.put(PODS, owner)
+        await eventually(lambda: program.keeper.standing.gated)
+        stored["spec"]["schedulingGates"].pop(0)
+        assert stand(api) == {"n1": 2}
+        api.put(PODS, stored)
+        await eventually(lambda: nodes_of(api, "checkout") == {"checkout-1": "n1"})
+
+
+async def test_a_gate_is_lifted_where_there_is_nothing_to_hand_over(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """Left by a program that died, of a policy that has gone since: it must not wait for ever."""
+    api.put(NODES, make_node("n1"))
+    owner = make_pod("checkout-1", cpu="2", app="checkout")
+    owner["spec"]["schedulingGates"] = [{"name": keys.HAND_OVER_GATE}]
+    api.put(PODS, owner)
+    async with keeping():
+        await eventually(lambda: nodes_of(api, "checkout") == {"checkout-1": "n1"})
+
+
+@pytest.mark.parametrize(
+    ("verb", "applied"), [("patch", False), ("patch", True), ("delete", False), ("delete", True)]
+)
+async def test_a_hand_over_that_fails_is_done_again(
+    api, keeping, make_node, make_pod, make_policy, eventually, verb, applied
+):
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=2, cpu="2"))
+    async with keeping() as program:
+        await eventually(lambda: stand(api) == {"n1": 2})
+        api.fail(verb, Unreachable("cut"), resource=PODS, applied=applied)
+        owner = make_pod("checkout-1", cpu="2", app="checkout")
+        owner["spec"]["schedulingGates"] = [{"name": keys.HAND_OVER_GATE}]
+        api.put(PODS, owner)
+        await eventually(lambda: nodes_of(api, "checkout") == {"checkout-1": "n1"})
+        await eventually(lambda: program.ledger.report()["default/checkout"].filled == 1)
+        await eventually(lambda: stand(api) == {"n1": 1})
+
+
+async def test_holds_move_out_of_a_refused_pods_way(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    for name in ("n1", "n2"):
+        api.put(NODES, make_node(name))
+    api.put(PODS, make_pod("there", cpu="2", node="n1"))
+    api.put(POLICIES, make_policy(count=1, cpu="1"))
+    async with keeping(warmup_seconds=0) as program:
+        await eventually(lambda: stand(api) == {"n1": 1})  # the fuller one
+        api.put(PODS, make_pod("wide", cpu="3"))  # n2
+        await eventually(lambda: nodes_of(api, "wide") == {"wide": "n2"})
+        api.put(PODS, make_pod("large", cpu="2"))
+        await eventually(lambda: nodes_of(api, "large") == {"large": "n1"})
+        await eventually(lambda: stand(api) == {"n2": 1})
+        assert dict(program.ledger.report()["default/checkout"].holds) == {"n2": 1}
+
+
+async def test_after_a_restart_holds_lie_where_placeholders_stand(
+    api, keeping, make_node, make_policy, eventually
+):
+    for name in ("n1", "n2", "n3"):
+        api.put(NODES, make_node(name))
+    api.put(POLICIES, make_policy(count=2, cpu="1"))
+    async with keeping():
+        await eventually(lambda: sum(stand(api).values()) == 2)
+    for one in ours(api):
+        if one["spec"].get("nodeName"):
+            one["spec"]["nodeName"] = "n3"
+            api.put(PODS, one)
+    names = {one["metadata"]["name"] for one in ours(api)}
+    async with keeping() as program:
+        await eventually(lambda: condition(api, keys.GUARDED)[0] == "True")
+        assert dict(program.ledger.report()["default/checkout"].holds) == {"n3": 2}
+    assert {one["metadata"]["name"] for one in ours(api)} == names
+
+
+async def test_a_placeholder_that_kubelet_refused_is_made_again(
+    api, keeping, make_node, make_policy, eventually
+):
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=1, cpu="1"))
+    async with keeping():
+        await eventually(lambda: stand(api) == {"n1": 1})
+        (one,) = ours(api)
+        api.put(PODS, one | {"status": {"phase": "Failed", "reason": "OutOfcpu"}})
+        await eventually(
+            lambda: stand(api) == {"n1": 1} and ours(api)[0]["metadata"]["uid"] != one["metadata"]["uid"]
+        )
+
+
+async def test_observe_makes_none(api, keeping, make_node, make_policy, eventually):
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=1, cpu="1"))
+    async with keeping(mode="Observe"):
+        await eventually(lambda: condition(api, keys.GUARDED)[1] == "ObserveMode")
+        assert not ours(api)
+
+
+async def test_the_webhook_is_registered_for_namespaces_with_policies(
+    api, keeping, make_node, make_policy, eventually
+):
+    hook = Webhook(address="127.0.0.1:0", url="https://127.0.0.1:1")
+    async with keeping(placeholders=Placeholders(webhook=hook)):
+        api.put(NODES, make_node("n1"))
+        api.put(POLICIES, make_policy())
+        await eventually(lambda: registered(api) == ["default"])
+        (one,) = api.objects(WEBHOOKS)[0]["webhooks"]
+        assert (one["failurePolicy"], one["timeoutSeconds"]) == ("Ignore", 1)
+        assert one["clientConfig"]["url"] == "https://127.0.0.1:1/gate"
+        assert base64.b64decode(one["clientConfig"]["caBundle"]).startswith(b"-----BEGIN CERTIFICATE")
+        api.remove(POLICIES, "default", "checkout")
+        await eventually(lambda: registered(api) == [])
+    assert api.objects(LEASES)
+
+
+def registered(api) -> list[str] | None:
+    found = api.objects(WEBHOOKS)
+    if not found:
+        return None
+    return [v for h in found[0]["webhooks"] for v in h["namespaceSelector"]["matchExpressions"][0]["values"]]
+
+
+async def test_only_owners_whose_policy_can_hand_over_are_gated(
+    api, keeping, make_node, make_pod, make_policy, eventually, metrics
+):
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=1, cpu="2"))
+
+    def reviewed(gate: Gate, pod, namespace="default"):
+        request = {"uid": "u", "namespace": namespace, "object": pod}
+        answer = orjson.loads(gate.review(orjson.dumps({"request": request})))["response"]
+        assert (answer["uid"], answer["allowed"]) == ("u", True)
+        return orjson.loads(base64.b64decode(answer["patch"])) if "patch" in answer else None
+
+    async with keeping() as program:
+        await eventually(lambda: program.keeper.standing.count(bound=True) == 1)
+        there = program.ledger, program.keeper.standing, metrics
+        gate, alone = Gate(*there, lifts=lambda: True), Gate(*there, lifts=lambda: False)
+        owner = make_pod("checkout-1", cpu="2", app="checkout")
+        (patch,) = reviewed(gate, owner)
+        assert patch == {
+            "op": "add",
+            "path": "/spec/schedulingGates",
+            "value": [{"name": keys.HAND_OVER_GATE}],
+        }
+        owner["spec"]["schedulingGates"] = [{"name": "example.com/other"}]
+        (patch,) = reviewed(gate, owner)
+        assert [one["name"] for one in patch["value"]] == ["example.com/other", keys.HAND_OVER_GATE]
+        assert reviewed(alone, owner) is None  # nobody would lift it
+        assert reviewed(gate, owner, "elsewhere") is None
+        assert reviewed(gate, make_pod("batch", cpu="2")) is None
+        assert reviewed(gate, make_pod("checkout-2", cpu="2", app="checkout", node="n1")) is None
+        api.put(POLICIES, make_policy(count=0, cpu="2"))
+        await eventually(lambda: not ours(api))
+        assert reviewed(gate, owner) is None

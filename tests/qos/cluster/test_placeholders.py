@@ -1,0 +1,145 @@
+"""Where placeholders are to be: the least steps, there before here, and never a wait without an end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qos.cluster.objects import Demand, NodePredicate, Selector, Toleration
+from qos.cluster.placeholders import Placeholder, Steps, decide, form_of, priority_of
+
+FORM = "f"
+NODES = "abcd"
+
+
+def placeholder(name: str, node: str, *, bound: bool = True, form: str = FORM) -> Placeholder:
+    return Placeholder(f"uid-{name}", name, "default/p", form, node, bound)
+
+
+def demand(priority: int = 1000, **more: object) -> Demand:
+    made = Demand("default/p", "default", Selector(), {"cpu": 1000, "pods": 1}, 2, priority)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+THERE = placeholder("there", "a")
+ASKS = placeholder("asks", "b", bound=False)
+OLD = placeholder("old", "a", form="before")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "crowded", "steps"),
+    [
+        ({}, [], {}, Steps()),
+        ({"a": 2}, [], {}, Steps(("a", "a"))),
+        ({"a": 1}, [THERE], {}, Steps()),
+        ({"b": 1}, [ASKS], {}, Steps()),
+        ({"b": 1}, [THERE], {}, Steps(("b",))),  # moved: there before here
+        ({"b": 1}, [THERE, ASKS], {}, Steps()),
+        ({"b": 1}, [THERE, replace(ASKS, bound=True)], {}, Steps((), (THERE,))),
+        ({"b": 1}, [THERE, ASKS], {"a": 1}, Steps((), (THERE,))),  # another one waits for its place
+        ({"b": 1}, [THERE, ASKS], {"b": 1}, Steps()),
+        ({}, [THERE, ASKS], {}, Steps((), (ASKS, THERE))),
+        ({"a": 1}, [THERE, ASKS], {}, Steps((), (ASKS,))),  # it holds nothing yet
+        ({"a": 1}, [OLD], {}, Steps(("a",))),
+        ({"a": 1}, [OLD, THERE], {}, Steps((), (OLD,))),
+        ({"a": 1}, [OLD, placeholder("new", "a", bound=False)], {}, Steps()),
+        ({"a": 1}, [OLD, placeholder("new", "a", bound=False)], {"a": 1}, Steps((), (OLD,))),
+    ],
+)
+def test_what_is_done_next(wanted, there, crowded, steps):
+    assert decide(wanted, FORM, there, crowded) == steps
+
+
+holdings = st.dictionaries(st.sampled_from(NODES), st.integers(1, 3), max_size=4)
+standing = st.lists(
+    st.builds(
+        lambda number, node, bound, form: placeholder(f"p{number}", node, bound=bound, form=form),
+        st.integers(0, 10_000),
+        st.sampled_from(NODES),
+        st.booleans(),
+        st.sampled_from([FORM, FORM, "before"]),
+    ),
+    max_size=8,
+    unique_by=lambda one: one.name,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(wanted=holdings, there=standing)
+def test_it_makes_only_what_is_missing_and_lets_nothing_go_that_is_needed(wanted, there):
+    steps = decide(wanted, FORM, there)
+    have = Counter(one.node for one in there if one.form == FORM)
+    assert Counter(steps.create) == Counter(
+        {node: slots - have[node] for node, slots in wanted.items() if slots > have[node]}
+    )
+    left = [one for one in there if one not in steps.delete]
+    bound = sum(one.bound for one in there)
+    assert sum(one.bound for one in left) >= min(bound, sum(wanted.values()))
+    assert all(node in wanted for node in {one.node for one in left if not one.bound})
+
+
+@settings(max_examples=300, deadline=None)
+@given(first=holdings, second=holdings, room=st.integers(0, 2))
+def test_two_policies_that_change_places_end_where_they_are_wanted(first, second, room):
+    """Nodes have as much room as both come to, whatever stands there first: each may wait for the other."""
+    numbers = count()
+    wanted = {"x": first, "y": second}
+    capacity = Counter(first) + Counter(second) + Counter(dict.fromkeys(NODES, room))
+    there = {
+        key: [
+            placeholder(f"{key}{next(numbers)}", node)
+            for node, slots in wanted[other].items()
+            for _ in range(slots)
+        ]
+        for key, other in (("x", "y"), ("y", "x"))
+    }
+    asked: Counter[str] = Counter()
+    for _ in range(60):
+        for key in there:
+            late = Counter(
+                one.node for own in there.values() for one in own if not one.bound and asked[one.name] > 2
+            )
+            steps = decide(wanted[key], FORM, there[key], late)
+            there[key] = [one for one in there[key] if one not in steps.delete]
+            there[key] += [placeholder(f"{key}{next(numbers)}", node, bound=False) for node in steps.create]
+        taken = Counter(one.node for own in there.values() for one in own if one.bound)
+        for own in there.values():
+            for number, one in enumerate(own):
+                asked[one.name] += 1
+                if not one.bound and taken[one.node] < capacity[one.node]:
+                    taken[one.node] += 1
+                    own[number] = replace(one, bound=True)
+    assert {key: dict(Counter(one.node for one in own if one.bound)) for key, own in there.items()} == wanted
+    assert all(one.bound for own in there.values() for one in own)
+
+
+def test_what_makes_them_another_form():
+    one = demand()
+    assert form_of(one, 999) == form_of(replace(one, desired=7, created=5.0), 999)
+    others = (
+        replace(one, vector={"cpu": 2000, "pods": 1}),
+        replace(one, where=NodePredicate(tolerations=(Toleration("gpu", "Exists"),))),
+    )
+    assert len({form_of(one, 999), form_of(one, 998), *(form_of(other, 999) for other in others)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("priority", "ordinary", "theirs"),
+    [
+        (1000, 0, 999),
+        (1, 0, 0),  # ordinary pods do not outrank it
+        (0, 0, 0),  # owners wait while nobody hands over: else every pod would take it
+        (-5, 0, -5),
+        (100, 100, 100),
+        (101, 100, 100),
+        (1_500_000_000, 0, 1_000_000_000),
+        (-1_000_000_000, -2_000_000_000, -1_000_000_000),
+    ],
+)
+def test_their_priority(priority, ordinary, theirs):
+    assert priority_of(demand(priority), ordinary) == theirs
