@@ -43,6 +43,7 @@ ENTRIES = (
         "cli.budgets:budgets",
         "Show what ReservationBudgets give, what is used, and who asks for more.",
     ),
+    Entry("quota", "cli.quota:app", "Show what each ElasticQuota may use, lends, borrows and is owed."),
     Entry("losses", "cli.losses:losses", "Say which loss of nodes each policy survives."),
     Entry("plan", "cli.plan:plan", "Show which kernel settings follow from a pod, its class and its floor."),
     Entry("hook", "hook.commands:app", "The OCI hook of this node: floors before a container's start."),

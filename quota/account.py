@@ -243,6 +243,15 @@ class Account:
             due=max(0, taken - runtime),
         )
 
+    def whole(self, tree: str) -> dict[str, Standing]:
+        """How a tree stands as a whole: runtime and max are what it has."""
+        root = self.tree.roots[tree]
+        found = {}
+        for name, total in sorted(self.tree.totals.get(tree, {}).items()):
+            request, taken, held = (each.get(name, 0) for each in (root.request, root.taken, root.held))
+            found[name] = Standing(request, taken - held, held, 0, total, total, total)
+        return found
+
     def quotas(self) -> Iterator[ElasticQuota]:
         """All quotas; the default and the system quota only where there is such an object or such a pod."""
         for key, node in self.tree.nodes.items():

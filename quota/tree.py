@@ -23,15 +23,15 @@ class Tree:
     def __init__(self, *, guarantees: bool = False) -> None:
         self.nodes: dict[str, Node] = {}
         self.roots: dict[str, Node] = {}
-        self._totals: Mapping[str, Resources] = {}
+        self.totals: Mapping[str, Resources] = {}
         self._guarantees = guarantees
 
     def set_totals(self, totals: Mapping[str, Resources]) -> None:
         """What each tree has, by its id; of a tree, or of a resource, that is not named: nothing."""
         for tree, root in self.roots.items():
-            before, now = self._totals.get(tree, {}), totals.get(tree, {})
+            before, now = self.totals.get(tree, {}), totals.get(tree, {})
             root.stale.update(name for name in {*before, *now} if before.get(name) != now.get(name))
-        self._totals = totals
+        self.totals = totals
 
     def arrange(self, quotas: Iterable[ElasticQuota], places: Mapping[str, Place]) -> None:
         """Put each of these quotas in its place, or change its rules where it is there already."""
@@ -58,7 +58,7 @@ class Tree:
         root = self.roots.get(place.tree)
         if root is None:
             root = Node(ElasticQuota("", "", tree=place.tree), guarantees=self._guarantees)
-            root.stale.update(self._totals.get(place.tree, {}))
+            root.stale.update(self.totals.get(place.tree, {}))
             self.roots[place.tree] = root
         return root
 
@@ -227,7 +227,7 @@ class Tree:
     def _room(self, node: Node, resource: str) -> int | None:
         """What there is for its children's shares; None: no limit of its own."""
         if node.parent is None:
-            total = self._totals.get(node.quota.tree, {}).get(resource, 0)
+            total = self.totals.get(node.quota.tree, {}).get(resource, 0)
         elif node.shares(resource):
             total = node.parent.groups[resource].shares[node.position]
         else:
