@@ -25,7 +25,7 @@ from extender.config import ExtenderConfig
 from extender.program import Program
 
 START_SECONDS: Final = 200.0
-REST_SECONDS: Final = 3.0
+REST_SECONDS: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +81,24 @@ def running(size: Size) -> Iterator[Whole]:
 
 
 def _settle(one: Whole) -> None:
-    """Until it leads, and has written nothing but its Lease for a while."""
+    """Until it leads, and then has written nothing but its Lease for a while."""
     deadline = time.monotonic() + START_SECONDS
-    written, since = -1, 0.0
-    while time.monotonic() < deadline:
+    while not _leads(one) and time.monotonic() < deadline:
         time.sleep(0.2)
+    written, since = -1, time.monotonic()
+    while time.monotonic() < deadline:
         now = api_face.tell(one.api, "pods", 0).writes
         if now != written:
             written, since = now, time.monotonic()
-        if time.monotonic() - since < REST_SECONDS:
-            continue
-        with contextlib.suppress(urllib.error.URLError, OSError):
-            shown = one.metrics()
-            if shown["j10ce_ready"] and shown["j10ce_leader"]:
-                return
+        if time.monotonic() - since > REST_SECONDS:
+            return
+        time.sleep(0.2)
     raise SystemExit(f"the extender is not ready and at rest after {START_SECONDS:g} s")
+
+
+def _leads(one: Whole) -> bool:
+    try:
+        shown = one.metrics()
+    except (urllib.error.URLError, OSError):
+        return False
+    return bool(shown["j10ce_ready"] and shown["j10ce_leader"])

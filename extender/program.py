@@ -60,9 +60,10 @@ STATUS_SECONDS: Final = 0.5
 """The shortest time between two looks at all policies."""
 IDLE_SECONDS: Final = 5.0
 """The longest: time itself changes conditions."""
-WAKE_SECONDS: Final = 0.1
 HOLDS_SECONDS: Final = 0.1
 """Between two looks whether missing holds are to be placed that the verbs had no time for."""
+WAKE_SECONDS: Final = 0.1
+"""Right after each of them: what an idle process costs is how often it wakes."""
 GARBAGE_SECONDS: Final = 2.0
 EVENT_SECONDS: Final = 0.5
 NODE_SECONDS: Final = 2.0
@@ -94,6 +95,7 @@ class Program:
         self._api = api
         self._clock, self._wall = clock, wall
         self._changes = Changes(IDLE_SECONDS)
+        self._tended = Changes(2 * WAKE_SECONDS)
         self._garbage = garbage.Keeper()
         self.metrics = Metrics()
         self.ledger = Ledger(
@@ -318,7 +320,7 @@ class Program:
         expiry = Expiry(self._api, self.ledger, settles=self.binder.settles, clock=self._clock)
         yield "holds", self._loop("holds", HOLDS_SECONDS, self._tend)
         if self.keeper is None:
-            yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once)
+            yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once, sleep=self._until_tended)
         yield "events", self._loop("events", EVENT_SECONDS, self._say)
         yield "expiry", self._loop("expiry", EXPIRY_SECONDS, expiry.run_once)
         yield "garbage", self._loop("garbage", GARBAGE_SECONDS, self._keep)
@@ -334,13 +336,20 @@ class Program:
             yield "nodes", self._loop("nodes", NODE_SECONDS, self._leading(guard.run_once))
 
     def _loop(
-        self, name: str, seconds: float, once: Callable[[], Awaitable[object]]
+        self,
+        name: str,
+        seconds: float,
+        once: Callable[[], Awaitable[object]],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> Coroutine[Any, Any, None]:
-        return forever(name, seconds, once, self.metrics.loop_error)
+        return forever(name, seconds, once, self.metrics.loop_error, sleep=sleep)
 
     def _leading(self, once: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
         """Only the leader writes, and only from a complete and fresh account (trap T13)."""
         return only_while(lambda: self.elector.is_leader and not self.readiness.problem(), once)
+
+    async def _until_tended(self, _: float) -> None:
+        await self._tended.wait()
 
     async def _tend(self) -> None:
         """No holds before the lists are in: until then each node would be a reason to place all anew."""
@@ -348,10 +357,10 @@ class Program:
             await asyncio.sleep(0)
         for _ in self.reservations.catch_up():
             await asyncio.sleep(0)
-        if self.readiness.problem():
-            return
-        for _ in iter(self.ledger.tend, False):
-            await asyncio.sleep(0)
+        if not self.readiness.problem():
+            for _ in iter(self.ledger.tend, False):
+                await asyncio.sleep(0)
+        self._tended.note()
 
     async def _keep(self) -> None:
         if not self.readiness.problem():  # a start looks after itself
