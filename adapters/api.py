@@ -54,6 +54,12 @@ NODE_QOS = Resource("j10ce.io", "v1alpha1", "nodeqoses", "NodeQoS", namespaced=F
 RESERVATIONS = Resource(
     "scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False
 )
+POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
+CAPACITY_BUFFERS = tuple(
+    Resource("autoscaling.x-k8s.io", version, "capacitybuffers", "CapacityBuffer")
+    for version in ("v1beta1", "v1alpha1")
+)
+"""By which autoscalers are asked for room, the better version first; an autoscaler brings the definition."""
 
 
 class APIError(Exception):

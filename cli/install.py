@@ -17,6 +17,7 @@ from cli import host_files, installation
 from cli.kubectl import Kubectl, Object, as_list, find
 from cli.preflight import (
     AgentOption,
+    AutoscalingOption,
     Check,
     ContextOption,
     ImageOption,
@@ -58,6 +59,7 @@ def install(
     network_floors: NetworkFloorsOption = None,
     reservations: ReservationsOption = None,
     percentage: PercentageOption = None,
+    autoscaling: AutoscalingOption = None,
     files: Annotated[
         Path | None,
         typer.Option(
@@ -83,8 +85,8 @@ def install(
     An upgrade of the second scheduler keeps its mode unless --mode names one; the files of --files are in
     mode Guard unless it does. An agent that is there already is upgraded as well, with --agent or without;
     in mode Observe it writes nothing on the nodes, and reports what it would. Whether it shapes the nodes'
-    networks stays as it is, too, and (not in the files of --files) whether Reservations are held, and
-    --percentage-of-nodes-to-score.
+    networks stays as it is, too, and (not in the files of --files) whether Reservations are held and
+    autoscalers asked for nodes, and --percentage-of-nodes-to-score.
     Exit code 1 when a check of `j10ce preflight` fails or a file would be lost: nothing has been changed.
     """
     if files is not None and overlay is not Overlay.DEFAULT:
@@ -101,7 +103,8 @@ def install(
         facts.raising,
         Part.MANAGER not in (without or ()),
         facts.reserves if reservations is None else reservations,
-        percentage_after(facts, overlay, percentage),
+        percentage=percentage_after(facts, overlay, percentage),
+        autoscaling=facts.autoscales if autoscaling is None else autoscaling,
     )
     facts = with_koordinator(kubectl, facts, choices)
     if network_floors and not choices.agent:

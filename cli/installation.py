@@ -96,7 +96,7 @@ class Choices:
     that writes nothing there; network: whether it shapes the node's. raising: the version by which the API
     server itself can raise requests, "" where it cannot (cli.admission). manager: with the manager.
     reservations: Koordinator's Reservations are held, too. percentage: kube-scheduler's
-    percentageOfNodesToScore.
+    percentageOfNodesToScore. autoscaling: autoscalers are asked for nodes.
     """
 
     image: str = ""
@@ -109,6 +109,7 @@ class Choices:
     manager: bool = True
     reservations: bool = False
     percentage: int = 0
+    autoscaling: bool = False
 
 
 @cache
@@ -129,6 +130,8 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
         made = {identity(item): item for item in kubectl.kustomize(tree / "overlays" / overlay)}
         if choices.manager:
             made |= {identity(item): item for item in kubectl.kustomize(tree / "manager")}
+        if choices.autoscaling:
+            made |= {identity(item): item for item in kubectl.kustomize(tree / "autoscaling")}
         if choices.reservations:
             made |= {identity(item): item for item in kubectl.kustomize(tree / "koordinator")}
         if choices.agent:  # of what is in both, the agent's: its namespace admits it
@@ -165,6 +168,8 @@ def chosen(text: str, choices: Choices) -> str:
     if choices.reservations:
         text = re.sub(r"^( +reservations: )false", r"\1true", text, flags=re.MULTILINE)
     text = re.sub(PERCENTAGE, rf"\g<1>{choices.percentage}", text, flags=re.MULTILINE)
+    if choices.autoscaling:
+        text = re.sub(r"^( +buffers: )false", r"\1true", text, flags=re.MULTILINE)
     return in_mode(text, choices.mode)
 
 
@@ -348,6 +353,11 @@ def mode_in(configuration: str) -> str:
 def reserves(configuration: str) -> bool:
     """Whether an extender's configuration says that Koordinator's Reservations are held."""
     return re.search(r"^koordinator:\n +reservations: true", configuration, re.MULTILINE) is not None
+
+
+def autoscales(configuration: str) -> bool:
+    """Whether an extender's configuration says that autoscalers are asked for nodes."""
+    return re.search(r"^autoscaling:\n +buffers: true", configuration, re.MULTILINE) is not None
 
 
 def kube_scheduler_pods(kubectl: Kubectl) -> list[Object]:

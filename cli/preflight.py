@@ -71,6 +71,7 @@ class Check:
 class Facts:
     """What was read from the cluster. agent: its DaemonSet. mode: the second scheduler's, "" for none.
 
+    autoscales: autoscalers are asked for nodes.
     reserves: Koordinator's Reservations are held; koordinator: what of it is there, where they are to be.
     release: the Helm release that made what is there, as namespace/name, "" for none.
     raising: the version by which the API server itself can raise requests to a floor, "" where it cannot.
@@ -90,6 +91,7 @@ class Facts:
     wanted_definitions: tuple[Object, ...] = field(default_factory=tuple)
     raising: str = admission.VERSIONS[0]
     reserves: bool = False
+    autoscales: bool = False
     koordinator: Koordinator = field(default_factory=Koordinator)
     percentage: int = 0
     nodes: int = -1
@@ -122,6 +124,7 @@ def gather(kubectl: Kubectl) -> Facts:
         mode=installation.mode_in(extender),
         reserves=installation.reserves(extender),
         percentage=installation.percentage_in(configuration.get("scheduler.yaml", "")),
+        autoscales=installation.autoscales(extender),
         release=installation.helm_release(there.get("ServiceAccount")),
         leases=tuple(kubectl.existing(installation.extender_leases())),
         schedulers=tuple(installation.kube_scheduler_pods(kubectl)),
@@ -459,6 +462,14 @@ ReservationsOption = Annotated[
         help="Hold what Koordinator's Reservations reserve, too (docs/koordinator.md).",
     ),
 ]
+AutoscalingOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--autoscaling/--no-autoscaling",
+        show_default="as it is installed; at first without",
+        help="Ask autoscalers for the nodes of slots that are held or unplaced (docs/autoscaling.md).",
+    ),
+]
 ModeOption = Annotated[
     Mode | None,
     typer.Option(
@@ -481,6 +492,7 @@ def preflight(
     network_floors: NetworkFloorsOption = None,
     reservations: ReservationsOption = None,
     percentage: PercentageOption = None,
+    autoscaling: AutoscalingOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = "",
     output: OutputOption = Output.TABLE,
@@ -502,6 +514,7 @@ def preflight(
         manager=Part.MANAGER not in (without or ()),
         reservations=facts.reserves if reservations is None else reservations,
         percentage=percentage_after(facts, overlay, percentage),
+        autoscaling=facts.autoscales if autoscaling is None else autoscaling,
     )
     facts = with_koordinator(kubectl, facts, choices)
     facts = with_load(kubectl, facts, overlay)

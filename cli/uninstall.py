@@ -21,6 +21,7 @@ from qos import keys
 
 POD_ANNOTATIONS: Final = (keys.POLICY_ANNOTATION, keys.BOUND_BY_ANNOTATION, keys.WAKE_ANNOTATION)
 BANDWIDTH: Final = frozenset({keys.EGRESS_BANDWIDTH, keys.INGRESS_BANDWIDTH})
+BUFFERS: Final = "capacitybuffers.autoscaling.x-k8s.io"
 _CHUNK: Final = 200
 _WAITING: Final = f"spec.schedulerName={installation.SCHEDULER},spec.nodeName=,status.phase=Pending"
 _FOREIGN_KINDS: Final = (
@@ -66,11 +67,12 @@ class Remains:
     waiting: int = 0
     release: str = ""
     budgets: tuple[str, ...] = ()
+    buffers: tuple[str, ...] = ()
 
     @property
     def nothing(self) -> bool:
         """True when nothing of ours is in the cluster."""
-        return not (self.objects or self.nodes or self.pods or self.offering)
+        return not (self.objects or self.nodes or self.pods or self.offering or self.buffers)
 
     def to_json(self) -> dict[str, object]:
         """For -o json."""
@@ -84,6 +86,7 @@ class Remains:
             "budgets": list(self.budgets),
             "nodes": sorted(name for names in self.nodes.values() for name in names),
             "pods": self.pods,
+            "capacityBuffers": list(self.buffers),
             "nodesWithBandwidth": list(self.offering),
             "waitingPods": self.waiting,
             "keptNamespace": self.kept,
@@ -139,6 +142,7 @@ def uninstall(
         remains = survey(kubectl)  # they may have annotated until now
     _refuse_running(kubectl, force=force)
     clean_annotations(kubectl, remains)
+    unask(kubectl)
     take_bandwidth(kubectl)
     remove(kubectl, remains)
     if output is Output.TABLE:
@@ -157,7 +161,9 @@ def survey(kubectl: Kubectl) -> Remains:
         for item in installation.objects(
             kubectl,
             overlay,
-            installation.Choices(agent=overlay == OVERLAYS[0], raising=raising, reservations=True),
+            installation.Choices(
+                agent=overlay == OVERLAYS[0], raising=raising, reservations=True, autoscaling=True
+            ),
         )
     }
     definitions = {item["metadata"]["name"] for item in kubectl.existing(installation.definitions())}
@@ -173,6 +179,7 @@ def survey(kubectl: Kubectl) -> Remains:
         profiles=_names(kubectl, definitions, "qosprofiles"),
         budgets=_names(kubectl, definitions, "reservationbudgets"),
         nodes=_marked(nodes),
+        buffers=tuple("/".join(identity(item)[2:]) for item in _asked(kubectl, BUFFERS)),
         pods=_annotated_pods(kubectl),
         kept=kept,
         offering=tuple(item["metadata"]["name"] for item in nodes if _offers(item)),
@@ -187,6 +194,21 @@ def _marked(nodes: Iterable[Object]) -> dict[str, list[str]]:
         if _carries(node, (keys.HELD_ANNOTATION,)):
             found[node["metadata"]["annotations"][keys.HELD_ANNOTATION]].append(node["metadata"]["name"])
     return dict(found)
+
+
+def _asked(kubectl: Kubectl, resource: str) -> list[Object]:
+    """What the extender wrote for autoscalers; nothing where the kind is not there."""
+    if resource == BUFFERS and not kubectl.existing_named("customresourcedefinitions", [BUFFERS]):
+        return []
+    return kubectl.objects("get", resource, "--all-namespaces", "--selector", keys.BUFFER_LABEL)
+
+
+def unask(kubectl: Kubectl) -> None:
+    """Remove what the extender wrote for autoscalers: nobody keeps nodes for policies that are gone."""
+    for resource in (BUFFERS, "podtemplates"):  # a buffer names its template
+        if found := _asked(kubectl, resource):
+            how = ("--ignore-not-found", "--timeout=120s", "-f", "-")
+            kubectl.run("delete", *how, stdin=as_list(found), seconds=150)
 
 
 def _offers(node: Object) -> bool:
@@ -257,6 +279,8 @@ def _show(remains: Remains) -> None:
         typer.echo(f"remove {kind} {f'{namespace}/' if namespace else ''}{name}")
     pods, nodes = (sum(map(len, by.values())) for by in (remains.pods, remains.nodes))
     typer.echo(f"take our annotations off {nodes} nodes and {pods} pods")
+    if remains.buffers:
+        typer.echo(f"ask autoscalers for no more nodes: remove {len(remains.buffers)} CapacityBuffers")
     if remains.offering:
         typer.echo(f"take the bandwidth of their links out of the status of {len(remains.offering)} nodes")
     if remains.waiting:

@@ -73,6 +73,16 @@ class Koordinator(Section):
     )
 
 
+class Autoscaling(Section):
+    """What autoscalers are told."""
+
+    buffers: bool = Field(
+        default=False,
+        description="Ask for the nodes of slots that are held or unplaced, by a CapacityBuffer "
+        "(autoscaling.x-k8s.io) for each policy (docs/autoscaling.md).",
+    )
+
+
 class ExtenderConfig(Section):
     """Everything that can be configured; JSON names are camelCase, unknown fields are refused."""
 
@@ -192,6 +202,7 @@ class ExtenderConfig(Section):
     koordinator: Koordinator = Field(
         default=Koordinator(), description="Koordinator's objects as a second source of holds."
     )
+    autoscaling: Autoscaling = Field(default=Autoscaling(), description="What autoscalers are told.")
     annotate_held_nodes: bool = Field(
         default=True,
         description="Annotate nodes with holds so that cluster-autoscaler and Karpenter do not remove them.",

@@ -89,6 +89,11 @@ class Metrics:
         self._reviews = self._counter(
             "gate_reviews", "Pods that the webhook was asked about: gated, or passed.", "outcome"
         )
+        self._buffer_writes = self._counter(
+            "buffer_writes",
+            "CapacityBuffers and PodTemplates by outcome: written, deleted, gone, conflict, failed.",
+            "outcome",
+        )
         self._wakes = self._counter(
             "wakes", "Waiting pods made to try again, by outcome: woken, gone, failed.", "outcome"
         )
@@ -171,6 +176,10 @@ class Metrics:
     def slot_mark(self, outcome: str) -> None:
         """taken, freed, gone or failed."""
         self._slot_marks.labels(outcome).inc()
+
+    def buffer_write(self, outcome: str) -> None:
+        """written, deleted, gone, conflict or failed."""
+        self._buffer_writes.labels(outcome).inc()
 
     def loop_error(self, loop: str) -> None:
         """A background loop met an error."""

@@ -14,6 +14,7 @@ from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.status import StatusWriter
 from adapters.loops import last_of
 from extender import status
+from extender.buffers import Account, Buffers
 from extender.catalog import Catalog
 from extender.guarding import Guards
 from extender.lives import Lives
@@ -30,7 +31,7 @@ _PODS_AT_ONCE: Final = 2_000
 
 
 class PolicyStatus:
-    """Gathers what a policy's status is computed from, and has it written.
+    """Gathers what a policy's status is computed from, and has it written; buffers follow from it, too.
 
     `clock`: monotonic, for rates; `wall`: for what is written or compared with times of Kubernetes.
     """
@@ -46,6 +47,7 @@ class PolicyStatus:
         metrics: Metrics,
         *,
         reports: NodeReports,
+        buffers: Buffers | None = None,
         owner_wait: float,
         clock: Callable[[], float],
         wall: Callable[[], float],
@@ -55,6 +57,7 @@ class PolicyStatus:
         self._view = view
         self._guarding = guarding
         self._reports = reports
+        self._buffers = buffers
         self._lives = Lives(api, ledger)
         self._owner_wait = owner_wait
         self._clock, self._wall = clock, wall
@@ -81,9 +84,15 @@ class PolicyStatus:
     async def _facts(self) -> list[status.Facts]:
         reports = await last_of(self._ledger.gather_report())
         overlaps = await self._overlapping()
-        waiting = await last_of(self._waiting_owners())
+        waiting, long = await last_of(self._waiting_owners())
         recent = self._guarding.recent(self._wall())
         exposed = self._ledger.exposed(recent.bypassed)
+        if self._buffers is not None:
+            self._buffers.follow(
+                Account(policy, self._catalog.resolved[key], reports.get(key), waiting[key])
+                for key, policy in self._catalog.policies.items()
+                if key in self._catalog.resolved
+            )
         found = []
         for key, resolved in [*self._catalog.resolved.items()]:
             if key not in self._catalog.policies:
@@ -100,12 +109,13 @@ class PolicyStatus:
                     report=reports.get(key),
                     guard=self._guarding.judge(key, recent, exposed),
                     overlap=overlaps.get(key, ""),
-                    waiting=waiting[key],
+                    waiting=long[key],
                     postponed=self._catalog.postponed.get(key),
                     delivery=self._reports.delivery(key, policy.uid),
                     remembered=remembered,
                     unread=self._catalog.unread(policy),
                     unscaled=policy.headroom and self._catalog.ceiling(policy) is None,
+                    provisioned=self._buffers.condition(policy) if self._buffers else None,
                 )
             )
         return found
@@ -117,14 +127,21 @@ class PolicyStatus:
             self._overlaps_until, self._overlaps_of = now + OVERLAP_SECONDS, policies
         return self._overlaps
 
-    def _waiting_owners(self) -> Iterator[Counter[str]]:
-        """How many pods of each policy found no node for a while, in steps; the last is all of it."""
+    def _waiting_owners(self) -> Iterator[tuple[Counter[str], Counter[str]]]:
+        """How many pods of each policy find no node now, and have found none for a while, in steps; the last
+        is all of it.
+        """
         before = self._wall() - self._owner_wait
-        pods, waiting = list(self._view.unschedulable.values()), Counter[str]()
+        pods, waiting, long = list(self._view.unschedulable.values()), Counter[str](), Counter[str]()
         for start in range(0, len(pods) + 1, _PODS_AT_ONCE):
-            long = (pod for pod in pods[start : start + _PODS_AT_ONCE] if pod.unschedulable_since <= before)
-            waiting.update(map(self._ledger.policy_of, long))
-            yield waiting
+            for pod in pods[start : start + _PODS_AT_ONCE]:
+                is_long = pod.unschedulable_since <= before
+                if not (is_long or self._buffers):
+                    continue
+                policy = self._ledger.policy_of(pod)
+                waiting[policy] += 1
+                long[policy] += is_long
+            yield waiting, long
 
     def forget(self, key: str) -> None:
         """The policy is gone."""

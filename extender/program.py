@@ -33,6 +33,7 @@ from adapters.serving.server import server as server_of
 from extender import rest, server
 from extender.binder import Binder
 from extender.budget_status import BudgetStatus
+from extender.buffers import Buffers
 from extender.catalog import Catalog
 from extender.config import ExtenderConfig, Keeper
 from extender.expiry import Expiry
@@ -50,8 +51,10 @@ from extender.scale_down import ScaleDownGuard
 from extender.scale_targets import ScaleTargets
 from extender.slot_marks import SlotMarks
 from extender.snapshots import Snapshots
+from extender.unasking import Unasking
 from extender.view import View
 from extender.waking import Waker
+from ledger.decisions import Mode
 from ledger.ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -69,6 +72,8 @@ EVENT_SECONDS: Final = 0.5
 NODE_SECONDS: Final = 2.0
 MARK_SECONDS: Final = 1.0
 EXPIRY_SECONDS: Final = 10.0
+BUFFER_SECONDS: Final = 0.5
+UNASK_SECONDS: Final = 2.0
 INSTALLATION_SECONDS: Final = 0.5
 REPORTS_SECONDS: Final = 10.0
 """How long a start waits for the nodes' reports once all else is listed."""
@@ -133,6 +138,18 @@ class Program:
             window=config.guard_window_seconds,
         )
         self.reports = NodeReports(self.ledger, clock=clock, changed=self._note)
+        self.buffers = (
+            Buffers(
+                api,
+                self.metrics,
+                asking=config.mode is not Mode.OBSERVE,
+                standing=config.keeper is Keeper.PLACEHOLDERS,
+                changed=self._note,
+                clock=clock,
+            )
+            if config.autoscaling.buffers
+            else None
+        )
         self.events = EventWriter(api, self.metrics.event, identity=config.identity, clock=clock, wall=wall)
         self.writer = PolicyStatus(
             api,
@@ -143,6 +160,7 @@ class Program:
             self.events,
             self.metrics,
             reports=self.reports,
+            buffers=self.buffers,
             owner_wait=config.owner_wait_seconds,
             clock=clock,
             wall=wall,
@@ -251,6 +269,8 @@ class Program:
         if self._reserving is not None:
             gauge("reservations", "Reservations that are known.", lambda: len(self.reservations.known))
             gauge("reservations_heard", "1 while Reservations are listed.", self._hears_reservations)
+        if self.buffers is not None:
+            gauge("buffers_heard", "1 while CapacityBuffers are served and listed.", self._hears_buffers)
         gauge("unsettled_binds", "Bindings whose outcome is not known yet.", lambda: self.binder.unsettled)
         gauge(
             "unguarded_pods",
@@ -263,6 +283,9 @@ class Program:
 
     def _hears_reservations(self) -> bool:
         return self._reserving is not None and self._reserving.synced.is_set()
+
+    def _hears_buffers(self) -> bool:
+        return self.buffers is not None and self.buffers.heard
 
     def _hears_budgets(self) -> bool:
         return all(one.synced.is_set() for one in self._budgeting)
@@ -331,9 +354,18 @@ class Program:
         yield "slots", self._loop("slots", MARK_SECONDS, self._leading(marks.run_once))
         for name, seconds, once in () if self.keeper is None else self.keeper.loops():
             yield name, self._loop(name, seconds, self._leading(once))
+        yield from self._autoscaling()
         if self.config.annotate_held_nodes:
             guard = ScaleDownGuard(self._api, self.ledger, self.view, clock=self._clock)
             yield "nodes", self._loop("nodes", NODE_SECONDS, self._leading(guard.run_once))
+
+    def _autoscaling(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
+        if self.buffers is None:
+            unasking = Unasking(self._api, count=self.metrics.buffer_write)
+            yield "buffers", self._loop("buffers", UNASK_SECONDS, self._leading(unasking.run_once))
+        else:
+            yield "watch buffers", self._loop("buffers", RESTART_SECONDS, self.buffers.watch)
+            yield "buffers", self._loop("buffers", BUFFER_SECONDS, self._leading(self.buffers.run_once))
 
     def _loop(
         self,

@@ -34,6 +34,7 @@ class Facts:
     `unscaled`: it asks for headroom up to what an autoscaler may scale to, and none is known.
     `unread`: why its workload is no longer read.
     `remembered`: what is to be written of slots that are used up, or outlive their pods; None: nothing new.
+    `provisioned`: what its buffer says, where autoscalers are asked for nodes.
     `waiting`: owners that stay unschedulable. `postponed`: the problem that the policy has when the grace is
     over.
     """
@@ -49,6 +50,7 @@ class Facts:
     remembered: Remembered | None = None
     unscaled: bool = False
     unread: str = ""
+    provisioned: Condition | None = None
 
 
 def compute(facts: Facts, now: float) -> dict[str, Any]:
@@ -86,6 +88,8 @@ def conditions(facts: Facts, now: float) -> Iterator[Condition]:
     if facts.policy.expires is not None:
         yield _expired(facts.policy.expires, now)
     bound = facts.report.pods if facts.report else 0
+    if facts.provisioned is not None:
+        yield facts.provisioned
     yield Condition(keys.APPLIED, *delivery.applied(facts.delivery, bound))
     yield Condition(keys.VERIFIED, *delivery.verified(facts.delivery, bound))
 

@@ -164,6 +164,10 @@ HELD_ANNOTATION: Final = f"{GROUP}/held"
 HELD_FROM: Final = {"true": SCALE_DOWN_DISABLED_ANNOTATION, "karpenter": DO_NOT_DISRUPT_ANNOTATION}
 """What its value says was set."""
 
+# Label on CapacityBuffers and PodTemplates.
+BUFFER_LABEL: Final = f"{GROUP}/capacity-buffer"
+"""On those by which the extender asks autoscalers for the nodes of a policy, which owns them."""
+
 # Labels on nodes: what people say of a node's link, over the options of its agent.
 LINK_INTERFACE_LABEL: Final = f"{GROUP}/link-interface"
 """The interface through which pods leave the node, such as eth0."""
@@ -181,6 +185,8 @@ OVERLAPPING: Final = "Overlapping"
 APPLIED: Final = "Applied"
 """A condition of a policy and of a NodeQoS."""
 VERIFIED: Final = "Verified"
+PROVISIONED: Final = "Provisioned"
+"""Where autoscalers are asked for nodes: what they answer."""
 EXPIRED: Final = "Expired"
 """Of policies that have an end: ttlSeconds or expirationTime."""
 

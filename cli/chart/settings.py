@@ -170,6 +170,12 @@ SETTINGS: Final = (
         False,
     ),
     Setting(
+        "autoscaling.buffers",
+        "Ask autoscalers for the nodes of slots that are held or unplaced (docs/autoscaling.md).",
+        {"type": "boolean"},
+        False,
+    ),
+    Setting(
         "agent.enabled",
         "With the agent on every node, which keeps floors in the kernel.",
         {"type": "boolean"},

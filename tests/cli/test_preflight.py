@@ -80,6 +80,15 @@ def test_what_is_installed_says_whether_reservations_are_held() -> None:
     assert installation.mode_in(chosen) == "Strict"
 
 
+def test_what_is_installed_says_whether_autoscalers_are_asked() -> None:
+    for overlay in ("second-scheduler", "default-scheduler"):
+        shipped = installation.overlay_file(overlay, "extender.yaml")
+        assert not installation.autoscales(shipped), "nodes cost money: somebody has to say it"
+        chosen = installation.chosen(shipped, installation.Choices(autoscaling=True))
+        assert installation.autoscales(chosen)
+        assert not installation.reserves(chosen)
+
+
 def lease(age: float, holder: str = "host-a") -> installation.Object:
     renewed = (NOW - timedelta(seconds=age)).isoformat()
     metadata = {"name": "j10ce-extender", "namespace": "kube-system"}

@@ -134,6 +134,24 @@ def test_of_each_node_only_that_annotation_is_taken_which_our_mark_names(kubectl
     ]
 
 
+def test_what_autoscalers_were_asked_is_taken_back_with_its_templates_last(kubectl: Kubectl) -> None:
+    label = {keys.BUFFER_LABEL: "true"}
+    ours = thing("CapacityBuffer", "j10ce-checkout", labels=label)
+    found = survey(
+        kubectl,
+        namespace_ours=False,
+        **{uninstall.BUFFERS: [ours], "podtemplates": [thing("PodTemplate", "j10ce-checkout", labels=label)]},
+    )
+    assert found.buffers == (f"{installation.NAMESPACE}/j10ce-checkout",)
+    assert not found.nothing
+    assert found.to_json()["capacityBuffers"] == [*found.buffers]
+    uninstall.unask(kubectl)
+    log = [json.loads(line) for line in (kubectl.binary.parent / "log").read_text().splitlines()]
+    assert [line[0] for line in log].count("delete") == 2
+    asked = [line[1] for line in log if line[0] == "get" and keys.BUFFER_LABEL in line]
+    assert asked[-2:] == [uninstall.BUFFERS, "podtemplates"]
+
+
 def test_bandwidth_that_agents_published_is_taken_out_of_nodes(kubectl: Kubectl) -> None:
     offers = {"capacity": {"cpu": "4", keys.EGRESS_BANDWIDTH: "1G"}, "allocatable": {"cpu": "4"}}
     nodes = [thing("Node", "one") | {"status": offers}, thing("Node", "other") | {"status": {"capacity": {}}}]

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 import manifests
 from cli import installation
 from cli.install import apply
-from cli.kubectl import Kubectl, as_list, find
+from cli.kubectl import Kubectl, KubectlError, as_list, find
 from lab import cluster as lab_cluster
 from lab import components, extender_process
 from lab.cluster import Cluster
@@ -25,6 +25,10 @@ from tests.cluster.custom_kinds import scalable
 
 pytestmark = pytest.mark.cluster
 
+CHOICES = installation.Choices(autoscaling=True)
+BUFFERS = Path(__file__).parent / "capacity_buffers.yaml"
+DEFINITION = "capacitybuffers.autoscaling.x-k8s.io"
+ACCOUNT = "system:serviceaccount:j10ce-system:j10ce-extender"
 SCHEDULER = Path(__file__).parents[2] / "scheduler-config" / "second-scheduler.yaml"
 
 
@@ -51,7 +55,8 @@ def as_account(cluster: Cluster, kubectl: Kubectl) -> AsAccount:
 def at_work(own: AsAccount) -> Iterator[Callable[[], str]]:
     """Both programs running as in the Deployment; gives what they have logged so far."""
     with manifests.overlay("second-scheduler") as folder:
-        config = YAML(typ="safe").load(folder / "extender.yaml") | extender_process.PATIENT
+        shipped = installation.chosen((folder / "extender.yaml").read_text(), CHOICES)
+        config = YAML(typ="safe").load(shipped) | extender_process.PATIENT
         extender = extender_process.start(own, config=config, extra=["--identity", "e1"])
         extender.wait_ready(120)
         lab_cluster.add_scheduler(own, "j10ce-scheduler", SCHEDULER, verbs_url=extender.verbs_url)
@@ -105,7 +110,7 @@ def own(make_cluster: Callable[..., Cluster]) -> Cluster:
     """A cluster with all that is installed but the Deployment (its images are nowhere); a node of 16 CPU."""
     cluster = make_cluster(crds=False)
     kubectl = find(os.environ, cluster.kubeconfig, "")
-    wanted = installation.objects(kubectl, "second-scheduler", installation.Choices())
+    wanted = installation.objects(kubectl, "second-scheduler", CHOICES)
     apply(kubectl, [item for item in wanted if item["kind"] != "Deployment"], force_conflicts=False)
     create(kubectl, node("n1"))
     return cluster
@@ -166,6 +171,53 @@ def scale_target_by_a_right_given_later(kubectl: Kubectl, logs: Callable[[], str
     wait_for("its slots are held", lambda: ready()[2] == 2, logs)
 
 
+def condition(kubectl: Kubectl, name: str) -> tuple[str, str, str]:
+    """Status, reason and message of a condition of the policy."""
+    status = kubectl.objects("get", "mrp", "checkout", "-n", "default")[0].get("status", {})
+    found = next((one for one in status.get("conditions", []) if one["type"] == name), {})
+    return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+
+def buffers(kubectl: Kubectl) -> list[dict[str, Any]]:
+    return kubectl.objects("get", "capacitybuffers", "-n", "default")
+
+
+def autoscalers_are_asked_once_they_serve_the_kind(kubectl: Kubectl, logs: Callable[[], str]) -> None:
+    """What an autoscaler would answer is written by hand (test_autoscaler.py has a real one)."""
+    assert condition(kubectl, "Provisioned")[1] == "NotServed"
+    kubectl.run("create", "-f", str(BUFFERS))
+    kubectl.run("wait", "--for=condition=Established", f"crd/{DEFINITION}", "--timeout=60s")
+    wait_for("a buffer is made", lambda: bool(buffers(kubectl)), logs)
+    (buffer,) = buffers(kubectl)
+    assert buffer["spec"]["replicas"] == 2, "of 3 slots one is filled"
+    (template,) = kubectl.objects("get", "podtemplates", "-n", "default")
+    assert buffer["spec"]["podTemplateRef"]["name"] == template["metadata"]["name"] == "j10ce-checkout"
+    (owner,) = buffer["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("MinimalReservationPolicy", "checkout")
+    (container,) = template["template"]["spec"]["containers"]
+    assert container["resources"]["requests"]["cpu"] == "2"
+    told = {
+        "type": "Provisioning",
+        "status": "True",
+        "reason": "FitsExistingCapacity",
+        "message": "All 2 virtual pods fit on existing capacity",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    answer = json.dumps({"status": {"conditions": [told]}})
+    how = ("--subresource=status", "--type=merge", "-p", answer)
+    kubectl.run("patch", "capacitybuffer", "j10ce-checkout", "-n", "default", *how)
+    wait_for(
+        "its answer is told", lambda: condition(kubectl, "Provisioned")[1] == "FitsExistingCapacity", logs
+    )
+    written = {one["metadata"]["name"]: one["metadata"]["generation"] for one in buffers(kubectl)}
+    assert written == {"j10ce-checkout": 1}, "once"
+    assert template["metadata"]["generation"] == 1
+    metadata = {"name": "theirs", "namespace": "default"}
+    theirs = {key: template[key] for key in ("apiVersion", "kind", "template")} | {"metadata": metadata}
+    with pytest.raises(KubectlError, match=r"only objects that carry j10ce\.io/capacity-buffer"):
+        kubectl.run("create", "--as", ACCOUNT, "-f", "-", stdin=as_list([theirs]))
+
+
 def test_they_do_their_work_with_these_rights(own: Cluster) -> None:
     kubectl = find(os.environ, own.kubeconfig, "")
     with at_work(as_account(own, kubectl)) as logs:
@@ -181,9 +233,12 @@ def test_they_do_their_work_with_these_rights(own: Cluster) -> None:
         # 12 CPU are free and 4 of them held: kube-scheduler itself would let it in.
         create(kubectl, pod("big", "big", "9"))
         wait_for("a pod is refused for the holds", lambda: refused_for_holds(kubectl), logs)
+        autoscalers_are_asked_once_they_serve_the_kind(kubectl, logs)
         let_go = ("--type=merge", "-p", '{"spec": {"suspend": true}}')
         kubectl.run("patch", "mrp", "checkout", "-n", "default", *let_go)
         wait_for("it is woken and bound", lambda: all_bound(kubectl), logs)
+        wait_for("who asks for nothing has no buffer", lambda: not buffers(kubectl), logs)
+        wait_for("nor a template", lambda: not kubectl.objects("get", "podtemplates", "-n", "default"), logs)
         said = logs()
         scale_target_by_a_right_given_later(kubectl, logs)
     assert [line for line in said.splitlines() if "forbidden" in line.lower() or " 403 " in line] == []

@@ -13,7 +13,15 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from adapters.memory import MemoryAPI
-from extender.config import ExtenderConfig, Keeper, Koordinator, Placeholders, TLSFiles, Webhook
+from extender.config import (
+    Autoscaling,
+    ExtenderConfig,
+    Keeper,
+    Koordinator,
+    Placeholders,
+    TLSFiles,
+    Webhook,
+)
 from extender.program import Program
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +64,10 @@ def config_table() -> str:
     rows += [
         (f"`placeholders.webhook.{field.alias}`", default_of(field), str(field.description))
         for field in Webhook.model_fields.values()
+    ]
+    rows += [
+        (f"`autoscaling.{field.alias}`", default_of(field), str(field.description))
+        for field in Autoscaling.model_fields.values()
     ]
     return table(("field", "default", "what it is"), rows)
 

@@ -145,6 +145,11 @@ def test_narrowing_names_the_keys_of_the_code() -> None:
         assert f"'{key}'" in text
 
 
+def test_narrowing_of_buffers_names_the_label_of_the_code() -> None:
+    text = (FOLDER / "autoscaling" / "narrowing.yaml").read_text()
+    assert f"key == '{keys.BUFFER_LABEL}'" in text
+
+
 def test_only_the_second_scheduler_shares_the_extenders_account() -> None:
     """extender-narrowing.yaml and docs/limits.md say what follows from it."""
     upstreams = {
