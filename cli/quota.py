@@ -17,7 +17,7 @@ from adapters.kubernetes.quotas import quota
 from adapters.output import Output, OutputOption
 from cli.kubectl import Kubectl, KubectlError, Object, find
 from cli.preflight import ContextOption, KubeconfigOption
-from cli.quota_table import document, rows, show
+from cli.quota_table import document, owed, rows, show
 from qos.keys import QUOTA_NAME_LABEL
 from qos.quantity import parse
 from quota.account import Account
@@ -41,11 +41,12 @@ def tree(
 ) -> None:
     """Draw the trees of ElasticQuotas: used, held by floors, runtime, min and max, and what is wrong."""
     kubectl = find(os.environ, kubeconfig, context)
-    found = list(rows(read(kubectl)))
+    account = read(kubectl)
+    found, owing = list(rows(account)), owed(account)
     if output is Output.JSON:
-        typer.echo(json.dumps(document(found), indent=2))
+        typer.echo(json.dumps(document(found, owing), indent=2))
     else:
-        show(found, Console())
+        show(found, owing, Console())
 
 
 def read(kubectl: Kubectl) -> Account:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from rich.console import Console
@@ -15,6 +15,7 @@ from qos.quantity import render
 from quota.account import Account, Standing
 from quota.checks import of_change
 from quota.node import Node
+from quota.owing import Debt, debts
 
 _WIDTH: Final = 20
 """Characters of a bar."""
@@ -68,7 +69,13 @@ def _in_order(root: Node) -> list[Node]:
     return sorted(root.children, key=lambda node: (node.quota.name in BESIDE, node.quota.order))
 
 
-def document(found: Iterable[Row]) -> dict[str, Any]:
+def owed(account: Account) -> list[Debt]:
+    """Who owes what to whom, of all resources."""
+    named = {name for one in account.quotas() for name in one.max}
+    return [debt for name in sorted(named) for debt in debts(account, name)]
+
+
+def document(found: Iterable[Row], owing: Iterable[Debt]) -> dict[str, Any]:
     """For programs: each quota, with amounts as Kubernetes writes them, null where there is no limit."""
     trees, quotas = [], []
     for row in found:
@@ -80,7 +87,8 @@ def document(found: Iterable[Row]) -> dict[str, Any]:
             )
         else:
             trees.append({"tree": row.tree, "resources": stands})
-    return {"trees": trees, "quotas": quotas}
+    said = [asdict(debt) | {"amount": render(debt.resource, debt.amount)} for debt in owing]
+    return {"trees": trees, "quotas": quotas, "debts": said}
 
 
 def _amounts(resource: str, standing: Standing) -> dict[str, str | None]:
@@ -91,7 +99,7 @@ def _amounts(resource: str, standing: Standing) -> dict[str, str | None]:
     return said
 
 
-def show(found: Iterable[Row], console: Console) -> None:
+def show(found: Iterable[Row], owing: Iterable[Debt], console: Console) -> None:
     """As a picture."""
     whole = [
         Column(name, no_wrap=True) for name in ("quota", "resource", "", "taken", "runtime", "min", "max")
@@ -111,6 +119,10 @@ def show(found: Iterable[Row], console: Console) -> None:
         console.print("There is no ElasticQuota.")
         return
     console.print(table, LEGEND, "", sep="\n")
+    for debt in owing:
+        amount = render(debt.resource, debt.amount)
+        said = f"{debt.debtor} has {amount} of {debt.resource} that is owed to {debt.creditor}"
+        console.print(escape(said), soft_wrap=True)
     for problem in problems:
         console.print(escape(problem), soft_wrap=True)
 

@@ -221,10 +221,11 @@ class Account:
 
     def standing(self, key: str) -> dict[str, Standing]:
         """How a quota stands, by resource: those that its max names, and those it has of."""
-        node = self.tree.nodes[key]
-        return {name: self._standing(node, name) for name in sorted(node.resources())}
+        return {name: self.stands(key, name) for name in sorted(self.tree.nodes[key].resources())}
 
-    def _standing(self, node: Node, name: str) -> Standing:
+    def stands(self, key: str, name: str) -> Standing:
+        """How a quota stands with one resource."""
+        node = self.tree.nodes[key]
         taken, held = node.taken.get(name, 0), node.held.get(name, 0)
         amounts = node.request.get(name, 0), taken - held, held, node.quota.min.get(name, 0)
         most = node.quota.max.get(name)

@@ -25,6 +25,7 @@ class Tree:
         self.roots: dict[str, Node] = {}
         self.totals: Mapping[str, Resources] = {}
         self._guarantees = guarantees
+        self._unordered: set[Node] = set()
 
     def set_totals(self, totals: Mapping[str, Resources]) -> None:
         """What each tree has, by its id; of a tree, or of a resource, that is not named: nothing."""
@@ -51,6 +52,7 @@ class Tree:
             above = self._above(places[node.quota.key])
             assert above is not None
             self._attach(node, above)
+        self._order()
 
     def _above(self, place: Place) -> Node | None:
         if place.parent:
@@ -67,12 +69,12 @@ class Tree:
         node = self.nodes.pop(key)
         assert not node.children, f"{key} has children"
         self._detach(node)
+        self._order()
 
     def _attach(self, node: Node, parent: Node) -> None:
         node.parent = parent
-        node.position = len(parent.children)
         parent.children.append(node)
-        self._renumber(parent)
+        self._regroup(parent)
         node.stale.update(node.groups)
         for resource in node.resources():
             self._lift(node, resource)
@@ -96,20 +98,25 @@ class Tree:
             _climb(parent, "firm", resource, -amount)
         for resource, amount in node.held.items():
             _climb(parent, "held", resource, -amount)
-        del parent.children[node.position]
+        parent.children.remove(node)
+        self._regroup(parent)
         node.parent = None
-        self._renumber(parent)
 
-    def _renumber(self, parent: Node) -> None:
-        """Children by name; what is kept by position is made anew, and the parent's own column, too."""
-        parent.children.sort(key=lambda child: child.quota.order)
-        for position, child in enumerate(parent.children):
-            child.position = position
-        parent.stale.update(parent.groups)
-        parent.groups.clear()
-        if parent.parent is not None:
-            parent.parent.stale.update(parent.parent.groups)
-            parent.parent.groups.clear()
+    def _regroup(self, parent: Node) -> None:
+        """Its children have changed: what is kept by their positions is made anew, its own column, too."""
+        self._unordered.add(parent)
+        for node in (parent, parent.parent):
+            if node is not None:
+                node.stale.update(node.groups)
+                node.groups.clear()
+
+    def _order(self) -> None:
+        """Children by name, where they have changed."""
+        for parent in self._unordered:
+            parent.children.sort(key=lambda child: child.quota.order)
+            for position, child in enumerate(parent.children):
+                child.position = position
+        self._unordered.clear()
 
     def _amend(self, node: Node, quota: ElasticQuota) -> None:
         """New rules for a quota that stays where it is."""

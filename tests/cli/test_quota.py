@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cli.app import app
 from cli.quota import held
-from cli.quota_table import LEGEND, bar, rows, show
+from cli.quota_table import LEGEND, bar, owed, rows, show
 from qos import keys
 from quota.account import Standing
 from tests.quota.builders import GIB, account, pod, quota
@@ -27,7 +27,7 @@ def drawn(*quotas: Any, pods: tuple[Any, ...] = (), cpu: int = 100_000) -> list[
     for each in pods:
         one.count(each)
     out = StringIO()
-    show(rows(one), Console(file=out, width=150))
+    show(rows(one), owed(one), Console(file=out, width=150))
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
@@ -54,6 +54,8 @@ def test_a_picture() -> None:
         "└─ koordinator-default-quota cpu 5 - 0 -",
         " ".join(LEGEND.split()),
         "",
+        "quotas/data has 5 of cpu that is owed to quotas/web",
+        "quotas/shop has 7778m of cpu that is owed to quotas/blog",
     ]
 
 
@@ -136,6 +138,7 @@ def test_json_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     kubectl(tmp_path, answers, monkeypatch)
     done = CliRunner().invoke(app, ["quota", "tree", "-o", "json"])
     assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["debts"] == []
     (one,) = json.loads(done.output)["quotas"]
     assert (one["quota"], one["tree"], one["parent"], one["problems"]) == ("teams/gold", "", "", [])
     (cpu,) = [each for each in one["resources"] if each["resource"] == "cpu"]

@@ -91,6 +91,13 @@ def test_kubectl_j10ce_quota_tree(teams: str, cluster: Any, monkeypatch: pytest.
         "-a": {"used": "0", "runtime": "6", "borrowed": "0", "owed": "6", "due": "0"},
         "-b": {"used": "8", "runtime": "4", "borrowed": "4", "owed": "0", "due": "4"},
     }
+    (debt,) = [each for each in json.loads(done.output)["debts"] if each["debtor"].startswith(teams)]
+    assert debt == {
+        "resource": "cpu",
+        "creditor": f"{teams}/{teams}-a",
+        "debtor": f"{teams}/{teams}-b",
+        "amount": "4",
+    }
     assert not any(one["problems"] for name, one in said.items() if name.startswith(f"{teams}/"))
     monkeypatch.setenv("COLUMNS", "200")
     done = CliRunner().invoke(app, arguments)
