@@ -18,7 +18,7 @@ from rich.table import Table
 from adapters.output import Output, OutputOption
 from lab import binaries as lab_binaries
 from lab import cluster as lab_cluster
-from lab import components, extender_process, minors, node_programs
+from lab import components, extender_process, karpenter, minors, node_programs
 from lab import helm as helm_program
 from lab.binaries import Binaries
 from lab.cluster import Cluster, LabError
@@ -66,6 +66,12 @@ def up(
     real_node: Annotated[
         bool, typer.Option("--real-node", help="Add a node with a kubelet and a containerd (as root).")
     ] = False,
+    autoscaler: Annotated[
+        bool,
+        typer.Option(
+            "--autoscaler", help="With Karpenter, which makes KWOK nodes of 4 CPU for pods that wait."
+        ),
+    ] = False,
     qps_limits: Annotated[bool, typer.Option(help="Keep the rate limits of upstream's clients.")] = False,
     download: Annotated[
         bool, typer.Option(help="Let kwokctl fetch the official programs; build nothing but kwokctl.")
@@ -75,9 +81,9 @@ def up(
     """Start a control plane: seconds, once its programs are built (the first use: about 5 minutes)."""
     exit_on_sigterm()
     node = _node_programs() if real_node else None
-    started = _start(
-        name, _programs(download=download), extender, scheduler_config, nodes, node, qps_limits=qps_limits
-    )
+    scaling = _autoscaler() if autoscaler else None
+    found = _programs(download=download)
+    started = _start(name, found, extender, scheduler_config, nodes, node, scaling, qps_limits=qps_limits)
     _print_started(started, output)
 
 
@@ -237,6 +243,11 @@ def _node_programs() -> NodePrograms:
         return rig.provide(report)
 
 
+def _autoscaler() -> Path:
+    with build_progress(introduction=karpenter.INTRODUCTION) as report:
+        return karpenter.programs(os.environ, report)
+
+
 def _programs(*, download: bool) -> Binaries:
     with build_progress() as report:
         found = lab_binaries.provide(os.environ, download=download, report=report)
@@ -252,6 +263,7 @@ def _start(
     config: Path | None,
     nodes: int,
     real: NodePrograms | None,
+    scaling: Path | None,
     *,
     qps_limits: bool,
 ) -> Cluster:
@@ -265,8 +277,12 @@ def _start(
         keep=True,
     )
     try:
+        more: dict[str, Any] = {}
+        if scaling is not None:
+            karpenter.start(started, scaling)
+            more = {"autoscaling": {"buffers": True}}
         if mode is not Extender.NONE:
-            extender_process.start(started, mode=mode.value).wait_ready()
+            extender_process.start(started, mode=mode.value, config=more).wait_ready()
         if nodes:
             create_nodes(started, nodes)
         if real is not None:

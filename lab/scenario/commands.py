@@ -17,8 +17,10 @@ from adapters.documents import Problem
 from adapters.kubernetes.credentials import CredentialsError
 from adapters.output import Output, OutputOption
 from lab import binaries as lab_binaries
+from lab import karpenter
 from lab.binaries import Binaries, BinariesError
 from lab.cluster import LabError
+from lab.node_programs import NodeProgramsError
 from lab.progress import build_progress
 from lab.scenario import source, table
 from lab.scenario.models import Run, Scenario
@@ -68,12 +70,14 @@ def run(
     results = []
     try:
         binaries = None if kubeconfig else _binaries()
+        if binaries is not None and any(one.cluster.autoscaler for _, one in scenarios):
+            _build_autoscaler()
         for file, scenario in scenarios:
             done = _run_one(scenario, file, binaries, kubeconfig, keeper, keep=keep, console=console)
             results.append(done)
             if output is Output.TABLE:
                 table.show(results[-1], console)
-    except (TargetError, LabError, BinariesError, CredentialsError) as error:
+    except (TargetError, LabError, BinariesError, NodeProgramsError, CredentialsError) as error:
         _fail(str(error))
     if output is Output.JSON:
         sys.stdout.write(json.dumps([result.to_json() for result in results], indent=2) + "\n")
@@ -141,6 +145,11 @@ def _console(*, stderr: bool) -> Console:
 def _binaries() -> Binaries:
     with build_progress() as report:
         return lab_binaries.provide(os.environ, report=report)
+
+
+def _build_autoscaler() -> None:
+    with build_progress(introduction=karpenter.INTRODUCTION) as report:
+        karpenter.programs(os.environ, report)
 
 
 def _summary(results: list[ScenarioResult], console: Console) -> None:

@@ -32,6 +32,13 @@ class Extender(Model):
     """
 
 
+class Autoscaler(Model):
+    """Karpenter, which makes KWOK nodes of 4 CPUs for pods that wait, and for CapacityBuffers."""
+
+    idle: str = Field(default="Never", pattern=r"^(Never|[0-9]+[smh])$")
+    """After what time it removes a node that others can do without; Never: not at all."""
+
+
 class Cluster(Model):
     """The control plane to run on."""
 
@@ -42,6 +49,8 @@ class Cluster(Model):
     extender: Extender = Extender()
     raises_requests: bool = False
     """With the admission that raises requests to a policy's floor, or refuses pods (floor.requestPolicy)."""
+    autoscaler: Autoscaler | None = None
+    """With an autoscaler; the extender asks it for nodes with config: {autoscaling: {buffers: true}}."""
 
 
 class PriorityClass(Model):

@@ -21,13 +21,22 @@ import aiohttp
 from adapters.api import BUDGETS, NODES, PRIORITY_CLASSES, PROFILES, VOLUMES, NotFound, Resource
 from adapters.kubernetes import decode
 from adapters.kubernetes.client import KubernetesAPI, Timeouts
+from lab import (
+    binaries,
+    extender_process,
+    karpenter,
+    late_answers,
+    placeholders,
+    requests,
+    scheduler_config,
+    tenant,
+)
 from lab import cluster as lab_cluster
-from lab import extender_process, late_answers, placeholders, requests, scheduler_config, tenant
 from lab.binaries import Binaries
 from lab.cluster import Cluster
 from lab.extender_process import ExtenderProcess
 from lab.late_answers import LateAnswers
-from lab.scenario.models import Extender, Run, Scenario
+from lab.scenario.models import Autoscaler, Extender, Run, Scenario
 from lab.scenario.objects import NAMESPACES, Scope
 from qos.keys import SCENARIO_LABEL
 
@@ -162,7 +171,7 @@ async def lab_target(
     scenario: Scenario,
     run: Run,
     file: Path,
-    binaries: Binaries,
+    programs: Binaries,
     *,
     keeper: Keeper = Keeper.EXTENDER,
     keep: bool = False,
@@ -180,7 +189,7 @@ async def lab_target(
     cluster = await asyncio.to_thread(
         lambda: lab_cluster.up(
             name,
-            binaries=binaries,
+            binaries=programs,
             scheduler_config=document,
             keep=keep,
         )
@@ -188,6 +197,8 @@ async def lab_target(
     try:
         if scenario.cluster.raises_requests:
             await asyncio.to_thread(requests.install, cluster)
+        if scenario.cluster.autoscaler is not None:
+            await asyncio.to_thread(_autoscale, cluster, scenario.cluster.autoscaler)
         late = None
         if wanted.enabled and any(step.delay_answers is not None for step in scenario.steps):
             late = await asyncio.to_thread(late_answers.start, cluster)
@@ -231,6 +242,10 @@ def _extenders(
     second = start(extra=[cap, "--identity=standby"], name=_STANDBY)
     second.wait_ready(_READY_SECONDS)
     return first, second
+
+
+def _autoscale(cluster: Cluster, wanted: Autoscaler) -> None:
+    karpenter.start(cluster, karpenter.programs(os.environ, binaries.silent), idle=wanted.idle)
 
 
 @dataclass(slots=True)
@@ -284,6 +299,7 @@ def refuse_own(scenario: Scenario, run: Run) -> None:
         "kills components": any(step.kill or step.start for step in scenario.steps),
         "delays the API server's answers": any(s.delay_answers is not None for s in scenario.steps),
         "has requests raised": scenario.cluster.raises_requests,
+        "has an autoscaler": scenario.cluster.autoscaler is not None,
         "acts as a tenant": any(step.tenant_applies for step in scenario.steps),
     }
     for what, asked in asks_too_much.items():

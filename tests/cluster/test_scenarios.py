@@ -13,8 +13,8 @@ J10CE = Path(sysconfig.get_path("scripts")) / "j10ce"
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-LONG = {"10-thousand-nodes", "12b-owners-crash-strict", "12c-owners-crash-without-bind"}
-"""In make test-full: more than two minutes, or a variant of one that is always run."""
+LONG = {"10-thousand-nodes", "26-autoscaler", "12b-owners-crash-strict", "12c-owners-crash-without-bind"}
+"""In make test-full: more than two minutes, a variant of one that is always run, or programs of its own."""
 
 
 def scenario(file: Path) -> object:

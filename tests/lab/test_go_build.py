@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,14 @@ def test_builds_in_a_copy_and_reports(tmp_path: Path, module: Path) -> None:
     assert files == ["go.mod", "go.sum"]
     assert ("fetching Go modules", 1, 0) in reports
     assert reports[-1] == ("compiling", 3, 3)
+
+
+def test_a_module_may_ask_for_a_go_that_go_fetches(tmp_path: Path, module: Path) -> None:
+    (module / "go.mod").write_text("module x\n\ngo 1.99.0\n")
+    made = replace(order(module), toolchain="go1.99.1")
+    target = tmp_path / "cache" / "digest"
+    go_build.build(made, target, play_go(tmp_path), Reports())
+    assert (tmp_path / "log").read_text().splitlines()[0] == "go1.99.1 off 0"
 
 
 def test_own_sources_are_built_too(tmp_path: Path, module: Path) -> None:

@@ -41,6 +41,14 @@ def test_what_takes_a_cluster_of_our_own_is_refused_in_somebodys(step: dict[str,
         refuse_own(wanted, wanted.all_runs()[0])
 
 
+def test_an_autoscaler_is_brought_to_a_cluster_of_our_own_alone() -> None:
+    wanted = scenario({"pause": "1s"}, cluster={"autoscaler": {}})
+    assert wanted.cluster.autoscaler is not None
+    assert wanted.cluster.autoscaler.idle == "Never"
+    with pytest.raises(TargetError, match="s has an autoscaler: it needs a lab cluster"):
+        refuse_own(wanted, wanted.all_runs()[0])
+
+
 def test_other_steps_are_not() -> None:
     wanted = scenario({"pause": "1s"})
     refuse_own(wanted, wanted.all_runs()[0])
