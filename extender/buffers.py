@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -41,6 +41,8 @@ OBJECT_SECONDS: Final = 2.0
 """Between two writes of one object: slots are filled and come free all the time."""
 AGAIN_SECONDS: Final = 10.0
 """Between two tries of what was refused, and two looks whether CapacityBuffers are served by now."""
+_AT_ONCE: Final = 50
+"""Policies looked at before others may run: a millisecond, or five at a start."""
 CHANGED_SECONDS: Final = 300.0
 """The same of what somebody changes on its way, an admission webhook say: we do not fight."""
 
@@ -84,6 +86,8 @@ class Buffers:
         self._wanted: dict[str, Wanted] | None = None
         self._contents: dict[str, tuple[Demand, Mapping[str, Any] | None]] = {}
         self._reports: dict[str, DemandReport | None] = {}
+        self._state, self._settled = 0, -1
+        """How often what is wanted or there has changed, and when nothing was left to write."""
         self._not_before: dict[tuple[Kind, str], float] = {}
         self._refused: dict[tuple[Kind, str], str] = {}
         self._problem = "CapacityBuffers are not looked up yet"
@@ -93,15 +97,21 @@ class Buffers:
         """Whether CapacityBuffers are served, and what is there of them is known."""
         return self._resource is not None and len(self._listed) == len(Kind)
 
-    def follow(self, accounts: Iterable[Account]) -> None:
+    async def follow(self, accounts: Sequence[Account]) -> None:
         """Take what all policies hold and lack now."""
-        wanted, self._reports = {}, {}
-        for one in accounts:
-            self._reports[one.policy.key] = one.report
+        wanted: dict[str, Wanted] = {}
+        reports: dict[str, DemandReport | None] = {}
+        for done, one in enumerate(accounts):
+            if done % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+            reports[one.policy.key] = one.report
             found = self._follow_one(one) if self._asking else None
             if found is not None:
                 wanted[found.owner.key] = found
-        self._wanted = wanted
+        self._reports = reports
+        if self._wanted != wanted:
+            self._wanted = wanted
+            self._state += 1
         self._contents = {key: known for key, known in self._contents.items() if key in self._reports}
         self._refused = {at: why for at, why in self._refused.items() if at[1] in wanted}
 
@@ -154,6 +164,7 @@ class Buffers:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._listed.clear()
+            self._state += 1
             for seen in self._seen.values():
                 seen.clear()
 
@@ -190,6 +201,7 @@ class Buffers:
             if one is None:
                 return None
             seen[one.key] = one
+            self._state += 1
             self._refused.pop((kind, one.key), None)
             self._changed()
             return one.key
@@ -202,6 +214,7 @@ class Buffers:
 
         def drop(key: str) -> None:
             seen.pop(key, None)
+            self._state += 1
 
         reflector = Reflector(
             self._api,
@@ -220,16 +233,21 @@ class Buffers:
 
     async def run_once(self) -> None:
         """Take the steps that are due, as far as the rate allows; the rest waits for a later call."""
-        if self._wanted is None or not self.heard:
+        state = self._state
+        if self._wanted is None or not self.heard or state == self._settled:
             return
+        left = False
         there = There(self._seen[Kind.TEMPLATE], self._seen[Kind.BUFFER])
         for step in deque(steps(self._wanted, there)):
+            left = True
             if self._clock() < self._not_before.get((step.kind, step.key), 0.0):
                 continue
             if not self._pace.take():
                 return
             await self._take(step)
         self._forget()
+        if not left:
+            self._settled = state
 
     def _forget(self) -> None:
         now = self._clock()

@@ -88,11 +88,12 @@ class PolicyStatus:
         recent = self._guarding.recent(self._wall())
         exposed = self._ledger.exposed(recent.bypassed)
         if self._buffers is not None:
-            self._buffers.follow(
+            accounts = [
                 Account(policy, self._catalog.resolved[key], reports.get(key), waiting[key])
                 for key, policy in self._catalog.policies.items()
                 if key in self._catalog.resolved
-            )
+            ]
+            await self._buffers.follow(accounts)
         found = []
         for key, resolved in [*self._catalog.resolved.items()]:
             if key not in self._catalog.policies:

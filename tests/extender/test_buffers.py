@@ -54,7 +54,7 @@ class Kept:
 
     async def keep(self, *accounts, rounds=1):
         """Follow these accounts for some rounds, far enough apart."""
-        self.buffers.follow(accounts)
+        await self.buffers.follow(accounts)
         for _ in range(rounds):
             await self.buffers.run_once()
             await settle()
@@ -101,14 +101,21 @@ async def test_writes_only_what_changed_and_not_too_often(kept):
         await kept.keep(account(), rounds=5)
         assert len(calls(kept.api, "create")) == 2
         assert not calls(kept.api, "replace")
-        kept.buffers.follow([account(held=2)])
+        await kept.buffers.follow([account(held=2)])
         await kept.buffers.run_once()
-        kept.buffers.follow([account(held=1)])
+        await kept.buffers.follow([account(held=1)])
         await kept.buffers.run_once()
         assert kept.replicas() == {"j10ce-checkout": 2}, "not yet"
         kept.clock.advance(OBJECT_SECONDS)
         await kept.buffers.run_once()
         assert kept.replicas() == {"j10ce-checkout": 1}
+
+
+async def test_nothing_is_compared_while_nothing_changes(kept, monkeypatch):
+    async with kept.watching():
+        await kept.keep(account(), rounds=3)
+        monkeypatch.setattr("extender.buffers.steps", lambda *_: pytest.fail("nothing has changed"))
+        await kept.keep(account(), rounds=3)
 
 
 async def test_all_policies_share_a_rate(kept):
@@ -117,7 +124,7 @@ async def test_all_policies_share_a_rate(kept):
         for n in range(PER_SECOND + 3)
     ]
     async with kept.watching():
-        kept.buffers.follow(many)
+        await kept.buffers.follow(many)
         await kept.buffers.run_once()
         assert len(calls(kept.api, "create")) == PER_SECOND
         await kept.keep(*many, rounds=5)
@@ -254,6 +261,16 @@ async def test_a_definition_that_comes_later_is_noticed_and_one_that_goes_too(ap
         await settle()
         assert kept.said()[1] == "NotServed"
         assert not kept.buffers.heard
+
+
+async def test_a_definition_that_is_made_anew_gets_all_buffers_again(kept):
+    async with kept.watching():
+        await kept.keep(account(), rounds=3)
+    for resource in (BETA, POD_TEMPLATES):
+        kept.api.remove(resource, POLICY.namespace, "j10ce-checkout")
+    async with kept.watching():
+        await kept.keep(account(), rounds=2)
+        assert kept.replicas() == {"j10ce-checkout": 3}
 
 
 async def test_a_right_that_is_missing_is_named(kept):
