@@ -629,8 +629,9 @@ class MinimalReservationPolicyStatus(Reported):
             "Ready (all is as asked), Feasible (every slot has a place), Held (every unfilled slot is "
             "held), Guarded (kube-scheduler asks the extender), SlotsUsable (no owner waits while slots are"
             " held), Overlapping (another policy has pods that this one selects), Expired (with ttlSeconds "
-            "or expirationTime: its end has come, and nothing is held), Applied (its pods have all "
-            "their settings on their nodes), Verified (and they were read back there)."
+            "or expirationTime: its end has come, and nothing is held), Provisioned (what the autoscaler "
+            "answers that is asked for nodes, where one is), Applied (its pods have all their settings on "
+            "their nodes), Verified (and they were read back there)."
         ),
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )

@@ -110,7 +110,17 @@ def test_it_makes_what_install_makes(program: Path, offline: Kubectl, overlay: s
     for agent, network in AGENTS:
         digest = DIGEST if network == "Kept" else ""
         image = f"example.com/floors@{digest}" if digest else "example.com/floors:0.1.0"
-        chosen = Choices(image, SCHEDULER_IMAGE, mode, agent == "true", mode == "Observe", NETWORK[network])
+        more = network == "Leaving"
+        chosen = Choices(
+            image,
+            SCHEDULER_IMAGE,
+            mode,
+            agent == "true",
+            mode == "Observe",
+            NETWORK[network],
+            reservations=more,
+            autoscaling=more,
+        )
         values = {
             "overlay": overlay,
             "mode": mode,
@@ -118,6 +128,8 @@ def test_it_makes_what_install_makes(program: Path, offline: Kubectl, overlay: s
             "agent.networkFloors": network,
             "image.repository": "example.com/floors",
             "image.digest": digest,
+            "koordinator.reservations": str(more).lower(),
+            "autoscaling.buffers": str(more).lower(),
         }
         made = rendered(program, *(f"--set={path}={value}" for path, value in values.items()))
         assert comparable(made) == comparable(installation.objects(offline, overlay, chosen)), values
