@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from adapters.kubernetes.decode import DecodeError, pod_from
+from adapters.kubernetes.decode import DecodeError, pod_from, tolerations_of
 from extender import wire
 from ledger.decisions import Filtered
 from ledger.ledger import Ledger
-from qos.cluster.objects import Pod
+from qos.cluster.objects import Pod, Toleration
 
 
 class Reply(NamedTuple):
@@ -45,21 +45,23 @@ def filter(body: bytes, ledger: Ledger, now: float) -> Reply:  # noqa: A001 - th
     """The nodes where the pod fits beside the holds. Nothing passes: a stable message for each node."""
     try:
         args = wire.decode_args(body)
-        pod = pod_from(args.pod)
+        pod, tolerations = pod_from(args.pod), tolerations_of(args.pod)
         if args.nodes is not None and args.node_names is None:
-            return _filter_full(pod, args.nodes, ledger, now)
+            return _filter_full(pod, args.nodes, ledger, now, tolerations)
     except BadBody as error:
         return malformed("filter", error)
-    decision = ledger.filter(pod, args.node_names or [], now)
+    decision = ledger.filter(pod, args.node_names or [], now, tolerations)
     failed, unresolvable = _failures(decision, args.node_names or [])
     answer = wire.filter_result(decision.nodes, failed, unresolvable)
     return Reply(200, answer, decision.policies, decision.withheld)
 
 
-def _filter_full(pod: Pod, nodes: wire.NodeList, ledger: Ledger, now: float) -> Reply:
+def _filter_full(
+    pod: Pod, nodes: wire.NodeList, ledger: Ledger, now: float, tolerations: tuple[Toleration, ...]
+) -> Reply:
     """Where nodeCacheCapable is false: full nodes came, the same bytes go back."""
     items = dict(zip(wire.names_of(nodes), nodes.items or [], strict=True))
-    decision = ledger.filter(pod, list(items), now)
+    decision = ledger.filter(pod, list(items), now, tolerations)
     failed, unresolvable = _failures(decision, list(items))
     answer = wire.filter_result_nodes([items[name] for name in decision.nodes], failed, unresolvable)
     return Reply(200, answer, decision.policies, decision.withheld)

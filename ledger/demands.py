@@ -26,6 +26,7 @@ from qos.cluster.objects import (
     Selector,
     Spread,
     Terms,
+    Toleration,
 )
 from qos.cluster.precedence import precedence
 from qos.cluster.selectors import matches
@@ -268,6 +269,10 @@ class Demands:
             for number in numbers:
                 self.eligible[number, row] = self.strict.judge(number, row, willing)
         return bool((was != self.eligible[:, row]).any())
+
+    def tolerated(self, tolerations: tuple[Toleration, ...], rows: Rows) -> Flags:
+        """Whether these tolerate the hard taints and the cordon of each of these nodes, as last heard of."""
+        return self._nodes.tolerated(tolerations, rows)
 
     def hear(self, name: str, said: Enforcement | None) -> bool:
         """Take what a node says it enforces; True when an answer changed."""

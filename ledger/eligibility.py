@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -18,12 +18,14 @@ from qos.cluster.objects import (
     Spread,
     Taint,
     Terms,
+    Toleration,
 )
 from qos.cluster.selectors import admits, matches
 
 _ABSENT = 0
 _EVERYWHERE = NodePredicate()
 _MOST_LABELS = 256
+_MOST_JUDGEMENTS = 256
 
 _Tainted: TypeAlias = tuple[tuple[Taint, ...], bool]
 """A node's taints, and whether it is cordoned."""
@@ -36,6 +38,7 @@ class _Codes:
         self.column: NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
         self.codes: dict[object, int] = {}
         self.values: list[object] = [None]
+        self._truths: dict[Hashable, Flags] = {}
 
     def put(self, row: int, value: object) -> None:
         """Write a row; None: absent."""
@@ -49,6 +52,7 @@ class _Codes:
         self.column = np.searchsorted(used, self.column).astype(np.int32)
         self.values = [self.values[code] for code in used.tolist()]
         self.codes = {value: code for code, value in enumerate(self.values) if code != _ABSENT}
+        self._truths.clear()
 
     def _code(self, value: object) -> int:
         code = self.codes.get(value)
@@ -61,6 +65,17 @@ class _Codes:
         """The rows whose value passes; asked once a value. Absent is None."""
         truth = np.fromiter(map(holds, self.values), dtype=np.bool_, count=len(self.values))
         return truth.take(self.column)
+
+    def judged(self, by: Hashable, holds: Callable[[object], bool]) -> Flags:
+        """Which values pass, [code], for a condition that is asked for often: each is judged once."""
+        truth = self._truths.get(by)
+        if truth is None or truth.size < len(self.values):
+            if truth is None and len(self._truths) >= _MOST_JUDGEMENTS:
+                self._truths.clear()
+            known = truth if truth is not None else np.zeros(0, dtype=np.bool_)
+            new = [holds(value) for value in self.values[known.size :]]
+            truth = self._truths[by] = np.concatenate([known, np.asarray(new, dtype=np.bool_)])
+        return truth
 
     def among(self, values: Iterable[str]) -> Flags:
         """The rows that have one of these values."""
@@ -94,7 +109,10 @@ class Eligibility:
     def admitted(self, where: NodePredicate) -> Flags:
         """The ready nodes that admit pods so constrained, [row]."""
         return (
-            self._table.usable & self._tolerated(where) & self._selected(where) & self.meeting(where.volumes)
+            self._table.usable
+            & self.tolerated(where.tolerations)
+            & self._selected(where)
+            & self.meeting(where.volumes)
         )
 
     def meeting(self, volumes: Iterable[Terms]) -> Flags:
@@ -131,24 +149,27 @@ class Eligibility:
         if spread.honor_affinity:
             counts &= self._selected(where)
         if spread.honor_taints:
-            counts &= self._tolerated(where)
+            counts &= self.tolerated(where.tolerations)
         codes = self._label(spread.key)
         used = np.bincount(codes.column[counts], minlength=len(codes.values)) > 0
         number = np.cumsum(used) - 1
         of = np.where(counts, number[codes.column], -1)
         return of, int(used.sum())
 
-    def _tolerated(self, where: NodePredicate) -> Flags:
+    def tolerated(self, tolerations: tuple[Toleration, ...], rows: Rows | None = None) -> Flags:
+        """Whether these tolerate the hard taints and the cordon of each of these nodes, of all if None."""
+
         def holds(value: object) -> bool:
             if value is None:
                 return False
             taints, cordoned = _tainted(value)
             return admits(
-                NodePredicate(tolerations=where.tolerations),
+                NodePredicate(tolerations=tolerations),
                 Node("", "", {}, taints=taints, unschedulable=cordoned),
             )
 
-        return self._taints.where(holds)
+        column = self._taints.column
+        return self._taints.judged(tolerations, holds).take(column if rows is None else column.take(rows))
 
     def _label(self, key: str) -> _Codes:
         codes = self._labels.get(key)

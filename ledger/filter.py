@@ -18,15 +18,22 @@ from ledger.requests import Request, avail, cells, own_holds, request_of
 from ledger.state import State, exempt
 from ledger.table import Rows
 from ledger.waiting import Waiting
-from qos.cluster.objects import Pod, Resources
+from qos.cluster.objects import Pod, Resources, Toleration
 
 _MOST_SCORE = 10
 _RETRY_SECONDS = 1.0
 """kube-scheduler's shortest back-off: a later filter call is a new attempt, an earlier one the same."""
 
 
-def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str], now: float) -> Filtered:
-    """Which of the names may be used; see Filtered."""
+def filter_nodes(
+    state: State,
+    waiting: Waiting,
+    pod: Pod,
+    names: Sequence[str],
+    now: float,
+    tolerations: tuple[Toleration, ...] | None = None,
+) -> Filtered:
+    """Which of the names may be used; see Filtered. `tolerations`: the pod's, if they are known."""
     state.now = max(state.now, now)
     state.ask(pod)
     if exempt(pod):
@@ -39,7 +46,7 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
         return in_doubt(names, node)
     state.offers.nominated(pod)
     before = state.flights.drop(pod.uid)
-    rows = state.table.rows_of(names)
+    rows = _not_ahead(state, state.table.rows_of(names), tolerations)
     request = request_of(state, pod, _tried(before, now), rows)
     state.claims.suspend(pod.uid, -1)
     with left_out(state, victims_left(state, pod, names)):
@@ -58,6 +65,16 @@ def filter_nodes(state: State, waiting: Waiting, pod: Pod, names: Sequence[str],
     if verdict.passing is None:
         return Filtered([state.table.names[verdict.row]])
     return Filtered(_chosen(names, verdict))
+
+
+def _not_ahead(state: State, rows: Rows, tolerations: tuple[Toleration, ...] | None) -> Rows:
+    """Without nodes (-1) whose taints, as known here, keep the pod away: kube-scheduler has seen them go.
+
+    While slots are unplaced, the first pods of such a node would take what is to be held there in a moment.
+    """
+    if tolerations is None or state.mode is Mode.OBSERVE or not state.lacking:
+        return rows
+    return np.where(state.demands.tolerated(tolerations, rows), rows, -1)
 
 
 def _keep_offer(state: State, pod: Pod, names: Sequence[str]) -> None:

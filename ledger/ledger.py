@@ -21,7 +21,7 @@ from ledger.state import State
 from ledger.waiting import SAMPLE, Waiting
 from qos.cluster.budget import Budget, Part, Scope
 from qos.cluster.needs import Enforcement
-from qos.cluster.objects import DaemonSet, Demand, Node, Pod
+from qos.cluster.objects import DaemonSet, Demand, Node, Pod, Toleration
 
 _MOST_TURNS = 100_000
 
@@ -139,10 +139,16 @@ class Ledger:
         """Expect it no longer."""
         self._state.remove_daemon_set(uid)
 
-    def filter(self, pod: Pod, names: Sequence[str], now: float) -> Filtered:
-        """Which of the nodes kube-scheduler found fitting may be used."""
+    def filter(
+        self,
+        pod: Pod,
+        names: Sequence[str],
+        now: float,
+        tolerations: tuple[Toleration, ...] | None = None,
+    ) -> Filtered:
+        """Which of the nodes kube-scheduler found fitting may be used. `tolerations`: the pod's, if known."""
         self._budgets.settle()
-        return filter_nodes(self._state, self._waiting, pod, names, now)
+        return filter_nodes(self._state, self._waiting, pod, names, now, tolerations)
 
     def prioritize(self, pod: Pod, names: Sequence[str], now: float) -> list[int]:
         """Scores 0..10, one for each name."""

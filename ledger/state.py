@@ -198,6 +198,11 @@ class State:
         return owner == NO_DEMAND and self.now < self.warmup_until
 
     @property
+    def lacking(self) -> bool:
+        """Whether slots may be unplaced."""
+        return bool(self.failed or self.capped or self.turns or self.holds.wanting)
+
+    @property
     def limits(self) -> list[int]:
         """The most that all holds may amount to together, by column: a share of what ready nodes offer."""
         if self._limits is None or len(self._limits) != len(self.table.resources):

@@ -31,7 +31,7 @@ from ledger.decisions import BindDecision, Filtered, Mode
 from ledger.demands import NO_SLOT
 from ledger.ledger import Ledger
 from ledger.waiting import SAMPLE
-from qos.cluster.objects import Demand, Pod
+from qos.cluster.objects import Demand, Pod, Toleration
 from simulation import parsed
 from simulation.history import World
 from simulation.store import EPOCH, Store
@@ -107,13 +107,19 @@ class Telling(Ledger):
 
     told = Told()
 
-    def filter(self, pod: Pod, names: Sequence[str], now: float) -> Filtered:
+    def filter(
+        self,
+        pod: Pod,
+        names: Sequence[str],
+        now: float,
+        tolerations: tuple[Toleration, ...] | None = None,
+    ) -> Filtered:
         """As Ledger.filter."""
         demands, holds = self._state.demands, self._state.holds
         had = {demands[n].key: holds.filled_total[n] + holds.held_total[n] for n in demands.order}
         row, _ = self._state.nominations.by_uid.get(pod.uid, (-1, pod))
         self.told.asked(pod.uid, self._state.table.names[row] if row >= 0 else "", had)
-        return super().filter(pod, names, now)
+        return super().filter(pod, names, now, tolerations)
 
     def bind(self, pod: Pod, node: str, now: float, gone: Collection[str] = ()) -> BindDecision:
         """As Ledger.bind."""

@@ -36,7 +36,7 @@ from adapters.kubernetes.wire import (
     read,
     written,
 )
-from qos.cluster.objects import Node, OwnerReference, Pod, Taint
+from qos.cluster.objects import Node, OwnerReference, Pod, Taint, Toleration
 
 __all__ = [
     "DecodeError",
@@ -52,6 +52,7 @@ __all__ = [
     "policy",
     "priority_class",
     "profile",
+    "tolerations_of",
     "workload",
 ]
 
@@ -60,6 +61,7 @@ _POD = msgspec.json.Decoder(PodObject)
 _NODE = msgspec.json.Decoder(NodeObject)
 _LABELS = msgspec.json.Decoder(dict[str, str])
 _OWNERS = msgspec.json.Decoder(list[wire.OwnerReference])
+_TOLERATIONS = msgspec.json.Decoder(list[wire.Toleration])
 
 _NO_STATUS: Final = PodStatus()
 _NO_ANNOTATIONS: Final = Annotations()
@@ -106,6 +108,23 @@ def pod_from(obj: PodObject) -> Pod:
         if annotations.reservation_affinity is None
         else affinity_of(annotations.reservation_affinity),
     )
+
+
+def tolerations_of(obj: PodObject) -> tuple[Toleration, ...]:
+    """What a pod tolerates. DecodeError."""
+    text = written(obj.spec.tolerations)
+    try:
+        return _tolerations(text)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(
+            "Pod", key_of(obj.metadata), "spec.tolerations", text.decode(), str(error)
+        ) from None
+
+
+@lru_cache(4096)
+def _tolerations(text: bytes) -> tuple[Toleration, ...]:
+    said = _TOLERATIONS.decode(text) if text else []
+    return tuple(Toleration(one.key, one.operator or "Equal", one.value, one.effect) for one in said)
 
 
 def node(raw: bytes) -> Node:

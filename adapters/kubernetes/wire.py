@@ -117,7 +117,7 @@ class Container(_Wire):
 
 
 class PodSpec(_Wire):
-    """A pod's spec; `resources`: Resources as written, `overhead`: Amounts."""
+    """A pod's spec; `resources`: Resources as written, `overhead`: Amounts, `tolerations`: of Toleration."""
 
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -126,6 +126,7 @@ class PodSpec(_Wire):
     node_name: str = ""
     priority: int | None = None
     scheduler_name: str = ""
+    tolerations: msgspec.Raw = ABSENT
 
 
 class Condition(_Wire):

@@ -97,6 +97,22 @@ def test_a_node_that_is_not_known_fails_resolvably(scheduler):
     assert set(answer["FailedAndUnresolvableNodes"]) == {"n1"}
 
 
+def test_a_node_whose_taint_the_scheduler_saw_go_first_fails_resolvably(scheduler):
+    """Its first pods would take what is unplaced and about to be held there."""
+    scheduler.nodes("n1", cpu="1")
+    scheduler.ledger.set_demand(demand(slots=1))
+    back = scheduler.make_node("back", cpu="8")
+    back["spec"] = {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}
+    scheduler.ledger.set_node(decode.node(orjson.dumps(back)))
+    pod = scheduler.pod("a", cpu="4")
+    pod["spec"]["tolerations"] = [
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+    ]
+    assert set(scheduler.filter(pod, "back")["FailedNodes"]) == {"back"}
+    pod["spec"]["tolerations"] = [{"operator": "Exists"}]
+    assert scheduler.passes(pod, "back") == ["back"]
+
+
 def test_t04_a_refused_bind_keeps_the_claim_of_an_earlier_one_in_doubt(scheduler):
     scheduler.ledger = Ledger(Mode.STRICT, cap_percent=100)
     scheduler.nodes("held", "free")
