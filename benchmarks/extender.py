@@ -120,7 +120,7 @@ def measure_idle(column: str, options: Options) -> dict[str, Any]:
 
 def measure_control_plane(column: str, options: Options) -> dict[str, Any]:
     """Pods a second, and how soon an owner is bound, on a real control plane."""
-    return control_plane.measure(options.size(column), 50 * options.runs, CONTROL_PLANE_SECONDS)
+    return control_plane.measure(options.size(column), 25 * options.runs, CONTROL_PLANE_SECONDS)
 
 
 PARTS: Final[Mapping[str, Callable[[str, Options], dict[str, Any]]]] = {

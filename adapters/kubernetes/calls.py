@@ -10,8 +10,8 @@ import asyncio
 import socket
 import ssl
 from collections import deque
-from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias, cast
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import urlsplit
 
 import aiohappyeyeballs
@@ -34,9 +34,12 @@ PATIENCE_SECONDS: Final = 1.0
 _OPEN_SECONDS: Final = 10.0
 _NEXT_ADDRESS_SECONDS: Final = 0.25
 """Until the next address of the server's name is tried as well: a machine that is gone says nothing."""
-_LARGEST_HEAD: Final = 64 * 1024
+LARGEST_HEAD: Final = 64 * 1024
 _FINAL: Final = 200
 """Statuses below are said on the way."""
+
+
+ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
 
 
 class NotSentError(Exception):
@@ -88,7 +91,7 @@ class _Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(f"not HTTP: {error!r}")
-        if self._head is not None and self._head > _LARGEST_HEAD:
+        if self._head is not None and self._head > LARGEST_HEAD:
             self._fail("the answer's headers are too large")
 
     def on_message_begin(self) -> None:
@@ -151,22 +154,51 @@ class _Connection(asyncio.Protocol):
             self._answer.set_exception(CutError(why))
 
 
-_Turn: TypeAlias = "asyncio.Future[_Connection]"
+class Server:
+    """Where it is; `tls_name`: the name that its certificate must have, where it is not the host's."""
 
-
-class Calls:
-    """Calls to one server; `most`: the largest body of an answer, in bytes.
-
-    `tls_name`: the name that the server's certificate must have, where it is not the host's.
-    """
-
-    def __init__(self, server: str, tls_name: str | None, most: int) -> None:
-        parts = urlsplit(server)
+    def __init__(self, url: str, tls_name: str | None) -> None:
+        parts = urlsplit(url)
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
         self._host_header = parts.netloc.rpartition("@")[2].encode()
         self._tls_name = (tls_name or self._host) if self._secure else None
+
+    def head(self, method: str, target: str, headers: Mapping[str, str], size: int | None = None) -> bytes:
+        """A request up to its body, of `size` bytes; None: it has none."""
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        length = b"" if size is None else b"Content-Length: %d\r\n" % size
+        return b"%b %b HTTP/1.1\r\nHost: %b\r\n%b%b\r\n" % (
+            method.encode(),
+            target.encode(),
+            self._host_header,
+            lines.encode("latin-1"),
+            length,
+        )
+
+    async def connect(self, make: Callable[[], ProtocolT], tls: ssl.SSLContext | None) -> ProtocolT:
+        """A new connection. OSError."""
+        loop = asyncio.get_running_loop()
+        addresses = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        first = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS)
+        _, connection = await loop.create_connection(
+            make,
+            sock=first,
+            ssl=tls if self._secure else None,
+            server_hostname=self._tls_name,
+        )
+        return connection
+
+
+_Turn: TypeAlias = "asyncio.Future[_Connection]"
+
+
+class Calls:
+    """Calls to one server; `most`: the largest body of an answer, in bytes."""
+
+    def __init__(self, server: Server, most: int) -> None:
+        self._server = server
         self._most = most
         self._tls: ssl.SSLContext | None = None
         self._lanes = Lanes()
@@ -190,15 +222,7 @@ class Calls:
 
         `tls`: the newest there is; calls that wait for a connection go over such a one, too.
         """
-        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        length = b"" if body is None else b"Content-Length: %d\r\n" % len(body)
-        head = b"%b %b HTTP/1.1\r\nHost: %b\r\n%b%b\r\n" % (
-            method.encode(),
-            target.encode(),
-            self._host_header,
-            lines.encode("latin-1"),
-            length,
-        )
+        head = self._server.head(method, target, headers, None if body is None else len(body))
         self._tls = tls
         began = asyncio.get_running_loop().time()
         sent: float | None = None
@@ -299,16 +323,7 @@ class Calls:
             self._idle.append(connection)
 
     async def _connect(self, tls: ssl.SSLContext | None) -> _Connection:
-        loop = asyncio.get_running_loop()
-        addresses = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
-        first = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS)
-        _, connection = await loop.create_connection(
-            lambda: _Connection(tls, self._most),
-            sock=first,
-            ssl=tls if self._secure else None,
-            server_hostname=self._tls_name,
-        )
-        return connection
+        return await self._server.connect(lambda: _Connection(tls, self._most), tls)
 
     def close(self) -> None:
         """End all connections; who waits for an answer learns that there is none."""

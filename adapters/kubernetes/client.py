@@ -8,6 +8,7 @@ here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import ssl
 import time
@@ -33,10 +34,10 @@ from adapters.api import (
     Unreachable,
     WatchEvent,
 )
-from adapters.kubernetes import credentials
-from adapters.kubernetes.calls import KEEP_ALIVE_SECONDS, Answer, Calls, CutError, NotSentError
+from adapters.kubernetes import credentials, streams
+from adapters.kubernetes.calls import KEEP_ALIVE_SECONDS, Answer, Calls, CutError, NotSentError, Server
 from adapters.kubernetes.credentials import Endpoint
-from adapters.kubernetes.watching import events_of, status_error
+from adapters.kubernetes.watching import Stream, events_of, status_error
 
 _MOST_BYTES: Final = 256 * 1024 * 1024
 """Largest answer taken: a page of 500 objects of half a MiB."""
@@ -93,9 +94,10 @@ class KubernetesAPI:
         self._tls = endpoint.tls
         if server.scheme == "https" and self._tls is None:
             self._tls = ssl.create_default_context()
-        self._calls = Calls(endpoint.server, endpoint.tls_server_name, _MOST_BYTES)
+        self._server = Server(endpoint.server, endpoint.tls_server_name)
+        self._calls = Calls(self._server, _MOST_BYTES)
         # Behind a flood of binds a Lease would be lost: its calls wait behind no others.
-        self._lease_calls = Calls(endpoint.server, endpoint.tls_server_name, _MOST_BYTES)
+        self._lease_calls = Calls(self._server, _MOST_BYTES)
         self._lease_path = f"{self._prefix}/apis/{LEASES.group}/"
 
     @classmethod
@@ -169,24 +171,45 @@ class KubernetesAPI:
             "timeoutSeconds": str(int(seconds)),
         } | ({"fieldSelector": field_selector} if field_selector else {})
         path = self._path(resource, "")
+        answered = self._streamed if self._endpoint.proxy is None else self._streamed_by_proxy
+        try:
+            async with answered(path, query) as stream:
+                opened()
+                async for event in events_of(stream):
+                    yield event
+        except (CutError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"watch {path}: {error!r}") from error
+
+    @contextlib.asynccontextmanager
+    async def _streamed(self, path: str, query: Mapping[str, str]) -> AsyncIterator[Stream]:
+        """An answer with status 200, on a connection of its own. CutError, TimeoutError, OSError."""
+        asked = self._server.head("GET", f"{path}?{urlencode(query)}", await self._headers())
+        stream = await streams.ask(
+            self._server, asked, self._tls, connect=self._timeouts.request, silence=self._timeouts.silence
+        )
+        try:
+            if (status := await stream.status()) != 200:
+                self._forget_credentials(status)
+                raise _failure("GET", path, status, await _all(stream, f"GET {path}"))
+            yield stream
+        finally:
+            stream.abort()
+
+    @contextlib.asynccontextmanager
+    async def _streamed_by_proxy(self, path: str, query: Mapping[str, str]) -> AsyncIterator[Stream]:
+        """Likewise. ClientError, TimeoutError, OSError."""
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=self._timeouts.request, sock_read=self._timeouts.silence
         )
-        headers = await self._headers()
-        try:
-            url = self._url(path, query)
-            async with self._open().get(url, headers=headers, timeout=timeout, **self._how()) as answer:
-                if answer.status != 200:
-                    self._forget_credentials(answer.status)
-                    raise _failure("GET", path, answer.status, await _body(answer))
-                opened()
-                try:
-                    async for event in events_of(answer.content):
-                        yield event
-                finally:
-                    _abort(answer)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"watch {path}: {error!r}") from error
+        headers, url = await self._headers(), self._url(path, query)
+        async with self._open().get(url, headers=headers, timeout=timeout, **self._how()) as answer:
+            if answer.status != 200:
+                self._forget_credentials(answer.status)
+                raise _failure("GET", path, answer.status, await _all(answer.content, f"GET {path}"))
+            try:
+                yield answer.content
+            finally:
+                _abort(answer)
 
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> bytes:
         """One object, or its subresource, by a quorum read."""
@@ -292,7 +315,8 @@ class KubernetesAPI:
         async with self._open().request(
             method, url, data=data, headers=headers, timeout=timeout, **self._how()
         ) as answer:
-            return Answer(answer.status, answer.headers.get("Retry-After", ""), await _body(answer))
+            body = await _all(answer.content, f"{method} {_path_of(target)}")
+            return Answer(answer.status, answer.headers.get("Retry-After", ""), body)
 
     def _open(self) -> aiohttp.ClientSession:
         """The session; made at first use, because it belongs to the loop that runs then."""
@@ -352,12 +376,12 @@ def _segment(name: str) -> str:
     return name
 
 
-async def _body(answer: aiohttp.ClientResponse) -> bytes:
+async def _all(stream: Stream, what: str) -> bytes:
     parts, size = [], 0
-    async for chunk in answer.content.iter_any():
+    while chunk := await stream.readany():
         size += len(chunk)
         if size > _MOST_BYTES:
-            raise Unreachable(f"{answer.method} {answer.url.path}: answer larger than {_MOST_BYTES} bytes")
+            raise Unreachable(f"{what}: answer larger than {_MOST_BYTES} bytes")
         parts.append(chunk)
     return b"".join(parts)
 

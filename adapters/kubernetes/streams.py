@@ -1,0 +1,157 @@
+"""Answers that go on for minutes, read as they come: a watch, over HTTP/1.1 on a connection of its own.
+
+A general client took longer for an event than its decoding does: a timer and a list of chunks each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Final, cast
+
+import httptools
+
+from adapters.kubernetes.calls import LARGEST_HEAD, CutError, Server
+
+_MOST_BUFFERED: Final = 4 * 1024 * 1024
+"""More is left with the server, which ends the watch of a client that is too late."""
+_FINAL: Final = 200
+"""Statuses below are said on the way."""
+
+
+class Stream(asyncio.Protocol):
+    """One answer; `silence`: seconds without a byte after which it counts as cut."""
+
+    def __init__(self, silence: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._silence = silence
+        self._heard = self._loop.time()
+        self._transport: asyncio.Transport
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._head: int | None = 0
+        self._paused = False
+        self._ended = False
+        self._error: Exception | None = None
+        self._status = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    async def status(self) -> int:
+        """The answer's, once its headers are in. CutError, TimeoutError."""
+        while not self._status:
+            if self._error is not None:
+                raise self._error
+            await self._news()
+        return self._status
+
+    async def readany(self) -> bytes:
+        """What there is, at least one byte; empty at the answer's end. CutError, TimeoutError."""
+        while not self._parts:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                return b""
+            await self._news()
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts, self._size = [], 0
+        if self._paused:
+            self._paused = False
+            self._heard = self._loop.time()
+            self._transport.resume_reading()
+        return data
+
+    def abort(self) -> None:
+        """End it now; a TLS farewell would outlive us."""
+        self._transport.abort()
+
+    async def _news(self) -> None:
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _fail(self, error: Exception) -> None:
+        if self._error is None and not self._ended:
+            self._error = error
+        self._wake()
+        self._transport.abort()
+
+    def _look(self) -> None:
+        """Whether it is silent for too long; while we are late ourselves it cannot be told."""
+        left = self._silence if self._paused else self._heard + self._silence - self._loop.time()
+        if left <= 0:
+            self._fail(TimeoutError(f"silent for {self._silence:g} s"))
+        else:
+            self._watch = self._loop.call_later(left, self._look)
+
+    # asyncio's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The request may be sent."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+        self._watch = self._loop.call_later(self._silence, self._look)
+
+    def send(self, request: bytes) -> None:
+        """Ask."""
+        self._transport.write(request)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """What came before is read all the same."""
+        self._watch.cancel()
+        self._parser = None  # it knows this connection: together they would be a ring
+        self._fail(CutError(f"connection lost: {error or 'closed by the server'}"))
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the answer."""
+        if self._parser is None:
+            return
+        self._heard = self._loop.time()
+        if self._head is not None:
+            self._head += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(CutError(f"not HTTP: {error!r}"))
+        if self._head is not None and self._head > LARGEST_HEAD:
+            self._fail(CutError("the answer's headers are too large"))
+
+    # The parser's side.
+
+    def on_headers_complete(self) -> None:
+        """The body follows, or what was only said on the way has ended."""
+        assert self._parser is not None
+        status = self._parser.get_status_code()
+        if status >= _FINAL:
+            self._head, self._status = None, status
+            self._wake()
+
+    def on_body(self, part: bytes) -> None:
+        """A part of the body."""
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size > _MOST_BUFFERED and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def on_message_complete(self) -> None:
+        """The answer's end."""
+        if self._status:
+            self._ended = True
+            self._wake()
+
+
+async def ask(
+    server: Server, request: bytes, tls: ssl.SSLContext | None, connect: float, silence: float
+) -> Stream:
+    """Connect within `connect` seconds, and send a whole request. OSError, TimeoutError."""
+    async with asyncio.timeout(connect):
+        stream = await server.connect(lambda: Stream(silence), tls)
+    stream.send(request)
+    return stream
