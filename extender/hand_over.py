@@ -28,6 +28,8 @@ AT_ONCE: Final = 16
 PATIENCE_SECONDS: Final = 10.0
 """How long an owner may take from the hand-over to its node before its slot is held anew."""
 RETRY_SECONDS: Final = 0.5
+UNGATED_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 0.005
 _MOST_TRIES: Final = 3
 
 
@@ -64,6 +66,7 @@ class HandOver:
         self._namespace = namespace
         self._clock = clock
         self._places = asyncio.Semaphore(AT_ONCE)
+        self._ungated = asyncio.Lock()
         self._refused: dict[str, Gated] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._tries: dict[str, _Try] = {}
@@ -111,14 +114,30 @@ class HandOver:
 
     async def _hand_over(self, one: Gated) -> None:
         try:
-            async with self._places:
-                await self._try(one)
+            if one.gates:
+                async with self._places:
+                    await self._try(one)
+            else:
+                async with self._ungated:
+                    await self._try(one)
+                    await self._until_bound(one.pod.uid)
         except Exception:
             log.exception("hand-over failed pod=%s", one.pod.key)
             self._metrics.handed_over("failed")
         finally:
             del self._under_way[one.pod.uid]
             self._changes.note()
+
+    async def _until_bound(self, uid: str) -> None:
+        """An owner without a gate is tried whenever a placeholder goes, and an attempt that fails takes its
+        nomination back: so the next one waits for it.
+        """
+        deadline = self._clock() + UNGATED_SECONDS
+        while uid in self._handed and self._clock() < deadline:
+            pod = self._ledger.known(uid)
+            if pod is None or pod.node_name:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def _try(self, one: Gated) -> None:
         """One attempt; after some that failed the gate is lifted all the same: owners preempt then."""

@@ -6,17 +6,19 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 from adapters import own_certificate
 from adapters.api import ClusterAPI
 from adapters.loops import Changes
-from adapters.serving.addresses import is_loopback, listen, split_address
+from adapters.serving.addresses import listen
 from adapters.serving.server import Serving, server
 from extender.config import ExtenderConfig
 from extender.config import Webhook as WebhookConfig
 from extender.gate import Gate, application
 from extender.guarding import Guards, NobodyBypasses
 from extender.hand_over import HandOver
+from extender.kept_certificate import KeptCertificate
 from extender.metrics import Metrics
 from extender.placeholders import Placeholders
 from extender.refused import Refused
@@ -86,16 +88,12 @@ class PlaceholderKeeper:
         )
         self._refused = Refused(ledger, cluster.view, self._hand_over, self.standing.places, clock=clock)
         self._gate = Gate(ledger, self.standing, metrics, lifts=cluster.leads)
-        self._certificate: own_certificate.Certificate | None = None
+        self._serves = settings.webhook if self._acts else None
         self._webhook: Webhook | None = None
-        self._address = ""
-        if settings.webhook is not None and self._acts:
-            self._certificate = _certificate(settings.webhook)
-            self._address = settings.webhook.address
-            where = client_config(settings.webhook.url, settings.webhook.service)
-            self._webhook = Webhook(
-                api, where, self._certificate.certificate, cluster.namespaces, clock=clock
-            )
+        if self._serves is not None:
+            where = client_config(self._serves.url, self._serves.service)
+            kept = KeptCertificate(api, config.lease_namespace, _name(self._serves))
+            self._webhook = Webhook(api, where, kept, cluster.namespaces, clock=clock)
         metrics.gauge(
             "placeholders_bound", "Placeholders on their node.", lambda: self.standing.count(bound=True)
         )
@@ -123,24 +121,22 @@ class PlaceholderKeeper:
         if self._webhook is not None:
             yield "webhook", WEBHOOK_SECONDS, self._webhook.run_once
 
-    def servers(self) -> list[tuple[Serving, socket.socket]]:
+    async def servers(self) -> list[tuple[Serving, socket.socket]]:
         """What is served beside the verbs. OSError when the address cannot be had."""
-        if self._certificate is None:
+        if self._serves is None or self._webhook is None:
             return []
-        tls = own_certificate.context(self._certificate)
-        return [(server(application(self._gate), tls), listen(self._address))]
+        opened = listen(self._serves.address)
+        tls = own_certificate.context(await self._webhook.certificate.provide())
+        return [(server(application(self._gate), tls), opened)]
 
     async def drain(self) -> None:
         """Finish what is under way."""
         await self._hand_over.drain()
 
 
-def _certificate(settings: WebhookConfig) -> own_certificate.Certificate:
-    """For the names by which the API server knows us."""
+def _name(settings: WebhookConfig) -> str:
+    """By which the API server knows us."""
     if settings.url:
-        host, _ = split_address(settings.url.removeprefix("https://").partition("/")[0])
-        return own_certificate.made(
-            "localhost" if is_loopback(host) else host, host if is_loopback(host) else ""
-        )
+        return urlsplit(settings.url).hostname or "localhost"
     namespace, _, name = settings.service.partition("/")
-    return own_certificate.made(f"{name}.{namespace}.svc", "")
+    return f"{name}.{namespace}.svc"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from itertools import islice
 from secrets import token_hex
@@ -14,7 +15,7 @@ import orjson
 
 from adapters.api import PODS, PRIORITY_CLASSES, APIError, ClusterAPI, Conflict, NotFound, Unreachable
 from adapters.kubernetes import placeholders
-from adapters.loops import Changes
+from adapters.loops import Changes, last_of
 from adapters.pace import Turns
 from extender.guarding import Guard
 from extender.metrics import Metrics
@@ -28,12 +29,25 @@ log = logging.getLogger(__name__)
 
 PER_SECOND: Final = 200
 AT_ONCE: Final = 16
+STANDBY_SECONDS: Final = 0.5
+_MOST_STANDBY: Final = 16
+"""Of one policy. Each that waits is tried whenever a pod goes, anywhere."""
 _A_ROUND: Final = 100
 """Writes of one round, half a second's: holds may have moved since."""
 
 _KEPT: Final = Guard(True, "Guarded", "a placeholder is bound where each hold lies")
 _MISSING: Final = Guard(False, "PlaceholdersMissing", "some holds have no bound placeholder yet")
 _UNKNOWN: Final = Guard(False, "Starting", "placeholders have not been looked at yet", True)
+
+
+def _few(nodes: Mapping[str, int]) -> dict[str, int]:
+    """The first of them, _MOST_STANDBY together."""
+    left, few = _MOST_STANDBY, dict[str, int]()
+    for node, slots in sorted(nodes.items()):
+        if left:
+            few[node] = min(slots, left)
+            left -= few[node]
+    return few
 
 
 class Placeholders:
@@ -66,10 +80,13 @@ class Placeholders:
         self._ordinary = ordinary
         self._name = name
         self._turns = Turns(PER_SECOND, AT_ONCE, clock, asyncio.sleep)
-        self._settled: dict[str, tuple[Holding, int]] = {}
+        self._settled: dict[str, tuple[Holding, int, Mapping[str, int]]] = {}
         self._missing: dict[str, int] = {}
         self._classes: set[int] = set()
         self._problem = ""
+        self._clock = clock
+        self._standby: Mapping[str, Mapping[str, int]] = {}
+        self._standby_due = 0.0
 
     def guard(self, policy: str) -> Guard:
         """The condition Guarded of one policy."""
@@ -79,20 +96,21 @@ class Placeholders:
     async def run_once(self) -> None:
         """Wait for a change, and bring placeholders nearer to where holds lie, as far as one call may."""
         await self._changes.wait()
+        await self._look_who_stands_by()
         delete = [*self._standing.ended.values()]
         create: list[tuple[Demand, str]] = []
-        crowded = self._standing.crowded()
+        crowded = Counter(self._standing.crowded())
+        for nodes in self._standby.values():
+            crowded -= Counter(nodes)  # who stands by waits for long by design
         known = set[str]()
         for holding in self._ledger.gather_holdings():
+            if holding is not None:  # nothing may come between what it says and what is done of it
+                known.add(holding.demand.key)
+                if not self._same(holding) or crowded:
+                    steps = self._decide(holding, crowded)
+                    delete += steps.delete
+                    create += [(holding.demand, node) for node in steps.create]
             await asyncio.sleep(0)
-            if holding is None:
-                continue
-            known.add(holding.demand.key)
-            if self._same(holding) and not crowded:
-                continue
-            steps = self._decide(holding, crowded)
-            delete += steps.delete
-            create += [(holding.demand, node) for node in steps.create]
         for policy in self._standing.policies():
             if policy not in known:
                 delete += self._standing.of(policy)
@@ -102,24 +120,37 @@ class Placeholders:
         if delete or create:
             await self._act(delete, create)
 
+    async def _look_who_stands_by(self) -> None:
+        """Now and then: whom nobody waits for yet is found at the next look."""
+        if self._clock() >= self._standby_due:
+            found = await last_of(self._ledger.gather_replaced())
+            self._standby = {policy: _few(nodes) for policy, nodes in found.items()}
+            self._standby_due = self._clock() + STANDBY_SECONDS
+
     def _same(self, holding: Holding) -> bool:
         """Whether there was nothing to do when all was as it is now."""
         was = self._settled.get(holding.demand.key)
         if was is None or was[1] != self._standing.versions[holding.demand.key]:
             return False
-        return was[0].demand is holding.demand and was[0].nodes is holding.nodes
+        same = was[0].demand is holding.demand and was[0].nodes is holding.nodes
+        return same and was[2] == self._standby.get(holding.demand.key, {})
 
-    def _decide(self, holding: Holding, crowded: Any) -> Steps:
+    def _decide(self, holding: Holding, crowded: Mapping[str, int]) -> Steps:
         demand, wanted = holding.demand, dict(holding.nodes)
         there = self._standing.of(demand.key)
-        form = form_of(demand, priority_of(demand, self._ordinary()))
-        steps = decide(wanted, form, there, crowded)
+        ordinary = self._ordinary()
+        value = priority_of(demand, ordinary)
+        form = form_of(demand, value)
+        # Only where it comes before others in the queue is waiting there worth anything.
+        standby = self._standby.get(demand.key, {}) if value > ordinary else {}
+        steps = decide(wanted, form, there, crowded, standby)
         if steps == Steps():
-            self._settled[demand.key] = holding, self._standing.versions[demand.key]
+            at = self._standing.versions[demand.key], self._standby.get(demand.key, {})
+            self._settled[demand.key] = holding, *at
         else:
             self._settled.pop(demand.key, None)
-        asking = sum(not one.bound for one in there)
-        self._missing[demand.key] = len(steps.create) + asking
+        stand = Counter(one.node for one in there if one.bound and one.form == form)
+        self._missing[demand.key] = sum(max(0, slots - stand[node]) for node, slots in wanted.items())
         return steps
 
     async def _act(self, delete: list[Placeholder], create: list[tuple[Demand, str]]) -> None:
@@ -133,12 +164,15 @@ class Placeholders:
         self._changes.note()
 
     async def _delete(self, one: Placeholder) -> None:
+        if not self._standing.give(one):
+            return  # an owner gets its place
         async with self._turns.turn():
             try:
                 await self._api.delete(PODS, self._namespace, one.name, uid=one.uid)
             except (NotFound, Conflict):
                 pass
             except (APIError, Unreachable) as error:
+                self._standing.take_back(one)
                 self._failed("delete", error)
                 return
         self._standing.drop(one.uid)

@@ -104,7 +104,7 @@ class Program:
         self._garbage = garbage.Keeper()
         self.metrics = Metrics()
         self.ledger = Ledger(
-            config.mode,
+            config.mode if config.keeper is Keeper.EXTENDER else _of_placeholders(config.mode),
             cap_percent=config.cap_percent,
             pool_labels=config.cap_pool_labels,
             binds=config.binds and config.keeper is Keeper.EXTENDER,
@@ -297,7 +297,7 @@ class Program:
         says that it stopped by itself, because the ledger could not be built.
         """
         sockets = sockets or server.open_sockets(self.config)
-        more = [] if self.keeper is None else self.keeper.servers()
+        more = [] if self.keeper is None else await self.keeper.servers()
         tasks = [asyncio.create_task(work, name=name) for name, work in self._tasks()]
         tasks.append(asyncio.create_task(self._start(stop), name="start"))
         try:
@@ -512,3 +512,8 @@ class Program:
         """
         ours = self.config.scheduler_names
         self.waker.add(pod for pod in self.view.unschedulable.values() if pod.scheduler_name in ours)
+
+
+def _of_placeholders(mode: Mode) -> Mode:
+    """Nobody asks the verbs: Strict has nothing to refuse."""
+    return mode if mode is Mode.OBSERVE else Mode.GUARD

@@ -101,10 +101,10 @@ class Standing:
     def drop(self, uid: str) -> None:
         """A placeholder was deleted, whatever watches still show of it."""
         one = self._by_uid.pop(uid, None)
+        self._given.pop(uid, None)
         if one is None:
             return
         self._asked.pop(uid, None)
-        self._given.pop(uid, None)
         self._gone[uid] = None
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
@@ -114,13 +114,16 @@ class Standing:
             del self._by_policy[one.policy]
         self._note(one.policy)
 
-    def give(self, one: Placeholder) -> None:
-        """An owner takes its place: it is no hold any more."""
+    def give(self, one: Placeholder) -> bool:
+        """It goes, or an owner takes its place: it is no hold any more. False when that was said before."""
+        if one.uid in self._given:
+            return False
         self._given[one.uid] = one
         self._note(one.policy)
+        return True
 
     def take_back(self, one: Placeholder) -> None:
-        """It did not."""
+        """It did not go."""
         if self._given.pop(one.uid, None) is not None:
             self._note(one.policy)
 

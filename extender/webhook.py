@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from adapters.api import WEBHOOKS, APIError, ClusterAPI, NotFound, Unreachable
 from extender.gate import PATH
+from extender.kept_certificate import KeptCertificate
 from qos.keys import NAMESPACE_NAME_LABEL
 
 log = logging.getLogger(__name__)
@@ -23,20 +24,21 @@ LOOK_AGAIN_SECONDS: Final = 60.0
 class Webhook:
     """Keeps the MutatingWebhookConfiguration: only namespaces with policies ask us.
 
-    `where`: clientConfig without the certificate. `namespaces`: those of all policies.
+    `where`: clientConfig without the `certificate`. `namespaces`: those of all policies.
     """
 
     def __init__(
         self,
         api: ClusterAPI,
         where: dict[str, Any],
-        certificate: bytes,
+        certificate: KeptCertificate,
         namespaces: Callable[[], Iterable[str]],
         *,
         clock: Callable[[], float],
     ) -> None:
         self._api = api
-        self._client = {**where, "caBundle": b64encode(certificate).decode()}
+        self.certificate = certificate
+        self._where = where
         self._namespaces = namespaces
         self._clock = clock
         self._written: list[str] | None = None
@@ -47,7 +49,9 @@ class Webhook:
         wanted = sorted(set(self._namespaces()))
         if wanted == self._written and self._clock() < self._until:
             return
-        hooks = [self._hook(wanted)] if wanted else []
+        known_by = (await self.certificate.provide()).certificate
+        client = {**self._where, "caBundle": b64encode(known_by).decode()}
+        hooks = [self._hook(wanted, client)] if wanted else []
         try:
             try:
                 await self._api.patch(WEBHOOKS, "", NAME, {"webhooks": hooks})
@@ -59,12 +63,12 @@ class Webhook:
         else:
             self._written, self._until = wanted, self._clock() + LOOK_AGAIN_SECONDS
 
-    def _hook(self, namespaces: list[str]) -> dict[str, Any]:
+    def _hook(self, namespaces: list[str], client: dict[str, Any]) -> dict[str, Any]:
         chosen = {"key": NAMESPACE_NAME_LABEL, "operator": "In", "values": namespaces}
         rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
         return {
             "name": "hand-over.j10ce.io",
-            "clientConfig": self._client,
+            "clientConfig": client,
             "rules": [rule | {"scope": "Namespaced"}],
             "namespaceSelector": {"matchExpressions": [chosen]},
             "failurePolicy": "Ignore",

@@ -269,6 +269,12 @@ class Ledger:
         """Each demand and where its holds lie; None between two steps of a millisecond or so."""
         return self._reports.gather_holdings(self._state)
 
+    def gather_replaced(self) -> Iterator[Mapping[str, Mapping[str, int]]]:
+        """Slots that are filled where no other slot of their policy fits, by policy and node, in steps of a
+        millisecond or so; the last is all of it.
+        """
+        return self._reports.gather_replaced(self._state)
+
     def gather_untrue(self) -> Iterator[Untrue | None]:
         """Pods whose annotations do not say whether they fill a slot, a policy that changed at a time; None
         between two steps of a millisecond.

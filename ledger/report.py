@@ -8,8 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ledger.board import slots_that_fit
 from ledger.decisions import DemandReport
+from ledger.demands import NO_DEMAND
 from ledger.placement import settle
+from ledger.requests import room, vector_of
 from ledger.risk import gather_at_risk
 from ledger.state import State
 from ledger.table import Flags, Table
@@ -80,6 +83,25 @@ class Reports:
             number = state.demands.numbers.get(key)
             if number is not None:
                 yield Holding(state.demands[number], self._held(state, number, key))
+
+    @staticmethod
+    def gather_replaced(state: State) -> Iterator[Mapping[str, Mapping[str, int]]]:
+        """Slots that are filled where no other slot of their policy fits, by policy and node: what is known
+        of it after each step of a millisecond or so; the last is all of it.
+        """
+        found: dict[str, Mapping[str, int]] = {}
+        for count, key in enumerate([state.demands[number].key for number in state.demands.order], 1):
+            if not count % _DEMANDS_A_STEP:
+                yield found
+            number = state.demands.numbers.get(key, NO_DEMAND)
+            rows = np.flatnonzero(state.holds.filled[number] if number != NO_DEMAND else ())
+            if not rows.size:
+                continue
+            left = room(state, state.holds.all, rows=rows)
+            full = rows[slots_that_fit(left, vector_of(state, number)) <= 0].tolist()
+            if full:
+                found[key] = {state.table.names[row]: int(state.holds.filled[number, row]) for row in full}
+        yield found
 
     def _report(self, state: State, demand: int, risky: int, place: Place) -> DemandReport:
         record = state.demands[demand]

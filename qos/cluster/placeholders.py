@@ -17,6 +17,7 @@ from qos.cluster.objects import Demand
 from qos.keys import HIGHEST_USER_PRIORITY
 
 _LOWEST: Final = -1_000_000_000
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ def priority_of(demand: Demand, ordinary: int) -> int:
     """The priority of a demand's placeholders. `ordinary`: that of pods which name no PriorityClass.
 
     One below the policy's own: while nobody hands a hold over, its owners get in by preemption. Not where
-    that would be less than ordinary pods' own: they would get in, too.
+    that would be less than ordinary pods' own: they would get in, too. Never above the policy's own: a
+    placeholder that waits would take what is handed over to an owner.
     """
     below = demand.priority - 1
     value = below if below >= ordinary else demand.priority
@@ -68,28 +70,31 @@ def decide(
     wanted: Mapping[str, int],
     form: str,
     there: Iterable[Placeholder],
-    crowded: Mapping[str, int] = MappingProxyType({}),
+    crowded: Mapping[str, int] = _NOTHING,
+    standby: Mapping[str, int] = _NOTHING,
 ) -> Steps:
     """The least that brings one policy's placeholders to where its holds lie.
 
     wanted: holds by node. there: its placeholders, without those that go already or are handed over. As many
     as are not bound yet where they are wanted stay where they are meanwhile: there before here. crowded: how
     many of any policy's have waited for long to be bound to a node: as many that are not wanted there go at
-    once, else two might wait for each other for ever.
+    once, else two might wait for each other for ever. standby: by node, how many wait for a slot that is
+    filled there now: they are the first in the queue once its pod is gone.
     """
     bound, asking, useless = Counter[str](), Counter[str](), list[Placeholder]()
     standing: list[Placeholder] = []
+    most = Counter(wanted) + Counter(standby)
     for one in sorted(there, key=lambda one: (not one.bound, one.name)):
-        count = bound if one.bound else asking
-        if one.form == form and bound[one.node] + asking[one.node] < wanted.get(one.node, 0):
-            count[one.node] += 1
+        node = one.node
+        if one.bound and one.form == form and bound[node] < wanted.get(node, 0):
+            bound[node] += 1
         elif one.bound:
             standing.append(one)
+        elif one.form == form and bound[node] + asking[node] < most[node]:
+            asking[node] += 1
         else:
             useless.append(one)
-    create = [
-        node for node, slots in sorted(wanted.items()) for _ in range(slots - bound[node] - asking[node])
-    ]
+    create = [node for node, slots in sorted(most.items()) for _ in range(slots - bound[node] - asking[node])]
     missing = sum(slots - bound[node] for node, slots in wanted.items())
     freed, others, room = list[Placeholder](), list[Placeholder](), Counter(crowded)
     for one in standing:

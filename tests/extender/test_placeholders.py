@@ -254,6 +254,29 @@ async def test_holds_move_out_of_a_refused_pods_way(
         assert dict(program.ledger.report()["default/checkout"].holds) == {"n2": 1}
 
 
+@pytest.mark.parametrize("named", [True, False])
+async def test_on_a_full_node_a_placeholder_waits_for_the_slot_of_an_owner(
+    api, keeping, make_node, make_pod, make_policy, eventually, named
+):
+    """With a class above ordinary pods' only: else it would not come before them."""
+    api.put(NODES, make_node("n1"))
+    api.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    spec = {"priorityClassName": "high"} if named else {}
+    api.put(POLICIES, make_policy(count=1, cpu="2", **spec))
+    api.put(PODS, make_pod("checkout-1", cpu="2", app="checkout", node="n1"))
+    api.put(PODS, make_pod("batch", cpu="2", node="n1"))
+    async with keeping() as program:
+        await eventually(lambda: program.ledger.report()["default/checkout"].filled == 1)
+        if not named:
+            await eventually(lambda: condition(api, keys.GUARDED)[0] == "True")
+            assert not ours(api)
+            return
+        await eventually(lambda: len(ours(api)) == 1)
+        assert not stand(api)
+        api.remove(PODS, "default", "checkout-1")
+        await eventually(lambda: stand(api) == {"n1": 1} and len(ours(api)) == 1)
+
+
 async def test_after_a_restart_holds_lie_where_placeholders_stand(
     api, keeping, make_node, make_policy, eventually
 ):

@@ -55,6 +55,26 @@ def test_what_is_done_next(wanted, there, crowded, steps):
     assert decide(wanted, FORM, there, crowded) == steps
 
 
+@pytest.mark.parametrize(
+    ("wanted", "there", "standby", "steps"),
+    [
+        ({}, [], {"b": 1}, Steps(("b",))),
+        ({}, [ASKS], {"b": 1}, Steps()),
+        ({"b": 1}, [ASKS], {"b": 1}, Steps(("b",))),
+        (
+            {},
+            [replace(ASKS, bound=True)],
+            {"b": 1},
+            Steps(("b",), (replace(ASKS, bound=True),)),
+        ),  # came too soon
+        ({"b": 1}, [replace(ASKS, bound=True)], {"b": 1}, Steps(("b",))),  # its turn has come
+        ({"b": 1}, [THERE], {"a": 1}, Steps(("a", "b"))),
+    ],
+)
+def test_who_stands_by_waits_and_no_more(wanted, there, standby, steps):
+    assert decide(wanted, FORM, there, standby=standby) == steps
+
+
 holdings = st.dictionaries(st.sampled_from(NODES), st.integers(1, 3), max_size=4)
 standing = st.lists(
     st.builds(

@@ -1,0 +1,74 @@
+"""The webhook's certificate, in a Secret: after a restart the API server knows it at once."""
+
+from __future__ import annotations
+
+import binascii
+import logging
+import ssl
+from base64 import b64decode, b64encode
+from ipaddress import ip_address
+from typing import Final
+
+import orjson
+
+from adapters import own_certificate
+from adapters.api import SECRETS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
+from adapters.own_certificate import Certificate
+
+log = logging.getLogger(__name__)
+
+NAME: Final = "j10ce-hand-over"
+
+
+class KeptCertificate:
+    """Made once, for one name (a DNS name or an IP address); another name gets another one."""
+
+    def __init__(self, api: ClusterAPI, namespace: str, name: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._name = name
+        self._known: Certificate | None = None
+
+    async def provide(self) -> Certificate:
+        """The one in the Secret; without access to it one for this life only."""
+        if self._known is None:
+            try:
+                self._known = await self._stored() or await self._store(_made(self._name))
+            except (APIError, Unreachable) as error:
+                name = f"{self._namespace}/{NAME}"
+                log.warning("webhook's certificate not kept secret=%s error=%s", name, error)
+                self._known = _made(self._name)
+        return self._known
+
+    async def _stored(self) -> Certificate | None:
+        """None when there is none, or of another name, or none that can be used."""
+        try:
+            data = orjson.loads(await self._api.get(SECRETS, self._namespace, NAME)).get("data") or {}
+            found = {key: b64decode(value) for key, value in data.items()}
+            own = Certificate(found["key"], found["certificate"])
+            own_certificate.context(own)
+        except (NotFound, KeyError, binascii.Error, ssl.SSLError):
+            return None
+        return own if found["name"] == self._data() else None
+
+    async def _store(self, made: Certificate) -> Certificate:
+        parts = {"name": self._data(), "key": made.key, "certificate": made.certificate}
+        data = {key: b64encode(value).decode() for key, value in parts.items()}
+        try:
+            await self._api.create(SECRETS, self._namespace, {"metadata": {"name": NAME}, "data": data})
+        except Conflict:
+            if found := await self._stored():
+                return found  # another replica was quicker
+            await self._api.patch(SECRETS, self._namespace, NAME, {"data": data})
+        return made
+
+    def _data(self) -> bytes:
+        return self._name.encode()
+
+
+def _made(name: str) -> Certificate:
+    try:
+        ip_address(name)
+    except ValueError:
+        return own_certificate.made(name, "")
+    return own_certificate.made("localhost", name)

@@ -1,0 +1,143 @@
+"""Placeholders keep holds on a kube-scheduler that was never told of us."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from lab import extender_process, nodes, placeholders
+from lab.cluster import Cluster
+from lab.extender_process import ExtenderProcess
+from qos import keys
+from tests.waiting import until
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+HIGH = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 1000,
+}
+
+
+def pod(name: str, cpu: str, app: str, **spec: Any) -> Object:
+    container = {"name": "main", "image": "registry.invalid/none", "resources": {"requests": {"cpu": cpu}}}
+    metadata = {"name": name, "namespace": "default", "labels": {"app": app}}
+    body = {"containers": [container], "terminationGracePeriodSeconds": 0} | spec
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+
+
+def policy(slots: int, cpu: str, **spec: Any) -> Object:
+    body = {
+        "selector": {"matchLabels": {"app": "checkout"}},
+        "floor": {"resources": {"cpu": cpu}},
+        "slots": {"count": slots},
+    }
+    metadata = {"name": "checkout", "namespace": "default"}
+    kind = {"apiVersion": keys.API_VERSION, "kind": "MinimalReservationPolicy"}
+    return {**kind, "metadata": metadata, "spec": body | spec}
+
+
+class Rig:
+    """A cluster with upstream's default scheduler, and our program beside it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        placeholders.install(cluster)
+        self.program: ExtenderProcess = extender_process.start(
+            cluster, config=placeholders.config(cluster), extra=["--cap-percent=100"]
+        )
+        self.program.wait_ready()
+
+    def create(self, *objects: Object) -> None:
+        self.cluster.kubectl("create", "-f", "-", stdin="\n---\n".join(json.dumps(one) for one in objects))
+
+    def get(self, *what: str) -> Any:
+        return json.loads(self.cluster.kubectl("get", *what, "-o", "json"))
+
+    def with_nodes(self, count: int, cpu: str) -> None:
+        self.create(*nodes.nodes("node", count, {"cpu": cpu}))
+        self.cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=60s")
+
+    def bound(self, app: str) -> list[Object]:
+        return [one for one in self.get("pods", "-l", f"app={app}")["items"] if one["spec"].get("nodeName")]
+
+    def stand(self) -> int:
+        there = self.get("pods", "-n", placeholders.NAMESPACE)["items"]
+        return sum(bool(one["spec"].get("nodeName")) for one in there)
+
+    def evicted(self) -> int:
+        events = self.get("events", "-A")["items"]
+        return sum(one["reason"] == "Preempted" for one in events)
+
+    def metric(self, name: str) -> float:
+        with urllib.request.urlopen(f"{self.program.url}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+    def wait(self, ready: Callable[[], Any], what: str, seconds: float = 60.0) -> float:
+        began = time.monotonic()
+        until(ready, what, seconds, self.program.last_words)
+        return time.monotonic() - began
+
+
+@pytest.fixture
+def rig(make_cluster: Callable[..., Cluster]) -> Iterator[Rig]:
+    return Rig(make_cluster())
+
+
+def full_of_batch(rig: Rig, slots: int, nodes: int, **spec: Any) -> int:
+    """So many nodes of 8 CPUs full of placeholders for slots of 2 CPUs and batch pods of 1, more of which
+    wait; how many are bound.
+    """
+    rig.with_nodes(nodes, "8")
+    rig.create(HIGH, policy(slots, "2", **spec))
+    rig.wait(lambda: rig.stand() == slots, "a placeholder for each slot")
+    room = 8 * nodes - 2 * slots
+    rig.create(*(pod(f"batch-{number}", "1", "batch") for number in range(room + 10)))
+    rig.wait(lambda: len(rig.bound("batch")) == room, "batch pods take the rest")
+    return room
+
+
+def test_owners_get_their_places_on_a_full_cluster_and_nobody_is_evicted(rig: Rig) -> None:
+    """First with the program there, then while it is dead, and what that costs is mended when it is back."""
+    room = full_of_batch(rig, 6, 3, priorityClassName="high")
+    rig.create(*(pod(f"checkout-{number}", "2", "checkout", priorityClassName="high") for number in range(4)))
+    rig.wait(lambda: len(rig.bound("checkout")) == 4, "four owners are bound")
+    assert len(rig.bound("batch")) == room
+    assert rig.evicted() == 0
+    assert rig.metric('j10ce_hand_overs_total{outcome="handed"}') == 4
+    assert rig.metric('j10ce_gate_reviews_total{outcome="gated"}') == 4
+    assert rig.stand() == 2
+    rig.program.kill()
+    rig.create(pod("checkout-4", "2", "checkout", priorityClassName="high"))
+    rig.wait(lambda: len(rig.bound("checkout")) == 5, "an owner is bound while nobody hands over")
+    rig.program.restart()
+    rig.program.wait_ready()
+    rig.wait(lambda: slots(rig) == (5, 1, 0), "one hold is left, and none too many")
+    rig.wait(lambda: rig.stand() == 1, "and its placeholder")
+
+
+def slots(rig: Rig) -> tuple[int, int, int]:
+    found = rig.get("mrp", "checkout").get("status", {}).get("slots", {})
+    return found.get("filled", 0), found.get("held", 0), found.get("unplaced", 0)
+
+
+def test_a_gate_that_was_left_is_lifted(rig: Rig) -> None:
+    """The program died between gate and hand-over: the owner is handed over to when it is back."""
+    rig.with_nodes(1, "8")
+    rig.create(HIGH, policy(2, "2", priorityClassName="high"))
+    rig.wait(lambda: rig.stand() == 2, "a placeholder for each slot")
+    rig.program.kill()
+    gated = {"schedulingGates": [{"name": keys.HAND_OVER_GATE}], "priorityClassName": "high"}
+    rig.create(pod("checkout-0", "2", "checkout", **gated))
+    rig.program.restart()
+    rig.wait(lambda: len(rig.bound("checkout")) == 1, "the owner is bound")
+    rig.wait(lambda: rig.stand() == 1, "one placeholder is left")
