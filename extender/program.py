@@ -73,7 +73,6 @@ NODE_SECONDS: Final = 2.0
 MARK_SECONDS: Final = 1.0
 EXPIRY_SECONDS: Final = 10.0
 BUFFER_SECONDS: Final = 0.5
-UNASK_SECONDS: Final = 2.0
 INSTALLATION_SECONDS: Final = 0.5
 REPORTS_SECONDS: Final = 10.0
 """How long a start waits for the nodes' reports once all else is listed."""
@@ -362,7 +361,8 @@ class Program:
     def _autoscaling(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         if self.buffers is None:
             unasking = Unasking(self._api, count=self.metrics.buffer_write)
-            yield "buffers", self._loop("buffers", UNASK_SECONDS, self._leading(unasking.run_once))
+            leads = self._leading(unasking.run_once)
+            yield "buffers", unasking.until_done(leads, self.metrics.loop_error)
         else:
             yield "watch buffers", self._loop("buffers", RESTART_SECONDS, self.buffers.watch)
             yield "buffers", self._loop("buffers", BUFFER_SECONDS, self._leading(self.buffers.run_once))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from adapters.api import (
@@ -21,6 +22,8 @@ from adapters.kubernetes.wire import DecodeError
 
 log = logging.getLogger(__name__)
 
+SECONDS: Final = 2.0
+"""Between two looks whether this extender may, or the API server answers by now."""
 _PAGE: Final = 500
 
 
@@ -47,6 +50,16 @@ class Unasking:
         except Unreachable:
             return
         self.done = True
+
+    async def until_done(self, once: Callable[[], Awaitable[object]], failed: Callable[[str], None]) -> None:
+        """Call `once`, which is run_once while this extender may, until all is done."""
+        while not self.done:
+            try:
+                await once()
+            except Exception:
+                failed("buffers")
+                log.exception("loop failed loop=buffers")
+            await asyncio.sleep(SECONDS)
 
     async def _served(self, resource: Resource) -> bool:
         try:
