@@ -143,6 +143,7 @@ def measure(shape: str, quotas: Sequence[ElasticQuota], pods: int, rounds: int) 
     yield Timed(f"{shape}: one runtime after a pod arrived", times(rounds, arrives, one_asked))
     refreshed(0)
     yield Timed(f"{shape}: a filter's check", times(10 * rounds, nothing, checked), GOALS["check"])
+    yield Timed(f"{shape}: a filter's check after a pod arrived", times(rounds, arrives, checked))
     spare = quotas[-1]
 
     def amended(number: int) -> None:

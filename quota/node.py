@@ -33,7 +33,9 @@ class Group:
             if child.children:
                 self.inner.append(child.position)
         self.leasts = [0] * len(self.wants)
-        self.shares = [-1] * len(self.wants)  # none yet: what children had of another group is no matter
+        self.shares = [-1] * len(
+            self.wants
+        )  # none yet, so that make() says of all inner children that they changed
 
     def make(self, total: int | None) -> list[int]:
         """Share the total anew, None: there is no limit; the positions of inner children that it changes."""

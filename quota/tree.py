@@ -75,7 +75,6 @@ class Tree:
         node.parent = parent
         parent.children.append(node)
         self._regroup(parent)
-        node.stale.update(node.groups)
         for resource in node.resources():
             self._lift(node, resource)
             self._pass_on(node, resource, node.taken.get(resource, 0))
@@ -133,7 +132,6 @@ class Tree:
         for resource in node.resources() | named:
             self._lift(node, resource)
             parent.stale.add(resource)
-            node.stale.add(resource)
         parent.stale.update(name for child in parent.children for name in child.quota.max)
 
     def add(self, key: str, request: Resources, taken: Resources, firm: Resources, sign: int) -> None:
