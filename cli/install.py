@@ -36,6 +36,7 @@ from cli.preflight import (
     gather,
     percentage_after,
     show_changes,
+    with_autoscaler,
     with_koordinator,
 )
 from ledger.decisions import Mode
@@ -106,7 +107,7 @@ def install(
         percentage=percentage_after(facts, overlay, percentage),
         autoscaling=facts.autoscales if autoscaling is None else autoscaling,
     )
-    facts = with_koordinator(kubectl, facts, choices)
+    facts = with_autoscaler(kubectl, with_koordinator(kubectl, facts, choices), choices)
     if network_floors and not choices.agent:
         raise typer.BadParameter("needs --agent: agents shape networks", param_hint="--network-floors")
     _refuse_unfit(assess(facts, overlay.value, choices, datetime.now(UTC)))

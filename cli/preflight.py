@@ -71,7 +71,7 @@ class Check:
 class Facts:
     """What was read from the cluster. agent: its DaemonSet. mode: the second scheduler's, "" for none.
 
-    autoscales: autoscalers are asked for nodes.
+    autoscales: autoscalers are asked for nodes; buffers: the kind is there by which they are.
     reserves: Koordinator's Reservations are held; koordinator: what of it is there, where they are to be.
     release: the Helm release that made what is there, as namespace/name, "" for none.
     raising: the version by which the API server itself can raise requests to a floor, "" where it cannot.
@@ -92,6 +92,7 @@ class Facts:
     raising: str = admission.VERSIONS[0]
     reserves: bool = False
     autoscales: bool = False
+    buffers: bool = False
     koordinator: Koordinator = field(default_factory=Koordinator)
     percentage: int = 0
     nodes: int = -1
@@ -133,6 +134,15 @@ def gather(kubectl: Kubectl) -> Facts:
     )
 
 
+def with_autoscaler(kubectl: Kubectl, facts: Facts, choices: installation.Choices) -> Facts:
+    """The facts, with whether an autoscaler has brought CapacityBuffers, where it is to be asked."""
+    if not choices.autoscaling or facts.missing_rights:
+        return facts
+    return replace(
+        facts, buffers=bool(kubectl.existing_named("customresourcedefinitions", [installation.BUFFERS]))
+    )
+
+
 def with_koordinator(kubectl: Kubectl, facts: Facts, choices: installation.Choices) -> Facts:
     """The facts, with what there is of Koordinator where its Reservations are to be held."""
     if not choices.reservations or facts.missing_rights:
@@ -160,6 +170,7 @@ def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datet
         *_chart(facts.release),
         *_agent(facts, agent=choices.agent),
         *(_koordinator(facts.koordinator) if choices.reservations else ()),
+        *(_autoscaler(facts) if choices.autoscaling else ()),
         _requests(facts.raising),
         _extenders(facts.leases, now),
         _schedulers(facts.schedulers, overlay, choices),
@@ -259,6 +270,17 @@ def _agent(facts: Facts, *, agent: bool) -> list[Check]:
             )
             return [Check("agent", Outcome.FAILED, message)]
     return [Check("agent", Outcome.OK, "is there, will be kept" if facts.agent else "will run on every node")]
+
+
+def _autoscaler(facts: Facts) -> list[Check]:
+    """Without the kind all works but that: the extender notices when it comes."""
+    if facts.buffers:
+        return [Check("autoscaler", Outcome.OK, "CapacityBuffers are there: nodes are asked for by them")]
+    message = (
+        f"{installation.BUFFERS} is not there, so no autoscaler can be asked for nodes: switch on its "
+        "feature, which brings it (docs/autoscaling.md)"
+    )
+    return [Check("autoscaler", Outcome.WARNING, message)]
 
 
 def _koordinator(there: Koordinator) -> list[Check]:
@@ -516,7 +538,7 @@ def preflight(
         percentage=percentage_after(facts, overlay, percentage),
         autoscaling=facts.autoscales if autoscaling is None else autoscaling,
     )
-    facts = with_koordinator(kubectl, facts, choices)
+    facts = with_autoscaler(kubectl, with_koordinator(kubectl, facts, choices), choices)
     facts = with_load(kubectl, facts, overlay)
     checks = assess(facts, overlay.value, choices, datetime.now(UTC))
     changes: list[installation.Change] = []

@@ -21,7 +21,6 @@ from qos import keys
 
 POD_ANNOTATIONS: Final = (keys.POLICY_ANNOTATION, keys.BOUND_BY_ANNOTATION, keys.WAKE_ANNOTATION)
 BANDWIDTH: Final = frozenset({keys.EGRESS_BANDWIDTH, keys.INGRESS_BANDWIDTH})
-BUFFERS: Final = "capacitybuffers.autoscaling.x-k8s.io"
 _CHUNK: Final = 200
 _WAITING: Final = f"spec.schedulerName={installation.SCHEDULER},spec.nodeName=,status.phase=Pending"
 _FOREIGN_KINDS: Final = (
@@ -179,7 +178,7 @@ def survey(kubectl: Kubectl) -> Remains:
         profiles=_names(kubectl, definitions, "qosprofiles"),
         budgets=_names(kubectl, definitions, "reservationbudgets"),
         nodes=_marked(nodes),
-        buffers=tuple("/".join(identity(item)[2:]) for item in _asked(kubectl, BUFFERS)),
+        buffers=tuple("/".join(identity(item)[2:]) for item in _asked(kubectl, installation.BUFFERS)),
         pods=_annotated_pods(kubectl),
         kept=kept,
         offering=tuple(item["metadata"]["name"] for item in nodes if _offers(item)),
@@ -198,14 +197,16 @@ def _marked(nodes: Iterable[Object]) -> dict[str, list[str]]:
 
 def _asked(kubectl: Kubectl, resource: str) -> list[Object]:
     """What the extender wrote for autoscalers; nothing where the kind is not there."""
-    if resource == BUFFERS and not kubectl.existing_named("customresourcedefinitions", [BUFFERS]):
+    if resource == installation.BUFFERS and not kubectl.existing_named(
+        "customresourcedefinitions", [installation.BUFFERS]
+    ):
         return []
     return kubectl.objects("get", resource, "--all-namespaces", "--selector", keys.BUFFER_LABEL)
 
 
 def unask(kubectl: Kubectl) -> None:
     """Remove what the extender wrote for autoscalers: nobody keeps nodes for policies that are gone."""
-    for resource in (BUFFERS, "podtemplates"):  # a buffer names its template
+    for resource in (installation.BUFFERS, "podtemplates"):  # a buffer names its template
         if found := _asked(kubectl, resource):
             how = ("--ignore-not-found", "--timeout=120s", "-f", "-")
             kubectl.run("delete", *how, stdin=as_list(found), seconds=150)

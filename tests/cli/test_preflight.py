@@ -80,6 +80,14 @@ def test_what_is_installed_says_whether_reservations_are_held() -> None:
     assert installation.mode_in(chosen) == "Strict"
 
 
+@pytest.mark.parametrize(("there", "outcome"), [(True, Outcome.OK), (False, Outcome.WARNING)])
+def test_an_autoscaler_has_to_know_buffers(there: bool, outcome: Outcome) -> None:
+    facts, chosen = replace(GOOD, buffers=there), installation.Choices(autoscaling=True)
+    found = {check.name: check for check in assess(facts, "second-scheduler", chosen, NOW)}
+    assert found["autoscaler"].outcome is outcome
+    assert "autoscaler" not in findings(facts)
+
+
 def test_what_is_installed_says_whether_autoscalers_are_asked() -> None:
     for overlay in ("second-scheduler", "default-scheduler"):
         shipped = installation.overlay_file(overlay, "extender.yaml")

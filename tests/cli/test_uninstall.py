@@ -140,7 +140,10 @@ def test_what_autoscalers_were_asked_is_taken_back_with_its_templates_last(kubec
     found = survey(
         kubectl,
         namespace_ours=False,
-        **{uninstall.BUFFERS: [ours], "podtemplates": [thing("PodTemplate", "j10ce-checkout", labels=label)]},
+        **{
+            installation.BUFFERS: [ours],
+            "podtemplates": [thing("PodTemplate", "j10ce-checkout", labels=label)],
+        },
     )
     assert found.buffers == (f"{installation.NAMESPACE}/j10ce-checkout",)
     assert not found.nothing
@@ -149,7 +152,7 @@ def test_what_autoscalers_were_asked_is_taken_back_with_its_templates_last(kubec
     log = [json.loads(line) for line in (kubectl.binary.parent / "log").read_text().splitlines()]
     assert [line[0] for line in log].count("delete") == 2
     asked = [line[1] for line in log if line[0] == "get" and keys.BUFFER_LABEL in line]
-    assert asked[-2:] == [uninstall.BUFFERS, "podtemplates"]
+    assert asked[-2:] == [installation.BUFFERS, "podtemplates"]
 
 
 def test_bandwidth_that_agents_published_is_taken_out_of_nodes(kubectl: Kubectl) -> None:
