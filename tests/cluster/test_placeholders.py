@@ -106,6 +106,7 @@ def full_of_batch(rig: Rig, slots: int, nodes: int, **spec: Any) -> int:
     return room
 
 
+@pytest.mark.full
 def test_owners_get_their_places_on_a_full_cluster_and_nobody_is_evicted(rig: Rig) -> None:
     """First with the program there, then while it is dead, and what that costs is mended when it is back."""
     room = full_of_batch(rig, 6, 3, priorityClassName="high")
