@@ -45,7 +45,7 @@ from lab.progress import build_progress
 
 MOST_PODS: Final = 150_000
 PODS_A_NODE: Final = 30
-CHANGES_PODS_A_NODE: Final = 2
+FEW_PODS_A_NODE: Final = 2
 PART_SECONDS: Final = 240.0
 ALL_SECONDS: Final = 1_440.0
 CONTROL_PLANE_SECONDS: Final = 420.0
@@ -72,6 +72,11 @@ class Options:
         nodes, policies = (max(1, round(int(part) * self.scale)) for part in column.split("/"))
         return Size(nodes, policies, min(nodes * PODS_A_NODE, MOST_PODS))
 
+    def few_pods(self, column: str) -> Size:
+        """The same where pods that only run play no part."""
+        size = self.size(column)
+        return replace(size, pods=size.nodes * FEW_PODS_A_NODE)
+
 
 def measure_verbs(column: str, options: Options) -> dict[str, Any]:
     """The verbs, bytes to bytes."""
@@ -92,9 +97,8 @@ def measure_pauses(column: str, options: Options) -> dict[str, Any]:
 
 
 def measure_changes(column: str, options: Options) -> dict[str, Any]:
-    """The whole program with budgets, spread constraints and Reservations; fewer pods, which play no part."""
-    size = replace(options.size(column), pods=options.size(column).nodes * CHANGES_PODS_A_NODE)
-    found, causes = changes.measure(size, options.quiet)
+    """The whole program with budgets, spread constraints and Reservations."""
+    found, causes = changes.measure(options.few_pods(column), options.quiet)
     return {**found, "causes": causes}
 
 
@@ -105,7 +109,7 @@ def measure_http(column: str, options: Options) -> dict[str, Any]:
 
 def measure_watch_load(column: str, options: Options) -> dict[str, Any]:
     """Filter while many pods change."""
-    return watch_load.measure(options.size(column), options.rounds, options.quiet)
+    return watch_load.measure(options.few_pods(column), options.rounds, options.quiet)
 
 
 def measure_repack(column: str, options: Options) -> dict[str, Any]:
