@@ -63,12 +63,13 @@ OWNING: Final = (Contender(NONE, False, ALL_SCORED), Contender(OURS, True, ALL_S
 @dataclass(slots=True)
 class Found:
     """What was measured of one contender, a value a round: pods a second, CPU seconds a pod by process, the
-    seconds from creation to bind.
+    seconds from creation to bind; `failed`: why rounds have none.
     """
 
     rates: list[float] = field(default_factory=list)
     cpu: dict[str, list[float]] = field(default_factory=dict)
     waits: list[float] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
     @property
     def rate(self) -> float:
@@ -88,19 +89,20 @@ class Found:
 def figures(found: Mapping[Contender, Found]) -> dict[str, Any]:
     """Pods a second, beside others; milliseconds of CPU a pod, by process; how soon pods are bound."""
     lines: dict[str, Any] = {}
-    for contender, one in found.items():
+    raced = {contender: one for contender, one in found.items() if one.rates}
+    for contender, one in raced.items():
         lines[f"{contender.flood}, pods/s"] = measured(one.rate, "pods/s")
         others = [Contender(NONE, False, contender.percent)]
         if contender.kind == OURS:
             others += [Contender(kind, contender.binds, contender.percent) for kind in (GO, PYTHON)]
         for other in others if contender.extender else ():
-            if other in found:
+            if other in raced:
                 name = _ratio(contender, other)
-                lines[name] = measured(one.rate, "pods/s", found[other].rate, other.kind)
+                lines[name] = measured(one.rate, "pods/s", raced[other].rate, other.kind)
         for name in one.cpu:
             lines[f"{contender.flood}, CPU of {name}"] = measured(1_000 * one.cpu_of(name), "ms a pod")
     ordinary, owner = (found.get(one) for one in OWNING)
-    if ordinary and owner and owner.waits:
+    if ordinary and owner and ordinary.waits and owner.waits:
         beside = "an ordinary pod without us"
         waits = measured(1_000 * owner.wait, "ms", 1_000 * ordinary.wait, beside)
         lines["owner, creation to bind, p50 (x ordinary without us)"] = waits

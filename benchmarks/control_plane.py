@@ -121,7 +121,7 @@ class Arena:
         await bound.aclose()
         for name, seconds in self._cpu(contender).items():
             found.cpu.setdefault(name, []).append((seconds - before[name]) / pods)
-        self._end(contender)
+        self.end(contender)
 
     async def arrivals(self, contender: Contender, label: str, pods: int, found: Found) -> None:
         """One round: pods come one after the other, owners of the first policy where ours decides."""
@@ -144,14 +144,15 @@ class Arena:
             raise FloodError(f"{contender.kind}: a pod was not bound in {FLOOD_SECONDS:g} s") from None
         found.waits.extend(waits[1:])  # the first one waits for kube-scheduler's start, too
         await bound.aclose()
-        self._end(contender)
+        self.end(contender)
 
     async def _ready(self, contender: Contender) -> None:
         await asyncio.to_thread(self._start_extender, contender)
         if contender.kind == OURS:
             await self._settle(self._extenders[contender.extender])
 
-    def _end(self, contender: Contender) -> None:
+    def end(self, contender: Contender) -> None:
+        """Its processes."""
         self.cluster.kill(contender.scheduler)
         if contender.extender:
             self.cluster.kill(contender.extender, signal.SIGTERM)  # the next one leads at once
@@ -319,9 +320,13 @@ async def _round(arena: Arena, number: int, pods: int, found: Mapping[Contender,
     contenders = list(found)
     for contender in contenders if number % 2 else reversed(contenders):
         which = contenders.index(contender)
-        if contender in OWNING:
-            await arena.arrivals(contender, f"arrives-{number}-{which}", OWNERS, found[contender])
-        await arena.flood(contender, f"round-{number}-{which}", pods, found[contender])
+        try:
+            if contender in OWNING:
+                await arena.arrivals(contender, f"arrives-{number}-{which}", OWNERS, found[contender])
+            await arena.flood(contender, f"round-{number}-{which}", pods, found[contender])
+        except FloodError as error:  # one that a busy machine delays must not cost all others their figures
+            found[contender].failed.append(f"round {number}: {error}")
+            arena.end(contender)
 
 
 def measure(size: Size, pods: int, seconds: float) -> dict[str, Any]:
@@ -333,6 +338,7 @@ def measure(size: Size, pods: int, seconds: float) -> dict[str, Any]:
     if programs is None:
         return {"missing": MISSING}
     try:
-        return figures(asyncio.run(run(programs, size, pods, seconds, CONTENDERS)))
-    except (FloodError, lab.LabError) as error:  # the other parts go on
+        found = asyncio.run(run(programs, size, pods, seconds, CONTENDERS))
+    except lab.LabError as error:  # the other parts go on
         return {"missing": str(error)}
+    return {**figures(found), "failed": [why for one in found.values() for why in one.failed]}

@@ -198,6 +198,7 @@ def measure(columns: Sequence[str], options: Options, console: Console) -> Repor
             missing.append(f"{part} at {column}: {result['missing']}")
             continue
         causes.setdefault(column, {}).update(result.pop("causes", {}))
+        missing += [f"{part} at {column}: {why}" for why in result.pop("failed", ())]
         found |= {(name, column): reports.figure(name, column, value) for name, value in result.items()}
     about = reports.about(time.monotonic() - began, load)
     goals = tuple(judge(found, quick=options.quick))

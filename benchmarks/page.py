@@ -80,7 +80,9 @@ def _parts(report: Report) -> Iterator[str]:
 def _goal(one: Figure) -> Sequence[str]:
     measured = "-" if one.value is None else f"{number(one.value)} {one.unit}"
     beside = one.beside if one.against is None else f"{number(one.against)} {one.unit}: {one.beside}"
-    met = "not measured yet" if one.awaited else "yes" if one.kept else "**no**"
+    met = "yes" if one.kept else "**no**"
+    if one.value is None:
+        beside, met = "" if one.awaited else beside, one.beside if one.awaited else "not measured"
     return one.name, one.where, measured, beside, number(one.ratio), one.goal, met
 
 

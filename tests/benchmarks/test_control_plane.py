@@ -42,6 +42,13 @@ def test_figures_are_medians_of_rounds_and_name_what_they_are_beside() -> None:
     assert lines["flood, ours, filter only, score 5, CPU of extender"]["value"] == 1.0
 
 
+def test_who_has_no_round_has_no_figures_and_the_others_have() -> None:
+    found = {one: Found([] if one.kind == OURS else [50.0]) for one in CONTENDERS}
+    lines = figures(found)
+    assert not [name for name in lines if "ours" in name or "owner" in name]
+    assert lines["flood, Go that accepts all, filter only, score 5 (x no extender)"]["against"] == 50.0
+
+
 def test_says_how_to_get_the_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in (("J10CE_BIN", ""), ("PATH", ""), ("XDG_CACHE_HOME", str(tmp_path))):
         monkeypatch.setenv(name, value)

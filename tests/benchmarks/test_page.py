@@ -43,6 +43,11 @@ def test_it_says_where_it_was_measured_and_what_was_met() -> None:
     assert "2026-11-23, commit `0123456789ab`, on AMD EPYC, 2 CPUs, 24 GiB; the load average was 1.5" in made
     goal = GOALS[0]
     assert f"| {goal.figure} | 5000/1 | 90 us | 100 us: the Go extender | 0.9 | <= 0.85 | **no** |" in made
+    assert (
+        "| bind, 300 unplaced policies, Guard | 5000/50 | - | not measured | - | <= 1.5 | not measured |"
+        in made
+    )
+    assert "| >= 0.98 | the keeper Placeholders is not measured yet |" in made
     assert "| flood | 1000/10 | 50 pods/s | 200 pods/s: no extender | 0.25 |" in made
     assert "| bind | 0.05 | 0.1 | 0.6 |  |" in made
     assert "| bind (x at 5000/50) | 15000/50 | 0.1 units | 0.05 units: at 5000/50 | 2 | <= 3 | yes |" in made
