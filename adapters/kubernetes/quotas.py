@@ -7,7 +7,6 @@ Koordinator has it: else all pods of a quota would lose it for a comma; it is to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -26,16 +25,8 @@ class _Spec(msgspec.Struct):
     max: wire.Amounts | None = None
 
 
-class _Metadata(wire.Identity):
-    resource_version: str = ""
-    generation: int = 0
-    creation_timestamp: datetime | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
 class _Object(msgspec.Struct):
-    metadata: _Metadata
+    metadata: wire.FullMetadata
     spec: _Spec | None = None
 
 
@@ -80,7 +71,7 @@ def _parent(labels: Mapping[str, str]) -> str:
     return "" if name == keys.ROOT_QUOTA else name
 
 
-def _stated(meta: _Metadata, field: str, written: wire.Amounts) -> dict[str, int]:
+def _stated(meta: wire.FullMetadata, field: str, written: wire.Amounts) -> dict[str, int]:
     try:
         return {name: parse_large(name, value) for name, value in written.items()}
     except QuantityError as error:

@@ -87,21 +87,13 @@ class _Spec(msgspec.Struct, rename="camel"):
     taints: list[wire.Taint] | None = None
 
 
-class _Metadata(wire.Identity):
-    resource_version: str = ""
-    generation: int = 0
-    creation_timestamp: datetime | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
 class _Status(msgspec.Struct, rename="camel"):
     phase: str = ""
     node_name: str = ""
 
 
 class _Reservation(msgspec.Struct):
-    metadata: _Metadata
+    metadata: wire.FullMetadata
     spec: _Spec
     status: msgspec.Raw = wire.ABSENT
 
@@ -207,7 +199,7 @@ def _integer(text: str) -> int | None:
         return None
 
 
-def _expires(meta: _Metadata, spec: _Spec, created: float) -> float | None:
+def _expires(meta: wire.FullMetadata, spec: _Spec, created: float) -> float | None:
     """The end, whichever comes first; a ttl of 0 is none, whatever expires says."""
     seconds = DEFAULT_TTL_SECONDS if spec.ttl is None and spec.expires is None else _seconds(meta, spec.ttl)
     if seconds == 0:
@@ -218,7 +210,7 @@ def _expires(meta: _Metadata, spec: _Spec, created: float) -> float | None:
     return min(ends, default=None)
 
 
-def _seconds(meta: _Metadata, ttl: str | None) -> float | None:
+def _seconds(meta: wire.FullMetadata, ttl: str | None) -> float | None:
     if ttl is None:
         return None
     if not _DURATION.fullmatch(ttl):

@@ -7,6 +7,7 @@ the key under which what is made of them is kept.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -83,6 +84,16 @@ class Metadata(Identity):
     labels: dict[str, str] | None = None
     annotations: Annotations | None = None
     owner_references: list[OwnerReference] | None = None
+
+
+class FullMetadata(Identity):
+    """ObjectMeta with every annotation, of kinds whose annotations say much."""
+
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class PodMetadata(Identity):

@@ -45,29 +45,18 @@ def default_of(field: Any) -> str:
 
 
 def config_table() -> str:
+    sections = {
+        "": ExtenderConfig,
+        "tls.": TLSFiles,
+        "koordinator.": Koordinator,
+        "placeholders.": Placeholders,
+        "placeholders.webhook.": Webhook,
+        "autoscaling.": Autoscaling,
+    }
     rows = [
-        (f"`{field.alias}`", default_of(field), str(field.description))
-        for field in ExtenderConfig.model_fields.values()
-    ]
-    rows += [
-        (f"`tls.{field.alias}`", default_of(field), str(field.description))
-        for field in TLSFiles.model_fields.values()
-    ]
-    rows += [
-        (f"`koordinator.{field.alias}`", default_of(field), str(field.description))
-        for field in Koordinator.model_fields.values()
-    ]
-    rows += [
-        (f"`placeholders.{field.alias}`", default_of(field), str(field.description))
-        for field in Placeholders.model_fields.values()
-    ]
-    rows += [
-        (f"`placeholders.webhook.{field.alias}`", default_of(field), str(field.description))
-        for field in Webhook.model_fields.values()
-    ]
-    rows += [
-        (f"`autoscaling.{field.alias}`", default_of(field), str(field.description))
-        for field in Autoscaling.model_fields.values()
+        (f"`{prefix}{field.alias}`", default_of(field), str(field.description))
+        for prefix, section in sections.items()
+        for field in section.model_fields.values()
     ]
     return table(("field", "default", "what it is"), rows)
 
