@@ -26,7 +26,7 @@ RESULTS := build/tests
 stage = status=0; $(2) --junit-xml=$(RESULTS)/$(1).xml || status=$$?; \
   echo $$status > $(RESULTS)/$(1).status; [ $$status = 0 ] || failed=1
 
-.PHONY: all help venv demo demo-node programs helm vm runtimes unit check simulate test test-again test-kernel test-network test-minors network-tools bpf test-full bench bench-agent bench-hook bench-network bench-quota generated format constraints clean
+.PHONY: all help venv demo demo-node programs helm vm runtimes unit check simulate test test-again test-kernel test-network test-minors network-tools bpf test-full bench bench-agent bench-hook bench-network bench-quota bench-placeholders generated format constraints clean
 
 all: venv help
 
@@ -115,6 +115,9 @@ bench-agent: programs runtimes ## Measure what the agent costs a node of 250 pod
 
 bench-network: venv network-tools ## Measure what network floors cost a packet and a round, how exact they are (as root, a minute)
 	@$(BIN)/python -P -m benchmarks.network
+
+bench-placeholders: programs runtimes ## Measure what bound placeholder pods cost kubelet and containerd, by their form (as root, 20 minutes)
+	@$(BIN)/python -P -m benchmarks.placeholder_forms
 
 bench-quota: venv ## Measure quotas: counting pods, making shares, asking whether a pod fits, with goals (a minute)
 	@$(BIN)/python -P -m benchmarks.quota

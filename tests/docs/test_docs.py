@@ -16,7 +16,7 @@ from qos.classes import CLASSES
 from qos.pods.peers import katalyst, koordinator, unheeded
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
 MAKE_TARGET = re.compile(r"(?:^\$ |`)make ([a-z][a-z -]*)", re.MULTILINE)
 J10CE = re.compile(r"(?:^\$ |`)j10ce ([a-z][a-z -]*)", re.MULTILINE)
