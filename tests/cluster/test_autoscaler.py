@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from cli import uninstall
+from cli.kubectl import find
 from lab import extender_process, karpenter
 from lab.binaries import silent
 from lab.cluster import Cluster
@@ -106,3 +108,10 @@ def test_nodes_come_for_slots_and_go_only_where_nothing_is_held(
 
     rig.wait("nodes without pods go", fewer)
     assert set(rig.nodes()) == held == rig.held()
+
+    extender.kill()
+    program = find(os.environ, cluster.kubeconfig, "")
+    assert uninstall.survey(program).buffers == ("default/j10ce-checkout",)
+    uninstall.unask(program)
+    for kind in ("capacitybuffers", "podtemplates"):
+        assert rig.get(kind)["items"] == []
