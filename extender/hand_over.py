@@ -88,6 +88,7 @@ class HandOver:
         self._release_late()
         waiting = {**self._refused, **self._standing.gated}
         self._refused.clear()
+        self._tries = {uid: tried for uid, tried in self._tries.items() if uid in waiting}
         for uid, one in waiting.items():
             alone = set(one.gates) <= {keys.HAND_OVER_GATE}
             due = self._tries[uid].due <= self._clock() if uid in self._tries else True

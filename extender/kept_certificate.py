@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 
 from adapters import own_certificate
-from adapters.api import SECRETS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
+from adapters.api import SECRETS, APIError, ClusterAPI, NotFound, Unreachable
 from adapters.own_certificate import Certificate
 
 log = logging.getLogger(__name__)
@@ -55,11 +55,9 @@ class KeptCertificate:
         parts = {"name": self._data(), "key": made.key, "certificate": made.certificate}
         data = {key: b64encode(value).decode() for key, value in parts.items()}
         try:
+            await self._api.patch(SECRETS, self._namespace, NAME, {"data": data})  # installed empty
+        except NotFound:
             await self._api.create(SECRETS, self._namespace, {"metadata": {"name": NAME}, "data": data})
-        except Conflict:
-            if found := await self._stored():
-                return found  # another replica was quicker
-            await self._api.patch(SECRETS, self._namespace, NAME, {"data": data})
         return made
 
     def _data(self) -> bytes:

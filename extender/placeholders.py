@@ -87,6 +87,7 @@ class Placeholders:
         self._clock = clock
         self._standby: Mapping[str, Mapping[str, int]] = {}
         self._standby_due = 0.0
+        self._standby_of: object = None
 
     def guard(self, policy: str) -> Guard:
         """The condition Guarded of one policy."""
@@ -122,7 +123,9 @@ class Placeholders:
 
     async def _look_who_stands_by(self) -> None:
         """Now and then: whom nobody waits for yet is found at the next look."""
-        if self._clock() >= self._standby_due:
+        stamp = self._ledger.stamp
+        if self._clock() >= self._standby_due and stamp != self._standby_of:
+            self._standby_of = stamp
             found = await last_of(self._ledger.gather_replaced())
             self._standby = {policy: _few(nodes) for policy, nodes in found.items()}
             self._standby_due = self._clock() + STANDBY_SECONDS

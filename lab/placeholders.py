@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from lab.cluster import Cluster, reserve_ports
@@ -26,3 +27,9 @@ def config(cluster: Cluster) -> dict[str, Any]:
     address = f"{LOOPBACK}:{port}"
     webhook = {"address": address, "url": f"https://{address}"}
     return {"keeper": "Placeholders", "placeholders": {"namespace": NAMESPACE, "webhook": webhook}}
+
+
+def of_standby(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for a second program: the webhook's address is the first one's."""
+    own = {key: value for key, value in config.get("placeholders", {}).items() if key != "webhook"}
+    return {**config, **({"placeholders": own} if own else {})}

@@ -269,6 +269,11 @@ class Ledger:
         """Each demand and where its holds lie; None between two steps of a millisecond or so."""
         return self._reports.gather_holdings(self._state)
 
+    @property
+    def stamp(self) -> object:
+        """Differs when anything has changed on which it depends where there is room."""
+        return self._state.stamp
+
     def gather_replaced(self) -> Iterator[Mapping[str, Mapping[str, int]]]:
         """Slots that are filled where no other slot of their policy fits, by policy and node, in steps of a
         millisecond or so; the last is all of it.

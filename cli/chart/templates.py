@@ -55,6 +55,9 @@ PARTS: Final = (
     Part("agent", ".Values.agent.enabled", "agent-network", 'ne .Values.agent.networkFloors "None"'),
 )
 
+NOT_RENDERED: Final = ("placeholders",)
+"""Kustomizations that the chart has not got (docs/limits.md)."""
+
 
 def files(folder: Path, definitions: Mapping[str, str]) -> dict[str, str]:
     """The generated files of the chart by name below it. Raises KustomizationError.
@@ -76,7 +79,7 @@ def files(folder: Path, definitions: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refuse_unknown(folder: Path) -> None:
-    known = {part.folder for part in PARTS} | {part.instead for part in PARTS}
+    known = {part.folder for part in PARTS} | {part.instead for part in PARTS} | {*NOT_RENDERED}
     for path in sorted(folder.rglob(FILE)):
         name = str(path.parent.relative_to(folder))
         if name not in known:

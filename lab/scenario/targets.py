@@ -239,7 +239,7 @@ def _extenders(
     first.wait_ready(_READY_SECONDS)
     if not wanted.standby:
         return first, None
-    second = start(extra=[cap, "--identity=standby"], name=_STANDBY)
+    second = start(extra=[cap, "--identity=standby"], name=_STANDBY, config=placeholders.of_standby(config))
     second.wait_ready(_READY_SECONDS)
     return first, second
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from importlib import resources
 from typing import Any
 
 import pytest
 
+import manifests
+from cli.install import apply
+from cli.kubectl import find
 from lab import extender_process, nodes, placeholders
-from lab.cluster import Cluster
+from lab.cluster import Cluster, LabError
 from lab.extender_process import ExtenderProcess
 from qos import keys
+from tests.cluster.test_installed_rights import as_account
 from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -46,13 +52,15 @@ def policy(slots: int, cpu: str, **spec: Any) -> Object:
 
 
 class Rig:
-    """A cluster with upstream's default scheduler, and our program beside it."""
+    """A cluster with upstream's default scheduler, and our program beside it; `account`: by its rights."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, account: Cluster | None = None) -> None:
         self.cluster = cluster
-        placeholders.install(cluster)
+        if account is None:
+            placeholders.install(cluster)
+        lease = [] if account is None else ["--lease=j10ce-system/j10ce-extender"]
         self.program: ExtenderProcess = extender_process.start(
-            cluster, config=placeholders.config(cluster), extra=["--cap-percent=100"]
+            account or cluster, config=placeholders.config(cluster), extra=["--cap-percent=100", *lease]
         )
         self.program.wait_ready()
 
@@ -142,3 +150,70 @@ def test_a_gate_that_was_left_is_lifted(rig: Rig) -> None:
     rig.program.restart()
     rig.wait(lambda: len(rig.bound("checkout")) == 1, "the owner is bound")
     rig.wait(lambda: rig.stand() == 1, "one placeholder is left")
+
+
+@pytest.mark.full
+def test_a_hundred_owners_at_once_on_a_full_cluster(rig: Rig) -> None:
+    room = full_of_batch(rig, 100, 30, priorityClassName="high")
+    owners = [pod(f"checkout-{n}", "2", "checkout", priorityClassName="high") for n in range(100)]
+    rig.create(*owners)
+    rig.wait(lambda: len(rig.bound("checkout")) == 100, "all owners are bound")
+    assert len(rig.bound("batch")) == room
+    assert rig.evicted() == 0
+    assert rig.metric('j10ce_hand_overs_total{outcome="handed"}') == 100
+
+
+@pytest.mark.full
+def test_floors_stay_while_the_program_is_dead_for_a_whole_flood(rig: Rig) -> None:
+    """Owners get in by preemption then; what it costs is one batch pod each at the most."""
+    rig.with_nodes(3, "8")
+    rig.create(HIGH, policy(4, "2", priorityClassName="high"))
+    rig.wait(lambda: rig.stand() == 4, "a placeholder for each slot")
+    rig.program.kill()
+    rig.create(*(pod(f"batch-{number}", "1", "batch") for number in range(40)))
+    rig.wait(lambda: len(rig.bound("batch")) == 16, "batch pods take what is not held")
+    rig.cluster.kill("kube-scheduler")
+    rig.cluster.start("kube-scheduler")
+    assert rig.stand() == 4
+    rig.create(*(pod(f"checkout-{n}", "2", "checkout", priorityClassName="high") for n in range(4)))
+    rig.wait(lambda: len(rig.bound("checkout")) == 4, "owners are bound")
+    assert len(rig.bound("batch")) >= 8
+    rig.program.restart()
+    rig.wait(lambda: slots(rig) == (4, 0, 0), "every slot is filled")
+    rig.wait(lambda: rig.stand() == 0, "no hold is left")
+    rig.wait(lambda: len(rig.bound("batch")) == 16, "batch pods have the rest again")
+
+
+def test_it_does_its_work_with_the_installed_rights_and_nobody_else_makes_placeholders(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = make_cluster(crds=False)
+    kubectl = find(os.environ, cluster.kubeconfig, "")
+    with resources.as_file(resources.files(manifests)) as tree:
+        wanted = kubectl.kustomize(tree / "placeholders")
+    apply(kubectl, [item for item in wanted if item["kind"] != "Deployment"], force_conflicts=False)
+    rig = Rig(cluster, as_account(cluster, kubectl))
+    rig.with_nodes(1, "8")
+    rig.create(HIGH, policy(2, "2", priorityClassName="high"))
+    rig.wait(lambda: rig.stand() == 2, "a placeholder for each slot")
+    rig.wait(lambda: registered(rig), "the webhook is registered")
+    rig.create(pod("checkout-0", "2", "checkout", priorityClassName="high"))
+    rig.wait(lambda: len(rig.bound("checkout")) == 1, "the owner is bound")
+    rig.wait(lambda: slots(rig) == (1, 1, 0), "the status says so")
+    assert rig.metric('j10ce_hand_overs_total{outcome="handed"}') == 1
+    assert rig.metric('j10ce_gate_reviews_total{outcome="gated"}') == 1
+    said = rig.program.log.read_text().splitlines()
+    assert [line for line in said if "forbidden" in line.lower() or " 403 " in line] == []
+    restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    stranger = pod("stranger", "1", "batch", securityContext=restricted)
+    stranger["spec"]["containers"][0]["securityContext"] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    stranger["metadata"] |= {"namespace": placeholders.NAMESPACE, "labels": {keys.PLACEHOLDER_LABEL: "true"}}
+    with pytest.raises(LabError, match="is for placeholders of j10ce-qos"):
+        rig.create(stranger)
+
+
+def registered(rig: Rig) -> bool:
+    return bool(rig.get("mutatingwebhookconfigurations", "j10ce-hand-over").get("webhooks"))

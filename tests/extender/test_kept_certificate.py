@@ -36,6 +36,13 @@ async def test_one_that_cannot_be_used_is_replaced(api, damage):
     assert await kept(api).provide() == found
 
 
+async def test_an_empty_secret_is_filled_without_the_right_to_make_one(api):
+    api.put(SECRETS, {"metadata": {"namespace": "kube-system", "name": NAME}})
+    api.fail("create", APIError(403, "Forbidden", "no"), resource=SECRETS, times=9)
+    found = await kept(api).provide()
+    assert await kept(api).provide() == found
+
+
 async def test_without_access_there_is_one_for_this_life(api):
     api.fail("get", APIError(403, "Forbidden", "no"), resource=SECRETS)
     one = kept(api)

@@ -128,7 +128,9 @@ def test_rights_name_what_they_are_for(role: dict[str, Any]) -> None:
         words = [word for words in rule.values() for word in words]
         assert not any("*" in word for word in words)
         assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
-        assert "secrets" not in rule.get("resources", ())
+        if "secrets" in rule.get("resources", ()):  # one of its own, which it cannot make
+            assert rule["resourceNames"] == ["j10ce-hand-over"]
+            assert set(rule["verbs"]) <= {"get", "patch"}
 
 
 def test_narrowing_names_the_keys_of_the_code() -> None:
