@@ -100,6 +100,11 @@ class PlaceholderKeeper:
         metrics.gauge(
             "placeholders_waiting", "Placeholders not bound yet.", lambda: self.standing.count(bound=False)
         )
+        metrics.gauge(
+            "placeholders_barred_nodes",
+            "Nodes on which no placeholder is made for now, because kubelet refused or evicted some.",
+            lambda: len(self.standing.refusals.barred(clock())),
+        )
 
     def note(self) -> None:
         """Something changed: in the account, or of placeholders and owners."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
 from itertools import islice
 from secrets import token_hex
@@ -36,7 +36,8 @@ _A_ROUND: Final = 100
 """Writes of one round, half a second's: holds may have moved since."""
 
 _KEPT: Final = Guard(True, "Guarded", "a placeholder is bound where each hold lies")
-_MISSING: Final = Guard(False, "PlaceholdersMissing", "some holds have no bound placeholder yet")
+_WHY: Final = "PlaceholdersMissing"
+_MISSING: Final = Guard(False, _WHY, "some holds have no bound placeholder yet")
 _UNKNOWN: Final = Guard(False, "Starting", "placeholders have not been looked at yet", True)
 
 
@@ -48,6 +49,17 @@ def _few(nodes: Mapping[str, int]) -> dict[str, int]:
             few[node] = min(slots, left)
             left -= few[node]
     return few
+
+
+def _guard(missing: Collection[str], barred: Mapping[str, str]) -> Guard:
+    """By the nodes where placeholders are missing, and the reasons of those that refuse them."""
+    refused = sorted(node for node in missing if node in barred)
+    if not refused:
+        return _MISSING if missing else _KEPT
+    text = f"kubelet refuses or evicts placeholders on node {refused[0]} ({barred[refused[0]]})"
+    if len(refused) > 1:
+        text += f" and {len(refused) - 1} more"
+    return Guard(False, _WHY, f"{text}: they are made again, later each time")
 
 
 class Placeholders:
@@ -81,7 +93,7 @@ class Placeholders:
         self._name = name
         self._turns = Turns(PER_SECOND, AT_ONCE, clock, asyncio.sleep)
         self._settled: dict[str, tuple[Holding, int, Mapping[str, int]]] = {}
-        self._missing: dict[str, int] = {}
+        self._guards: dict[str, Guard] = {}
         self._classes: set[int] = set()
         self._problem = ""
         self._clock = clock
@@ -91,8 +103,7 @@ class Placeholders:
 
     def guard(self, policy: str) -> Guard:
         """The condition Guarded of one policy."""
-        missing = self._missing.get(policy)
-        return _UNKNOWN if missing is None else _MISSING if missing else _KEPT
+        return self._guards.get(policy, _UNKNOWN)
 
     async def run_once(self) -> None:
         """Wait for a change, and bring placeholders nearer to where holds lie, as far as one call may."""
@@ -115,8 +126,8 @@ class Placeholders:
         for policy in self._standing.policies():
             if policy not in known:
                 delete += self._standing.of(policy)
-        for policy in self._missing.keys() - known:
-            del self._missing[policy]
+        for policy in self._guards.keys() - known:
+            del self._guards[policy]
             self._settled.pop(policy, None)
         if delete or create:
             await self._act(delete, create)
@@ -146,14 +157,17 @@ class Placeholders:
         form = form_of(demand, value)
         # Only where it comes before others in the queue is waiting there worth anything.
         standby = self._standby.get(demand.key, {}) if value > ordinary else {}
-        steps = decide(wanted, form, there, crowded, standby)
-        if steps == Steps():
+        barred = self._standing.refusals.barred(self._clock())
+        steps = decide(wanted, form, there, crowded, standby, barred)
+        stand = Counter(one.node for one in there if one.bound and one.form == form)
+        missing = {node for node, slots in wanted.items() if stand[node] < slots}
+        self._guards[demand.key] = _guard(missing, barred)
+        pauses = any(node in barred for node in (*wanted, *standby))  # which end without a change
+        if steps == Steps() and not pauses:
             at = self._standing.versions[demand.key], self._standby.get(demand.key, {})
             self._settled[demand.key] = holding, *at
         else:
             self._settled.pop(demand.key, None)
-        stand = Counter(one.node for one in there if one.bound and one.form == form)
-        self._missing[demand.key] = sum(max(0, slots - stand[node]) for node, slots in wanted.items())
         return steps
 
     async def _act(self, delete: list[Placeholder], create: list[tuple[Demand, str]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from adapters.kubernetes import placeholders
 from qos import keys
 from qos.cluster.objects import NodePredicate, Pod
 from qos.cluster.placeholders import Placeholder
+from qos.cluster.refusals import Refusals
+
+log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 1.0
 """How long a placeholder may wait to be bound before others make room on its node."""
@@ -31,7 +35,7 @@ class Standing:
     `namespace`: of placeholders; a pod with their label elsewhere is none. `clock`: seconds, monotonic.
     `changed` is called after each change. By UID: `gated`; `ended`, placeholders that kubelet refused or
     evicted; `places`, where pods may run that kube-scheduler refused. `versions` differ when a policy's
-    placeholders changed.
+    placeholders changed. `refusals`: of which nodes' kubelets.
     """
 
     def __init__(self, namespace: str, changed: Callable[[], None], clock: Callable[[], float]) -> None:
@@ -39,6 +43,7 @@ class Standing:
         self.ended: dict[str, Placeholder] = {}
         self.places: dict[str, NodePredicate] = {}
         self.versions: Counter[str] = Counter()
+        self.refusals = Refusals()
         self._namespace = namespace
         self._changed = changed
         self._clock = clock
@@ -72,8 +77,11 @@ class Standing:
             self.drop(pod.uid)
         elif pod.uid not in self._gone:
             self.put(one)
-        if pod.terminal and not pod.deleting:
+        if pod.terminal and not pod.deleting and pod.uid not in self.ended:
             self.ended[pod.uid] = one
+            reason = placeholders.ended_because(raw)
+            if self.refusals.note(one.node, reason, self._clock()):
+                log.warning("kubelet refuses or evicts placeholders node=%s reason=%s", one.node, reason)
             self._changed()
 
     def put(self, one: Placeholder) -> None:

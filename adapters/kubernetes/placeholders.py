@@ -40,6 +40,14 @@ class _Object(msgspec.Struct):
     spec: _Spec
 
 
+class _Status(msgspec.Struct):
+    reason: str = ""
+
+
+class _Ended(msgspec.Struct):
+    status: _Status
+
+
 class _Gate(msgspec.Struct):
     name: str
 
@@ -57,6 +65,7 @@ class _Template(msgspec.Struct):
 
 
 _OBJECT = msgspec.json.Decoder(_Object)
+_ENDED = msgspec.json.Decoder(_Ended)
 _GATED = msgspec.json.Decoder(_Gated)
 _TEMPLATE = msgspec.json.Decoder(_Template)
 
@@ -67,6 +76,11 @@ def placeholder(raw: bytes) -> Placeholder:
     meta, marks = obj.metadata, obj.metadata.annotations or _Marks()
     node = obj.spec.node_name
     return Placeholder(meta.uid, meta.name, marks.of, marks.form, node or marks.node, bool(node))
+
+
+def ended_because(raw: bytes) -> str:
+    """kubelet's reason for a pod that it refused or evicted, such as OutOfcpu. DecodeError."""
+    return read(_ENDED, "Pod", raw).status.reason or "no reason given"
 
 
 def gates(raw: bytes) -> tuple[str, ...]:

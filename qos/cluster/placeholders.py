@@ -7,7 +7,7 @@ extender.placeholders does it. A placeholder is the hold itself, never a claim.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from types import MappingProxyType
@@ -72,6 +72,7 @@ def decide(
     there: Iterable[Placeholder],
     crowded: Mapping[str, int] = _NOTHING,
     standby: Mapping[str, int] = _NOTHING,
+    barred: Collection[str] = (),
 ) -> Steps:
     """The least that brings one policy's placeholders to where its holds lie.
 
@@ -79,7 +80,8 @@ def decide(
     as are not bound yet where they are wanted stay where they are meanwhile: there before here. crowded: how
     many of any policy's have waited for long to be bound to a node: as many that are not wanted there go at
     once, else two might wait for each other for ever. standby: by node, how many wait for a slot that is
-    filled there now: they are the first in the queue once its pod is gone.
+    filled there now: they are the first in the queue once its pod is gone. barred: nodes on which none is to
+    be made now.
     """
     bound, asking, useless = Counter[str](), Counter[str](), list[Placeholder]()
     standing: list[Placeholder] = []
@@ -94,7 +96,8 @@ def decide(
             asking[node] += 1
         else:
             useless.append(one)
-    create = [node for node, slots in sorted(most.items()) for _ in range(slots - bound[node] - asking[node])]
+    missed = {node: slots - bound[node] - asking[node] for node, slots in sorted(most.items())}
+    create = [node for node, slots in missed.items() if node not in barred for _ in range(slots)]
     missing = sum(slots - bound[node] for node, slots in wanted.items())
     freed, others, room = list[Placeholder](), list[Placeholder](), Counter(crowded)
     for one in standing:

@@ -310,6 +310,29 @@ async def test_a_placeholder_that_kubelet_refused_is_made_again(
         )
 
 
+async def test_a_node_that_refuses_always_is_asked_ever_less(
+    api, keeping, make_node, make_policy, eventually
+):
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=2, cpu="1"))
+    refused = set()
+
+    async def kubelet():
+        while True:
+            for one in ours(api):
+                if one["spec"].get("nodeName") and not one.get("status", {}).get("phase"):
+                    refused.add(one["metadata"]["uid"])
+                    api.put(PODS, one | {"status": {"phase": "Failed", "reason": "OutOfcpu"}})
+            await asyncio.sleep(0.002)
+
+    async with keeping(), beside(kubelet()):
+        await eventually(lambda: condition(api, keys.GUARDED)[0] == "False")
+        await eventually(lambda: len(refused) >= 4)  # a second later
+        assert len(refused) == 4
+        await eventually(lambda: "on node n1 (OutOfcpu)" in condition(api, keys.GUARDED)[2])
+        await eventually(lambda: not ours(api))
+
+
 async def test_observe_makes_none(api, keeping, make_node, make_policy, eventually):
     api.put(NODES, make_node("n1"))
     api.put(POLICIES, make_policy(count=1, cpu="1"))

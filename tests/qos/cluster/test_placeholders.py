@@ -75,6 +75,12 @@ def test_who_stands_by_waits_and_no_more(wanted, there, standby, steps):
     assert decide(wanted, FORM, there, standby=standby) == steps
 
 
+def test_none_is_made_where_kubelet_refuses_them():
+    assert decide({"a": 2, "b": 1}, FORM, [THERE], barred={"a"}) == Steps(("b",))
+    # What is missing there keeps others where they are.
+    assert decide({"b": 1}, FORM, [THERE], barred={"b"}) == Steps()
+
+
 holdings = st.dictionaries(st.sampled_from(NODES), st.integers(1, 3), max_size=4)
 standing = st.lists(
     st.builds(

@@ -1,0 +1,48 @@
+"""Nodes whose kubelet refuses or evicts placeholders: how long none is made there, longer each time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+FIRST_SECONDS: Final = 1.0
+LONGEST_SECONDS: Final = 300.0
+CALM_SECONDS: Final = 60.0
+"""A node that has refused nobody for so long after its pause, or as long as that was, is as good as new."""
+
+
+@dataclass(slots=True)
+class _Node:
+    reason: str
+    pause: float
+    until: float
+
+
+class Refusals:
+    """What kubelet refused, by node; times are seconds on the caller's clock."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _Node] = {}
+
+    def note(self, node: str, reason: str, now: float) -> bool:
+        """One of our placeholders came to nothing there; True when a pause begins.
+
+        Those that were refused during a pause were made before it: it is no longer for them.
+        """
+        known = self._nodes.get(node)
+        if known is not None and now < known.until:
+            known.reason = reason
+            return False
+        pause = FIRST_SECONDS
+        if known is not None and now < known.until + max(CALM_SECONDS, known.pause):
+            pause = min(LONGEST_SECONDS, 2 * known.pause)
+        self._nodes[node] = _Node(reason, pause, now + pause)
+        return True
+
+    def barred(self, now: float) -> Mapping[str, str]:
+        """Nodes on which none is to be made now, and kubelet's reason."""
+        for name, one in [*self._nodes.items()]:
+            if now >= one.until + max(CALM_SECONDS, one.pause):
+                del self._nodes[name]
+        return {name: one.reason for name, one in self._nodes.items() if now < one.until}
