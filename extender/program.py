@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from functools import partial
 from typing import Any, Final
 
 from adapters import garbage
-from adapters.api import (
-    AUTOSCALERS,
-    BUDGETS,
-    NAMESPACES,
-    NODE_QOS,
-    RESERVATIONS,
-    STORAGE_CLASSES,
-    VOLUME_CLAIMS,
-    VOLUMES,
-    ClusterAPI,
-)
+from adapters.api import ClusterAPI
 from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
@@ -38,6 +26,7 @@ from extender.catalog import Catalog
 from extender.config import ExtenderConfig, Keeper
 from extender.expiry import Expiry
 from extender.guarding import Guarding
+from extender.hearing import Hearing
 from extender.ingest import Ingest
 from extender.installation import installed_at
 from extender.keeper import Cluster, PlaceholderKeeper
@@ -74,8 +63,6 @@ MARK_SECONDS: Final = 1.0
 EXPIRY_SECONDS: Final = 10.0
 BUFFER_SECONDS: Final = 0.5
 INSTALLATION_SECONDS: Final = 0.5
-REPORTS_SECONDS: Final = 10.0
-"""How long a start waits for the nodes' reports once all else is listed."""
 RESTART_SECONDS: Final = 1.0
 """Until a watch or the election goes on after a bug; they handle what the API server does themselves."""
 
@@ -179,17 +166,8 @@ class Program:
         )
         self.targets = ScaleTargets(api, self.catalog, failed=self.metrics.loop_error, clock=clock)
         self.reflectors = self._reflectors()
-        # No condition of readiness: without NodeQoS nobody has reported, and all but Strict policies go on.
-        self._reported = self.reflectors[NODE_QOS.plural]
-        # Nor without budgets: who upgrades from a version without them needs the verbs meanwhile.
-        self._budgeting = [self.reflectors[one.plural] for one in (BUDGETS, NAMESPACES)]
-        # Nor without what is watched once a policy asks for it.
-        self._asked_for = self._what_policies_ask_for()
-        # Nor without Reservations, whose definition is Koordinator's and may not be there yet.
-        self._reserving = self.reflectors.get(RESERVATIONS.plural)
-        optional = [self._reported, self._reserving, *self._asked_for, *self._budgeting]
-        needed = {name: one for name, one in self.reflectors.items() if one not in optional}
-        self.readiness = Readiness(needed, clock)
+        self.hearing = Hearing(self.reflectors, self.catalog, self.targets, clock=clock)
+        self.readiness = Readiness(self.hearing.needed, clock)
         self.binder = Binder(
             api,
             self.ledger,
@@ -257,17 +235,17 @@ class Program:
         self.reservation_status.forget(key)
 
     def _show_gauges(self) -> None:
-        gauge = self.metrics.gauge
+        gauge, hearing = self.metrics.gauge, self.hearing
         self.metrics.watch_ledger(lambda: self.snapshots.latest)
         gauge("ready", "1 when the verbs answer.", lambda: not self.readiness.problem())
         gauge("leader", "1 when this extender writes the policies' status.", lambda: self.elector.is_leader)
         gauge("policies", "Policies that are known.", lambda: len(self.catalog.policies))
         gauge("agents", "Nodes whose agent's report (NodeQoS) is fresh.", lambda: self.reports.agents)
-        gauge("node_reports_heard", "1 while NodeQoS objects are listed and watched.", self._hears_reports)
-        gauge("budgets_heard", "1 while ReservationBudgets and Namespaces are listed.", self._hears_budgets)
-        if self._reserving is not None:
+        gauge("node_reports_heard", "1 while NodeQoS is listed and watched.", lambda: hearing.reports)
+        gauge("budgets_heard", "1 while budgets and Namespaces are listed.", lambda: hearing.budgets)
+        if self.config.koordinator.reservations:
             gauge("reservations", "Reservations that are known.", lambda: len(self.reservations.known))
-            gauge("reservations_heard", "1 while Reservations are listed.", self._hears_reservations)
+            gauge("reservations_heard", "1 while Reservations are listed.", lambda: hearing.reservations)
         if self.buffers is not None:
             gauge("buffers_heard", "1 while CapacityBuffers are served and listed.", self._hears_buffers)
         gauge("unsettled_binds", "Bindings whose outcome is not known yet.", lambda: self.binder.unsettled)
@@ -277,17 +255,8 @@ class Program:
             lambda: self.guarding.count(self._wall()),
         )
 
-    def _hears_reports(self) -> bool:
-        return self._reported.synced.is_set() and not self._reported.stale(self._clock())
-
-    def _hears_reservations(self) -> bool:
-        return self._reserving is not None and self._reserving.synced.is_set()
-
     def _hears_buffers(self) -> bool:
         return self.buffers is not None and self.buffers.heard
-
-    def _hears_budgets(self) -> bool:
-        return all(one.synced.is_set() for one in self._budgeting)
 
     async def run(self, stop: asyncio.Event, sockets: server.Sockets | None = None) -> None:
         """Serve until `stop` is set; then finish what is under way. OSError when an address cannot be had.
@@ -334,9 +303,7 @@ class Program:
 
     def _tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         for name, reflector in self.reflectors.items():
-            asked = self._asked_for.get(reflector)
-            run = reflector.run if asked is None else partial(self._watch_once_asked, reflector, asked)
-            yield f"watch {name}", self._loop("watch", RESTART_SECONDS, run)
+            yield f"watch {name}", self._loop("watch", RESTART_SECONDS, self.hearing.run_of(reflector))
         yield "scale targets", self._loop("scale targets", RESTART_SECONDS, self.targets.run)
         yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
         expiry = Expiry(self._api, self.ledger, settles=self.binder.settles, clock=self._clock)
@@ -408,7 +375,7 @@ class Program:
     async def _expire(self) -> None:
         self.catalog.expire()
         self.catalog.follow_owners()
-        self.reports.expire(self._reported.last_answer)
+        self.reports.expire(self.hearing.last_report)
 
     async def _learn_installation(self) -> None:
         """Leader or not: a standby shows pods that went by as well."""
@@ -430,11 +397,7 @@ class Program:
         """Once every list is in: resolve the policies, then answer."""
         with garbage.only_young():
             await self.readiness.wait_synced()
-            await self._hear_reports()
-            await self._hear_budgets()
-            await self._hear_reservations()
-            await self._hear_scale_targets()
-            await self._hear_what_policies_ask_for()
+            await self.hearing.all()
             try:
                 for _ in iter(self.ledger.tend, False):
                     await asyncio.sleep(0)  # the room of DaemonSets is known before holds are placed
@@ -453,58 +416,6 @@ class Program:
         self.readiness.open()
         log.info("ready policies=%d nodes=%d", len(self.catalog.policies), len(self.view.nodes))
         self._wake_who_waited()
-
-    async def _hear_reports(self) -> None:
-        """Strict policies' holds are placed once, by what nodes say; but nobody else waits for that long."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._reported.answered.wait(), REPORTS_SECONDS)
-        if not self._reported.synced.is_set():
-            log.warning("nodeqoses not listed then=%r", "Strict policies find no node until they are")
-
-    def _what_policies_ask_for(self) -> dict[Reflector, asyncio.Event]:
-        """Most clusters have hundreds of autoscalers, and thousands of volumes, that no slots follow."""
-        volumes = [self.reflectors[one.plural] for one in (VOLUME_CLAIMS, VOLUMES, STORAGE_CLASSES)]
-        scaling = {self.reflectors[AUTOSCALERS.plural]: self.catalog.asks_for_autoscalers}
-        return scaling | dict.fromkeys(volumes, self.catalog.asks_for_volumes)
-
-    async def _watch_once_asked(self, reflector: Reflector, asked: asyncio.Event) -> None:
-        await asked.wait()
-        await reflector.run()
-
-    async def _hear_what_policies_ask_for(self) -> None:
-        """Slots lie where they belong from the start, where that can be known."""
-        awaited = [one for one, asked in self._asked_for.items() if asked.is_set()]
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*(one.answered.wait() for one in awaited)), REPORTS_SECONDS)
-        for name in [name for name, one in self.reflectors.items() if one in awaited]:
-            if not self.reflectors[name].synced.is_set():
-                log.warning("%s not listed then=%r", name, "slots are held as if there were none")
-
-    async def _hear_scale_targets(self) -> None:
-        """Slots of a workload of any kind are held from the start, where its replicas can be known."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.targets.heard(), REPORTS_SECONDS)
-
-    async def _hear_budgets(self) -> None:
-        """What budgets do not give must not be held for a moment, unless there is nothing to read."""
-        for one in self._budgeting:
-            await one.answered.wait()
-        if not self._hears_budgets():
-            log.warning(
-                "reservationbudgets or namespaces not listed then=%r",
-                "No budget limits policies until they are",
-            )
-
-    async def _hear_reservations(self) -> None:
-        """What they reserve is held from the start, unless nobody serves them yet."""
-        if self._reserving is None:
-            return
-        await self._reserving.answered.wait()
-        if not self._hears_reservations():
-            log.warning(
-                "reservations.scheduling.koordinator.sh not listed then=%r",
-                "Reservations hold nothing until their definition is installed and may be read",
-            )
 
     def _wake_who_waited(self) -> None:
         """Only the earlier process knew which pods it had refused (trap T21): all that wait are to ask again,

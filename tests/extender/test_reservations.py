@@ -161,7 +161,7 @@ async def test_a_definition_that_is_not_there_is_waited_for(running, make_node, 
     missing = NotFound(404, "NotFound", "the server could not find the requested resource")
     api.fail("list_page", missing, resource=RESERVATIONS, times=2)
     async with running(api, **ON) as program:
-        assert not program._hears_reservations()
+        assert not program.hearing.reservations
         await eventually(lambda: "/demo" in program.ledger.report())
 
 
