@@ -1,6 +1,8 @@
 """Gives owners the places of placeholders: nominates the owner, deletes the placeholder, lifts the gate.
 
-In this order each watch shows it, so nobody else fits in between, and nobody is evicted.
+In this order each watch shows it, so nobody else fits in between, and nobody is evicted. On one node one
+after the other: an owner that is tried beside another one's nomination and placeholder does not fit, and
+preempts.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ AT_ONCE: Final = 16
 PATIENCE_SECONDS: Final = 10.0
 """How long an owner may take from the hand-over to its node before its slot is held anew."""
 RETRY_SECONDS: Final = 0.5
-UNGATED_SECONDS: Final = 1.0
-_LOOK_SECONDS: Final = 0.005
+BOUND_SECONDS: Final = 1.0
+"""How long the next hand-over on a node, or to an owner without a gate, waits for the one before."""
 _MOST_TRIES: Final = 3
 
 
@@ -69,6 +71,8 @@ class HandOver:
         self._ungated = asyncio.Lock()
         self._refused: dict[str, Gated] = {}
         self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._last: dict[str, asyncio.Task[None]] = {}
+        """By node."""
         self._tries: dict[str, _Try] = {}
         self._handed: dict[str, float] = {}
 
@@ -115,13 +119,10 @@ class HandOver:
 
     async def _hand_over(self, one: Gated) -> None:
         try:
-            if one.gates:
-                async with self._places:
-                    await self._try(one)
-            else:
-                async with self._ungated:
-                    await self._try(one)
-                    await self._until_bound(one.pod.uid)
+            # Without a gate kube-scheduler tries an owner whenever a placeholder goes, and an attempt that
+            # fails takes its nomination back: so the next one waits for it.
+            async with contextlib.nullcontext() if one.gates else self._ungated:
+                await self._to_a_node(one)
         except Exception:
             log.exception("hand-over failed pod=%s", one.pod.key)
             self._metrics.handed_over("failed")
@@ -129,21 +130,31 @@ class HandOver:
             del self._under_way[one.pod.uid]
             self._changes.note()
 
-    async def _until_bound(self, uid: str) -> None:
-        """An owner without a gate is tried whenever a placeholder goes, and an attempt that fails takes its
-        nomination back: so the next one waits for it.
-        """
-        deadline = self._clock() + UNGATED_SECONDS
-        while uid in self._handed and self._clock() < deadline:
-            pod = self._ledger.known(uid)
-            if pod is None or pod.node_name:
-                return
-            await asyncio.sleep(_LOOK_SECONDS)
+    async def _to_a_node(self, one: Gated) -> None:
+        uid, tried = one.pod.uid, self._tries.get(one.pod.uid, _Try())
+        # After some attempts that failed the gate is lifted all the same: owners preempt then.
+        given = self._choose(one.pod) if tried.failed < _MOST_TRIES else None
+        if given is None:
+            async with self._places:
+                await self._try(one, tried, None)
+            return
+        task, before = self._under_way[uid], self._last.get(given.node)
+        self._last[given.node] = task
+        try:
+            if before is not None:
+                await asyncio.wait([before])
+            with self._standing.bound(uid) as bound:
+                async with self._places:
+                    await self._try(one, tried, given)
+                if uid in self._handed:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(bound.wait(), BOUND_SECONDS)
+        finally:
+            if self._last[given.node] is task:
+                del self._last[given.node]
 
-    async def _try(self, one: Gated) -> None:
-        """One attempt; after some that failed the gate is lifted all the same: owners preempt then."""
-        pod, tried = one.pod, self._tries.get(one.pod.uid, _Try())
-        given = self._choose(pod) if tried.failed < _MOST_TRIES else None
+    async def _try(self, one: Gated, tried: _Try, given: Placeholder | None) -> None:
+        pod = one.pod
         annotations: Mapping[str, str] = {}
         try:
             if given is not None:

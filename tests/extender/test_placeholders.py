@@ -35,6 +35,8 @@ class Scheduler:
     def __init__(self, api, cpus: int) -> None:
         self.api, self.cpus = api, cpus
         self.history: list[str] = []
+        self.most_nominated = 0
+        """Pods that waited for the same node at once."""
 
     async def run(self) -> None:
         while True:
@@ -48,6 +50,9 @@ class Scheduler:
         for one in pods:
             if node := one["spec"].get("nodeName") or one.get("status", {}).get("nominatedNodeName"):
                 used[node] += cpus_of(one)
+        nominated = [p for p in pods if "nominatedNodeName" in p.get("status", {})]
+        there = Counter(p["status"]["nominatedNodeName"] for p in nominated if not p["spec"].get("nodeName"))
+        self.most_nominated = max(self.most_nominated, *there.values(), 0)
         waiting = [p for p in pods if not p["spec"].get("nodeName") and not p["spec"].get("schedulingGates")]
         for one in sorted(waiting, key=lambda p: -p["spec"].get("priority", 0)):
             nominated = one.get("status", {}).get("nominatedNodeName")
@@ -187,6 +192,23 @@ async def test_a_gated_owner_gets_the_place_of_a_placeholder(
         pod = api.get_object(PODS, "default", "checkout-1")
         assert pod["metadata"]["annotations"][keys.POLICY_ANNOTATION] == "default/checkout"
         assert stand(api) == {"n1": 1}
+
+
+async def test_owners_get_the_places_on_one_node_one_after_the_other(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """Beside the nomination and the placeholder of another one an owner would not fit, and preempt."""
+    api.put(NODES, make_node("n1", cpu="8"))
+    api.put(POLICIES, make_policy(count=8, cpu="1"))
+    async with keeping(cpus=8) as program:
+        await eventually(lambda: stand(api) == {"n1": 8})
+        for number in range(8):
+            owner = make_pod(f"checkout-{number}", app="checkout")
+            owner["spec"]["schedulingGates"] = [{"name": keys.HAND_OVER_GATE}]
+            api.put(PODS, owner)
+        await eventually(lambda: len(nodes_of(api, "checkout")) == 8)
+        assert program.scheduler.most_nominated == 1
+        assert not ours(api)
 
 
 async def test_a_gate_of_somebody_else_is_waited_for_and_left(
