@@ -147,6 +147,13 @@ class ExtenderConfig(Section):
         description="False where kube-scheduler does not bind through this extender: pods in flight are then "
         "charged until they are seen.",
     )
+    most_nodes: int = Field(
+        default=100,
+        ge=0,
+        description="How many nodes at the most filter answers a pod that prefers none, by turns: "
+        "kube-scheduler decodes and scores each (docs/which-pods.md). 0: all. 100 is the least that it looks "
+        "for itself in larger clusters.",
+    )
     bind_deadline_seconds: float = Field(
         default=1.5,
         gt=0,

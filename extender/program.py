@@ -97,6 +97,7 @@ class Program:
             settle_seconds=config.settle_seconds,
             warmup_until=clock() + config.warmup,
             not_ready_seconds=config.not_ready_seconds,
+            most_nodes=config.most_nodes if config.keeper is Keeper.EXTENDER else 0,
             reservations=config.koordinator.reservations,
         )
         self.snapshots = Snapshots(self.ledger, clock)

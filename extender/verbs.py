@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from adapters.kubernetes.decode import DecodeError, pod_from, tolerations_of
+from adapters.kubernetes.decode import DecodeError, pod_from, prefers, tolerations_of
 from extender import wire
 from ledger.decisions import Filtered
 from ledger.ledger import Ledger
@@ -31,6 +31,14 @@ class Reply(NamedTuple):
     withheld: int = 0
 
 
+class Asked(NamedTuple):
+    """The pod that filter is asked about; `prefers`: adapters.kubernetes.decode."""
+
+    pod: Pod
+    tolerations: tuple[Toleration, ...]
+    prefers: bool
+
+
 MOST_LISTED: Final = 100
 """Where more nodes than this are refused the names are a sample (trap T18), and their number means nothing.
 """
@@ -45,23 +53,21 @@ def filter(body: bytes, ledger: Ledger, now: float) -> Reply:  # noqa: A001 - th
     """The nodes where the pod fits beside the holds. Nothing passes: a stable message for each node."""
     try:
         args = wire.decode_args(body)
-        pod, tolerations = pod_from(args.pod), tolerations_of(args.pod)
+        asked = Asked(pod_from(args.pod), tolerations_of(args.pod), prefers=prefers(args.pod))
         if args.nodes is not None and args.node_names is None:
-            return _filter_full(pod, args.nodes, ledger, now, tolerations)
+            return _filter_full(asked, args.nodes, ledger, now)
     except BadBody as error:
         return malformed("filter", error)
-    decision = ledger.filter(pod, args.node_names or [], now, tolerations)
+    decision = ledger.filter(asked.pod, args.node_names or [], now, asked.tolerations, prefers=asked.prefers)
     failed, unresolvable = _failures(decision, args.node_names or [])
     answer = wire.filter_result(decision.nodes, failed, unresolvable)
     return Reply(200, answer, decision.policies, decision.withheld)
 
 
-def _filter_full(
-    pod: Pod, nodes: wire.NodeList, ledger: Ledger, now: float, tolerations: tuple[Toleration, ...]
-) -> Reply:
+def _filter_full(asked: Asked, nodes: wire.NodeList, ledger: Ledger, now: float) -> Reply:
     """Where nodeCacheCapable is false: full nodes came, the same bytes go back."""
     items = dict(zip(wire.names_of(nodes), nodes.items or [], strict=True))
-    decision = ledger.filter(pod, list(items), now, tolerations)
+    decision = ledger.filter(asked.pod, list(items), now, asked.tolerations, prefers=asked.prefers)
     failed, unresolvable = _failures(decision, list(items))
     answer = wire.filter_result_nodes([items[name] for name in decision.nodes], failed, unresolvable)
     return Reply(200, answer, decision.policies, decision.withheld)

@@ -12,6 +12,7 @@ import msgspec
 import orjson
 
 from adapters.kubernetes.decode import PodObject
+from adapters.kubernetes.wire import AskedPod
 
 
 class NodeList(msgspec.Struct, gc=False):
@@ -23,7 +24,7 @@ class NodeList(msgspec.Struct, gc=False):
 class ExtenderArgs(msgspec.Struct, rename="pascal", gc=False):
     """The body of filter and prioritize."""
 
-    pod: PodObject
+    pod: AskedPod
     nodes: NodeList | None = None
     node_names: list[str] | None = None
 

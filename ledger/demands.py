@@ -270,6 +270,10 @@ class Demands:
                 self.eligible[number, row] = self.strict.judge(number, row, willing)
         return bool((was != self.eligible[:, row]).any())
 
+    def discouraged(self, rows: Rows) -> bool:
+        """Whether a soft taint of one of these nodes, as last heard of, makes others the better ones."""
+        return self._nodes.discouraged(rows)
+
     def tolerated(self, tolerations: tuple[Toleration, ...], rows: Rows) -> Flags:
         """Whether these tolerate the hard taints and the cordon of each of these nodes, as last heard of."""
         return self._nodes.tolerated(tolerations, rows)

@@ -24,6 +24,7 @@ from qos.cluster.selectors import admits, matches
 
 _ABSENT = 0
 _EVERYWHERE = NodePredicate()
+_SOFT = "PreferNoSchedule"
 _MOST_LABELS = 256
 _MOST_JUDGEMENTS = 256
 
@@ -170,6 +171,14 @@ class Eligibility:
 
         column = self._taints.column
         return self._taints.judged(tolerations, holds).take(column if rows is None else column.take(rows))
+
+    def discouraged(self, rows: Rows) -> bool:
+        """Whether one of these nodes has a soft taint, whoever tolerates it."""
+
+        def holds(value: object) -> bool:
+            return value is not None and any(taint.effect == _SOFT for taint in _tainted(value)[0])
+
+        return bool(self._taints.judged(_SOFT, holds).take(self._taints.column.take(rows)).any())
 
     def _label(self, key: str) -> _Codes:
         codes = self._labels.get(key)

@@ -32,8 +32,10 @@ def filter_nodes(
     names: Sequence[str],
     now: float,
     tolerations: tuple[Toleration, ...] | None = None,
+    *,
+    prefers: bool = False,
 ) -> Filtered:
-    """Which of the names may be used; see Filtered. `tolerations`: the pod's, if they are known."""
+    """Which of the names may be used; see Filtered, and Ledger.filter."""
     state.now = max(state.now, now)
     state.ask(pod)
     if exempt(pod):
@@ -57,6 +59,8 @@ def filter_nodes(
     if verdict is None:
         return _refuse(state, waiting, request, before, names, rows)
     waiting.forget(pod.uid)
+    if verdict.passing is not None and not prefers:
+        state.portions.cut(verdict.passing, rows, state.demands.discouraged)
     commit(state, request, verdict)
     _keep_offer(state, pod, names)
     # A call may come when the pod is bound, which is counted already, or gone: nothing would end its flight.

@@ -34,7 +34,8 @@ class Ledger:
     answers. Until `warmup_until` filter gives ordinary pods no held node: what pods in flight were answered
     before the start is not known. After `not_ready_seconds` owners on a node that is not ready fill no slot.
     `reservations`: pods use Koordinator's Reservations, and say which. `sample`: a pod that is shown as many
-    nodes may have been shown a part of them.
+    nodes may have been shown a part of them. `most_nodes`: filter answers so many at the most to a pod that
+    prefers none; 0: all.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Ledger:
         not_ready_seconds: float = NOT_READY_SECONDS,
         pool_labels: Sequence[str] = (),
         sample: int = SAMPLE,
+        most_nodes: int = 0,
         reservations: bool = False,
     ) -> None:
         self.mode = mode
@@ -59,6 +61,7 @@ class Ledger:
             warmup_until=warmup_until,
             not_ready_seconds=not_ready_seconds,
             pool_labels=pool_labels,
+            most_nodes=most_nodes,
             reservations=reservations,
         )
         self._budgets = Budgets(self._state)
@@ -145,10 +148,14 @@ class Ledger:
         names: Sequence[str],
         now: float,
         tolerations: tuple[Toleration, ...] | None = None,
+        *,
+        prefers: bool = False,
     ) -> Filtered:
-        """Which of the nodes kube-scheduler found fitting may be used. `tolerations`: the pod's, if known."""
+        """Which of the nodes kube-scheduler found fitting may be used. `tolerations`: the pod's, if known;
+        `prefers`: it would rather have some than others.
+        """
         self._budgets.settle()
-        return filter_nodes(self._state, self._waiting, pod, names, now, tolerations)
+        return filter_nodes(self._state, self._waiting, pod, names, now, tolerations, prefers=prefers)
 
     def prioritize(self, pod: Pod, names: Sequence[str], now: float) -> list[int]:
         """Scores 0..10, one for each name."""

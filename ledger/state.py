@@ -24,6 +24,7 @@ from ledger.lost_nodes import LostNodes
 from ledger.offers import Offers
 from ledger.ownership import Ownership
 from ledger.pools import Pools
+from ledger.portions import Portions
 from ledger.refuge import Refuge
 from ledger.spread import Spreads
 from ledger.table import Columns, Flags, Table, Vector
@@ -85,6 +86,7 @@ class State:
         warmup_until: float,
         not_ready_seconds: float,
         pool_labels: Sequence[str] = (),
+        most_nodes: int = 0,
         reservations: bool = False,
     ) -> None:
         self.mode = mode
@@ -112,6 +114,7 @@ class State:
         self.gone: dict[str, None] = {}
         self.ownership = Ownership(self.claims, self.demands)
         self.offers = Offers()
+        self.portions = Portions(most_nodes)
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.dirty = False
         self.grown = False

@@ -113,13 +113,15 @@ class Telling(Ledger):
         names: Sequence[str],
         now: float,
         tolerations: tuple[Toleration, ...] | None = None,
+        *,
+        prefers: bool = False,
     ) -> Filtered:
         """As Ledger.filter."""
         demands, holds = self._state.demands, self._state.holds
         had = {demands[n].key: holds.filled_total[n] + holds.held_total[n] for n in demands.order}
         row, _ = self._state.nominations.by_uid.get(pod.uid, (-1, pod))
         self.told.asked(pod.uid, self._state.table.names[row] if row >= 0 else "", had)
-        return super().filter(pod, names, now, tolerations)
+        return super().filter(pod, names, now, tolerations, prefers=prefers)
 
     def bind(self, pod: Pod, node: str, now: float, gone: Collection[str] = ()) -> BindDecision:
         """As Ledger.bind."""
@@ -199,6 +201,7 @@ def config_of(world: World) -> ExtenderConfig:
         warmup_seconds=world.warmup,
         reference_grace_seconds=world.reference_grace,
         not_ready_seconds=world.not_ready,
+        most_nodes=world.named,
         identity="extender",
         koordinator=Koordinator(reservations=world.reservations),
     )
@@ -215,6 +218,7 @@ def opened(world: World, api: ClusterAPI, clock: Clock, wall: Clock, changed: Ca
         warmup_until=clock() + config.warmup,
         not_ready_seconds=config.not_ready_seconds,
         reservations=config.koordinator.reservations,
+        most_nodes=config.most_nodes,
         sample=world.sample or SAMPLE,
     )
     owners = Owners()

@@ -34,6 +34,8 @@ BUDGETED = 0.3
 BUDGETS = {"all": {}, "gold": {"matchLabels": {"tier": "gold"}}, "rest": {}}
 """Their namespaceSelector, by name; `rest` is a default one."""
 
+NAMED = 0.3
+"""Of so many histories filter answers two or three nodes at the most."""
 ZONED = 0.2
 """Of so many histories workloads' pods are spread over three zones."""
 
@@ -183,6 +185,9 @@ class Maker:
         zones = Random(f"zones {self._world.seed}")  # noqa: S311
         if zones.random() < ZONED:
             self._world = replace(self._world, skew=zones.choice((1, 1, 2)))
+        named = Random(f"named {self._world.seed}")  # noqa: S311
+        if named.random() < NAMED:
+            self._world = replace(self._world, named=named.choice((2, 3)))
         if self._apart.random() < 0.4:
             return self._narrow(self._apart.choice(NARROW))
         steps = [self._at(0.0, self._node(name)) for name in self._nodes]

@@ -17,7 +17,8 @@ class World:
 
     `mode`: Guard or Strict; `binds`: bind goes through the extender; `cap`: percent of allocatable that may
     be held. `latency`: the longest usual way to the API server and back; `lag`: of every watch. `sample`: how
-    many fitting nodes kube-scheduler shows, 0 for all. `spread`: it scores by what is left, else at random.
+    many fitting nodes kube-scheduler shows, `named`: how many of them filter answers at the most, 0 for all.
+    `spread`: it scores by what is left, else at random.
     `eager`: it tries pods that back off when no other waits (SchedulerPopFromBackoffQ).
     `status`: the policies' status is written. `crowd`: how many ordinary pods wait for a node at most, 0 for
     any number; of more, the least important that waits longest is deleted. `prebind`: the share of pods for
@@ -37,6 +38,7 @@ class World:
     sample: int = 0
     spread: bool = True
     eager: bool = True
+    named: int = 0
     status: bool = False
     crowd: int = 0
     prebind: float = 0.05

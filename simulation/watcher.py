@@ -569,7 +569,7 @@ class Watcher(Told):
             self.wrong("evictions lead to binds", problem)
         now = self._clock()
         for name, (pod, nodes) in waiting.items():
-            would_now = ledger.filter(pod, nodes, now).nodes
+            would_now = ledger.filter(pod, nodes, now, prefers=True).nodes
             # A Pinned hold may stand elsewhere than where a rebuilt ledger puts it.
             let_in = [node for node in self._passes(again, pod, nodes, now) if node in would_now]
             let_in = [node for node in let_in if node not in self._kept_back(name)]
@@ -605,7 +605,7 @@ class Watcher(Told):
 
     def _passes(self, again: Ledger, pod: Pod, nodes: Sequence[str], now: float) -> Sequence[str]:
         """The nodes to which a rebuilt ledger lets a pod in, which it forgets again."""
-        found = again.filter(pod, nodes, now).nodes
+        found = again.filter(pod, nodes, now, prefers=True).nodes
         again.settle(pod.uid)
         return found
 

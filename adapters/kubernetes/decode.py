@@ -21,6 +21,7 @@ from adapters.kubernetes.reserving import affinity_of, reserved_by
 from adapters.kubernetes.templates import daemon_set, workload
 from adapters.kubernetes.wire import (
     Annotations,
+    AskedPod,
     Condition,
     DecodeError,
     Identity,
@@ -50,6 +51,7 @@ __all__ = [
     "pod",
     "pod_from",
     "policy",
+    "prefers",
     "priority_class",
     "profile",
     "tolerations_of",
@@ -119,6 +121,19 @@ def tolerations_of(obj: PodObject) -> tuple[Toleration, ...]:
         raise DecodeError(
             "Pod", key_of(obj.metadata), "spec.tolerations", text.decode(), str(error)
         ) from None
+
+
+def prefers(obj: AskedPod) -> bool:
+    """Whether it matters to a pod, by its spec, which of the nodes it fits on it gets: preferred affinity,
+    ScheduleAnyway, claims of volumes or devices. In doubt it does.
+    """
+    spec = obj.spec
+    return (
+        b"preferred" in written(spec.affinity)
+        or b"ScheduleAnyway" in written(spec.topology_spread_constraints)
+        or b"olumeClaim" in written(spec.volumes)  # persistentVolumeClaim, volumeClaimTemplate
+        or written(spec.resource_claims) not in (b"", b"[]")
+    )
 
 
 @lru_cache(4096)

@@ -185,6 +185,21 @@ class PodObject(_Wire):
     status: PodStatus | None = None
 
 
+class AskedSpec(PodSpec):
+    """A pod's spec with what says which of the nodes it fits on it would rather have, as written."""
+
+    affinity: msgspec.Raw = ABSENT
+    topology_spread_constraints: msgspec.Raw = ABSENT
+    volumes: msgspec.Raw = ABSENT
+    resource_claims: msgspec.Raw = ABSENT
+
+
+class AskedPod(PodObject):
+    """A Pod as kube-scheduler asks about it."""
+
+    spec: AskedSpec
+
+
 class Taint(_Wire):
     """A node's taint."""
 

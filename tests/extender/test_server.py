@@ -41,7 +41,7 @@ class Stub:
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
 
-    def filter(self, _pod: Any, names: Any, *_: Any) -> Filtered:
+    def filter(self, _pod: Any, names: Any, *_: Any, **__: Any) -> Filtered:
         if self.error:
             raise self.error
         return Filtered(list(names))

@@ -230,3 +230,26 @@ def test_prioritize_scores_every_name(scheduler):
     assert all(isinstance(score, int) and 0 <= score <= 10 for score in scores.values())
     (held,) = scheduler.ledger.held_nodes()
     assert scores[held] == min(scores["n1"], scores["n2"]) < max(scores["n1"], scores["n2"])
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        ({}, 2),
+        ({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}}, 2),
+        ({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}, 4),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, 2),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, 4),
+        ({"volumes": [{"name": "a", "emptyDir": {}}]}, 2),
+        ({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}]}, 4),
+        ({"volumes": [{"name": "a", "ephemeral": {"volumeClaimTemplate": {}}}]}, 4),
+        ({"resourceClaims": None}, 2),
+        ({"resourceClaims": [{"name": "gpu"}]}, 4),
+    ],
+)
+def test_few_nodes_are_answered_to_whom_it_does_not_matter_which(scheduler, spec, named):
+    scheduler.ledger = Ledger(Mode.GUARD, cap_percent=100, most_nodes=2)
+    scheduler.nodes("n1", "n2", "n3", "n4")
+    pod = scheduler.pod("a")
+    pod["spec"] |= spec
+    assert len(scheduler.passes(pod, "n1", "n2", "n3", "n4")) == named

@@ -25,7 +25,7 @@ class Scripted:
         self.answers = answers
         self.asked: list[tuple[Any, ...]] = []
 
-    def filter(self, pod: Pod, names: Any, *_: Any) -> Any:
+    def filter(self, pod: Pod, names: Any, *_: Any, **__: Any) -> Any:
         self.asked.append((pod, names))
         return self.answers["filter"]
 
