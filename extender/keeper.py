@@ -80,6 +80,7 @@ class PlaceholderKeeper:
             self._holds,
             namespace=settings.namespace,
             scheduler=config.scheduler_names[0],
+            image=settings.image,
             ordinary=cluster.ordinary,
             clock=clock,
         )

@@ -65,7 +65,8 @@ def _guard(missing: Collection[str], barred: Mapping[str, str]) -> Guard:
 class Placeholders:
     """Creates and deletes placeholders, at most 200 a second and 16 at once.
 
-    `scheduler`: who is to bind them. `ordinary`: the priority of pods that name no PriorityClass.
+    `scheduler`: who is to bind them. `image`: what they run, "" for nothing. `ordinary`: the priority of pods
+    that name no PriorityClass.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Placeholders:
         *,
         namespace: str,
         scheduler: str,
+        image: str,
         ordinary: Callable[[], int],
         clock: Callable[[], float],
         name: Callable[[], str] = lambda: token_hex(5),
@@ -89,6 +91,7 @@ class Placeholders:
         self._changes = changes
         self._namespace = namespace
         self._scheduler = scheduler
+        self._image = image
         self._ordinary = ordinary
         self._name = name
         self._turns = Turns(PER_SECOND, AT_ONCE, clock, asyncio.sleep)
@@ -154,7 +157,7 @@ class Placeholders:
         there = self._standing.of(demand.key)
         ordinary = self._ordinary()
         value = priority_of(demand, ordinary)
-        form = form_of(demand, value)
+        form = form_of(demand, value, self._image)
         # Only where it comes before others in the queue is waiting there worth anything.
         standby = self._standby.get(demand.key, {}) if value > ordinary else {}
         barred = self._standing.refusals.barred(self._clock())
@@ -216,9 +219,10 @@ class Placeholders:
             f"hold-{policy}-{self._name()}",
             node,
             namespace=self._namespace,
-            form=form_of(demand, value),
+            form=form_of(demand, value, self._image),
             priority_class=placeholders.priority_class(value),
             scheduler=self._scheduler,
+            image=self._image,
         )
 
     async def _provide_class(self, value: int) -> None:

@@ -103,13 +103,23 @@ def ungated(uid: str, gates: tuple[str, ...], annotations: Mapping[str, str]) ->
 
 
 def body(
-    demand: Demand, name: str, node: str, *, namespace: str, form: str, priority_class: str, scheduler: str
+    demand: Demand,
+    name: str,
+    node: str,
+    *,
+    namespace: str,
+    form: str,
+    priority_class: str,
+    scheduler: str,
+    image: str = "",
 ) -> dict[str, Any]:
     """A placeholder of a demand that kube-scheduler is to bind to this node, and to no other.
 
-    It never starts: it mounts a ConfigMap that is not there. It is deleted at once, evicts nobody, and is
-    admitted under Pod Security's `restricted`.
+    It runs the image, or never starts without one: it mounts a ConfigMap that is not there. It is deleted at
+    once, evicts nobody, and is admitted under Pod Security's `restricted`.
     """
+    mounts = [] if image else [{"name": _NEVER, "mountPath": f"/{_NEVER}"}]
+    volumes = [] if image else [{"name": _NEVER, "configMap": {"name": _NEVER}}]
     requests = {name: _quantity(name, amount) for name, amount in demand.vector.items() if name != keys.PODS}
     limits = {name: amount for name, amount in requests.items() if _must_be_limited(name)}
     where = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
@@ -155,9 +165,10 @@ def body(
             "containers": [
                 {
                     "name": "placeholder",
-                    "image": "placeholder",
+                    "image": image or "placeholder",
+                    "imagePullPolicy": "IfNotPresent",
                     "resources": {"requests": requests, "limits": limits},
-                    "volumeMounts": [{"name": _NEVER, "mountPath": f"/{_NEVER}"}],
+                    "volumeMounts": mounts,
                     "securityContext": {
                         "allowPrivilegeEscalation": False,
                         "capabilities": {"drop": ["ALL"]},
@@ -165,7 +176,7 @@ def body(
                     },
                 }
             ],
-            "volumes": [{"name": _NEVER, "configMap": {"name": _NEVER}}],
+            "volumes": volumes,
         },
     }
 

@@ -45,12 +45,12 @@ class Steps:
     delete: tuple[Placeholder, ...] = ()
 
 
-def form_of(demand: Demand, priority: int) -> str:
+def form_of(demand: Demand, priority: int, image: str = "") -> str:
     """What must be the same of a demand's placeholders, in 16 characters: else they are replaced.
 
-    `priority`: theirs.
+    `priority`: theirs. `image`: what they run, "" for nothing.
     """
-    told = (sorted(demand.vector.items()), priority, [repr(one) for one in demand.where.tolerations])
+    told = (sorted(demand.vector.items()), priority, [repr(one) for one in demand.where.tolerations], image)
     return blake2b(repr(told).encode(), digest_size=8).hexdigest()
 
 

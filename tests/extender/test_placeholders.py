@@ -160,6 +160,26 @@ async def test_what_a_placeholder_is(api, keeping, make_node, make_policy, event
     assert (made["value"], made["preemptionPolicy"]) == (999, "Never")
 
 
+async def test_placeholders_run_the_image_that_is_named(api, keeping, make_node, make_policy, eventually):
+    """Those of the form before go once the new ones stand."""
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=2, cpu="1"))
+    async with keeping():
+        await eventually(lambda: stand(api) == {"n1": 2})
+        assert {one["spec"]["volumes"][0]["configMap"]["name"] for one in ours(api)} == {"never-there"}
+    async with keeping(placeholders=Placeholders(image="registry.example/pause:3")):
+        await eventually(lambda: {image_of(one) for one in ours(api)} == {"registry.example/pause:3"})
+        await eventually(lambda: stand(api) == {"n1": 2} and len(ours(api)) == 2)
+    for one in ours(api):
+        assert one["spec"]["volumes"] == one["spec"]["containers"][0]["volumeMounts"] == []
+        assert one["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
+        assert one["spec"]["securityContext"]["runAsNonRoot"]
+
+
+def image_of(pod) -> str:
+    return pod["spec"]["containers"][0]["image"]
+
+
 async def test_a_pod_with_the_label_elsewhere_is_a_claim(
     api, keeping, make_node, make_pod, make_policy, eventually
 ):

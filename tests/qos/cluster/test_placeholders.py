@@ -151,7 +151,8 @@ def test_what_makes_them_another_form():
         replace(one, vector={"cpu": 2000, "pods": 1}),
         replace(one, where=NodePredicate(tolerations=(Toleration("gpu", "Exists"),))),
     )
-    assert len({form_of(one, 999), form_of(one, 998), *(form_of(other, 999) for other in others)}) == 4
+    own = {form_of(one, 999), form_of(one, 998), form_of(one, 999, "pause")}
+    assert len({*own, *(form_of(other, 999) for other in others)}) == 5
 
 
 @pytest.mark.parametrize(
