@@ -38,7 +38,10 @@ _LONGEST_WAIT: Final = 5.0
 
 
 class Binder:
-    """Makes Bindings and settles them; `bind` never raises and answers within the deadline."""
+    """Makes Bindings and settles them; `bind` never raises and answers within the deadline.
+
+    `apart`: whether a pod is in no account, a placeholder: it is bound, and nothing claimed.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Binder:
         deadline: float,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        apart: Callable[[Pod], bool] = lambda _pod: False,
     ) -> None:
         self._api = api
         self._ledger = ledger
@@ -58,6 +62,7 @@ class Binder:
         self._deadline = deadline
         self._clock = clock
         self._sleep = sleep
+        self._apart = apart
         self._attempts: dict[str, tuple[str, asyncio.Task[str]]] = {}
         self._doubtful: dict[str, asyncio.Task[None]] = {}
         self._reads = Turns(READS_A_SECOND, READS_AT_ONCE, clock, sleep)
@@ -110,6 +115,10 @@ class Binder:
         if isinstance(pod, str):
             self._metrics.bind_outcome("gone")
             return pod
+        if self._apart(pod):
+            return await self._make_binding(
+                pod, args.node, BindDecision(), in_doubt=self._forget_doubt(pod.uid)
+            )
         decision = self._ledger.bind(pod, args.node, self._clock())
         if decision.awaited:
             gone = await self._read_gone(decision.awaited)

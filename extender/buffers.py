@@ -61,7 +61,7 @@ class Buffers:
     """What is there of ours, what is wanted, and the calls between. `clock`: seconds, monotonic.
 
     changed: called when what autoscalers say may have changed. asking: False in mode Observe, which asks
-    nobody for nodes: what is there is taken away. standing: a placeholder stands where each hold lies.
+    nobody for nodes: what is there is taken away. standing: whether placeholders keep a policy's holds.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Buffers:
         metrics: Metrics,
         *,
         asking: bool,
-        standing: bool = False,
+        standing: Callable[[Policy], bool] = lambda _policy: False,
         changed: Callable[[], None],
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -120,7 +120,7 @@ class Buffers:
             return (self._wanted or {}).get(owner_of(one.policy).key)
         content_of = partial(self._content, one.policy.key)
         return wanted_of(
-            one.policy, one.resolved, one.report, one.waiting, content_of, standing=self._standing
+            one.policy, one.resolved, one.report, one.waiting, content_of, standing=self._standing(one.policy)
         )
 
     def _content(self, key: str, demand: Demand) -> Mapping[str, Any] | None:

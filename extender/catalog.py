@@ -14,7 +14,8 @@ from extender.mounted import MountedVolumes
 from extender.owners import Owners, WorkloadKey
 from ledger.ledger import Ledger
 from qos.cluster.budget import ReservationBudget
-from qos.cluster.objects import Demand, PlacementMode
+from qos.cluster.keeping import Keepers
+from qos.cluster.objects import Demand, Keeper, PlacementMode
 from qos.cluster.policy import Autoscaler, Policy, Profile, ScaleTarget, Workload
 from qos.cluster.precedence import PriorityClass, PriorityClasses, Problem
 from qos.cluster.resolve import resolve
@@ -23,6 +24,7 @@ from qos.keys import HIGHEST_USER_PRIORITY
 
 log = logging.getLogger(__name__)
 
+_KEEPERS: Final = Keepers()
 _AT_ONCE: Final = 8
 """Policies resolved at once, at half a millisecond each."""
 
@@ -51,6 +53,7 @@ class Catalog:
         grace: float,
         highest_priority: int = HIGHEST_USER_PRIORITY,
         placed: Callable[[str], list[tuple[str, int]]] = lambda _policy: [],
+        keepers: Keepers = _KEEPERS,
     ) -> None:
         self._ledger = ledger
         self._changed = changed
@@ -58,6 +61,7 @@ class Catalog:
         self._clock, self._wall = clock, wall
         self._grace = grace
         self._placed = placed
+        self.keepers = keepers
         self._open = False
         self._due: dict[str, None] = {}
         self._expiring: dict[str, float] = {}
@@ -134,6 +138,11 @@ class Catalog:
         if isinstance(self.resolved.pop(key, None), Demand):
             self._ledger.remove_demand(key)
         self._changed()
+
+    def keeper(self, key: str) -> Keeper:
+        """The keeper of a policy; Reservations are the extender's."""
+        policy = self.policies.get(key)
+        return Keeper.EXTENDER if policy is None else self.keepers.of(policy)
 
     def set_budget(self, budget: ReservationBudget) -> None:
         """Take a budget as it is now."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from adapters.configuration import HostPort, ObjectPath, Section
 from adapters.serving.addresses import is_loopback, split_address
 from ledger.decisions import Mode
 from ledger.lost_nodes import NOT_READY_SECONDS
+from qos.cluster.keeping import Keepers
+from qos.cluster.objects import Keeper
 from qos.keys import HIGHEST_USER_PRIORITY, HOSTNAME_LABEL
 
 
@@ -25,13 +26,6 @@ class TLSFiles(Section):
     client_ca_file: Path = Field(
         description="The authority whose client certificates may call the verbs. Use one of its own."
     )
-
-
-class Keeper(Enum):
-    """What makes schedulers respect the holds."""
-
-    EXTENDER = "Extender"
-    PLACEHOLDERS = "Placeholders"
 
 
 class Webhook(Section):
@@ -101,11 +95,16 @@ class ExtenderConfig(Section):
     )
     keeper: Keeper = Field(
         default=Keeper.EXTENDER,
-        description="Extender: kube-scheduler calls the verbs. Placeholders: a pod of ours stands where each "
-        "hold lies; kube-scheduler needs no configuration.",
+        description="The keeper of policies that name none. Extender: kube-scheduler calls the verbs. "
+        "Placeholders: a pod of ours stands where each hold lies; kube-scheduler needs no configuration.",
+    )
+    both_keepers: bool = Field(
+        default=False,
+        description="Policies may have the other keeper, too, by spec.keeper; else one that names it holds "
+        "nothing. Run one extender then, and let kube-scheduler call it.",
     )
     placeholders: Placeholders = Field(
-        default=Placeholders(), description="Where keeper is Placeholders: how they keep holds."
+        default=Placeholders(), description="How placeholders keep holds, where they do."
     )
     verbs_address: HostPort = Field(
         default="127.0.0.1:10260",
@@ -234,10 +233,10 @@ class ExtenderConfig(Section):
 
     @model_validator(mode="after")
     def _placeholders_hold_policies(self) -> ExtenderConfig:
-        if self.keeper is Keeper.PLACEHOLDERS and self.koordinator.reservations:
+        if self.koordinator.reservations and not self.keepers.runs(Keeper.EXTENDER):
             raise ValueError(
                 "keeper Placeholders does not hold what Reservations reserve: leave koordinator.reservations "
-                "out, or set keeper: Extender"
+                "out, or set keeper: Extender, or bothKeepers"
             )
         return self
 
@@ -265,6 +264,11 @@ class ExtenderConfig(Section):
         return (
             self if self.identity else self.model_copy(update={"identity": f"{socket.gethostname()}-{port}"})
         )
+
+    @property
+    def keepers(self) -> Keepers:
+        """Those that run."""
+        return Keepers(self.keeper, self.both_keepers)
 
     @property
     def lease_namespace(self) -> str:

@@ -117,6 +117,32 @@ class NobodyBypasses:
         return self._judged(key)
 
 
+class EachByItsKeeper:
+    """Guards where both keepers run: `placeholders` judges the policies that they keep, `verbs` the others.
+
+    `kept`: whether placeholders keep a policy.
+    """
+
+    def __init__(
+        self, verbs: Guarding, placeholders: Callable[[str], Guard], kept: Callable[[str], bool]
+    ) -> None:
+        self._verbs, self._placeholders, self._kept = verbs, placeholders, kept
+        self.see, self.forget, self.recent, self.count = verbs.see, verbs.forget, verbs.recent, verbs.count
+
+    @property
+    def installed(self) -> float | None:
+        """As Guarding has it."""
+        return self._verbs.installed
+
+    @installed.setter
+    def installed(self, at: float | None) -> None:
+        self._verbs.installed = at
+
+    def judge(self, key: str, recent: Recent, exposed: Collection[str]) -> Guard:
+        """The condition for one policy."""
+        return self._placeholders(key) if self._kept(key) else self._verbs.judge(key, recent, exposed)
+
+
 class Guarding:
     """Remembers pods that were bound without us for one window; fed with each pod as it is seen."""
 

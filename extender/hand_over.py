@@ -187,7 +187,8 @@ class HandOver:
         if not found:
             return None
         chosen = by_node[found[0]]
-        self._ledger.bind(pod, chosen.node, now)
+        if self._ledger.bind(pod, chosen.node, now).refusal:
+            return None
         self._standing.give(chosen)
         return chosen
 

@@ -16,7 +16,7 @@ from adapters.serving.server import Serving, server
 from extender.config import ExtenderConfig
 from extender.config import Webhook as WebhookConfig
 from extender.gate import Gate, application
-from extender.guarding import Guards, NobodyBypasses
+from extender.guarding import EachByItsKeeper, Guarding, Guards, NobodyBypasses
 from extender.hand_over import HandOver
 from extender.kept_certificate import KeptCertificate
 from extender.metrics import Metrics
@@ -27,6 +27,7 @@ from extender.view import View
 from extender.webhook import Webhook, client_config
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
+from qos.cluster.objects import Keeper
 
 SECONDS: Final = 0.01
 """Between two looks whether there is something to do, which wait for a change."""
@@ -40,12 +41,15 @@ WEBHOOK_SECONDS: Final = 0.5
 class Cluster:
     """What it asks the rest of the program.
 
-    `ordinary`: the priority of pods that name no PriorityClass. `namespaces`: those with policies. `leads`:
-    whether this program is the leader, with a complete account.
+    `ordinary`: the priority of pods that name no PriorityClass. `kept`: whether placeholders are to keep a
+    policy, by key. `away`: whether pods are bound that the verbs were not asked about. `namespaces`: those
+    with policies that placeholders keep. `leads`: whether this program is the leader, and complete.
     """
 
     view: View
     ordinary: Callable[[], int]
+    kept: Callable[[str], bool]
+    away: Callable[[], bool]
     namespaces: Callable[[], Iterable[str]]
     leads: Callable[[], bool]
 
@@ -68,6 +72,7 @@ class PlaceholderKeeper:
         clock: Callable[[], float],
     ) -> None:
         settings = config.placeholders
+        self._cluster = cluster
         self._acts = config.mode is not Mode.OBSERVE
         self._changed = changed
         self._holds, self._owners = Changes(IDLE_SECONDS), Changes(IDLE_SECONDS)
@@ -82,12 +87,21 @@ class PlaceholderKeeper:
             scheduler=config.scheduler_names[0],
             image=settings.image,
             ordinary=cluster.ordinary,
+            kept=self._keeps,
             clock=clock,
         )
         self._hand_over = HandOver(
             api, ledger, self.standing, metrics, self._owners, namespace=settings.namespace, clock=clock
         )
-        self._refused = Refused(ledger, cluster.view, self._hand_over, self.standing.places, clock=clock)
+        self._alone = not config.keepers.runs(Keeper.EXTENDER)
+        self.refused = Refused(
+            ledger,
+            cluster.view,
+            self._hand_over,
+            self.standing.places,
+            clock=clock,
+            looks=self._alone,
+        )
         self._gate = Gate(ledger, self.standing, metrics, lifts=cluster.leads)
         self._serves = settings.webhook if self._acts else None
         self._webhook: Webhook | None = None
@@ -113,9 +127,18 @@ class PlaceholderKeeper:
         self._owners.note()
         self._changed()
 
-    def guards(self) -> Guards | None:
-        """What says whether holds are respected; None in Observe."""
-        return NobodyBypasses(self._placeholders.guard) if self._acts else None
+    def guards(self, verbs: Guarding) -> Guards:
+        """What says whether holds are respected. `verbs`: the same for those that the verbs keep."""
+        if not self._acts:
+            return verbs
+        judged = self._placeholders.guard
+        return NobodyBypasses(judged) if self._alone else EachByItsKeeper(verbs, judged, self._cluster.kept)
+
+    def _keeps(self, policy: str) -> bool:
+        """Placeholders of a policy that has got the other keeper stay until kube-scheduler asks that one."""
+        if self._cluster.kept(policy):
+            return True
+        return bool(self.standing.of(policy)) and self._cluster.away()
 
     def loops(self) -> Iterator[tuple[str, float, Callable[[], Awaitable[object]]]]:
         """What the leader does: name, seconds between two rounds, a round."""
@@ -123,7 +146,7 @@ class PlaceholderKeeper:
             return
         yield "placeholders", SECONDS, self._placeholders.run_once
         yield "hand-over", SECONDS, self._hand_over.run_once
-        yield "refused", REFUSED_SECONDS, self._refused.run_once
+        yield "refused", REFUSED_SECONDS, self.refused.run_once
         if self._webhook is not None:
             yield "webhook", WEBHOOK_SECONDS, self._webhook.run_once
 

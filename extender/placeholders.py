@@ -66,7 +66,7 @@ class Placeholders:
     """Creates and deletes placeholders, at most 200 a second and 16 at once.
 
     `scheduler`: who is to bind them. `image`: what they run, "" for nothing. `ordinary`: the priority of pods
-    that name no PriorityClass.
+    that name no PriorityClass. `kept`: whether placeholders keep a policy; the others' go.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class Placeholders:
         scheduler: str,
         image: str,
         ordinary: Callable[[], int],
+        kept: Callable[[str], bool],
         clock: Callable[[], float],
         name: Callable[[], str] = lambda: token_hex(5),
     ) -> None:
@@ -93,6 +94,7 @@ class Placeholders:
         self._scheduler = scheduler
         self._image = image
         self._ordinary = ordinary
+        self._kept = kept
         self._name = name
         self._turns = Turns(PER_SECOND, AT_ONCE, clock, asyncio.sleep)
         self._settled: dict[str, tuple[Holding, int, Mapping[str, int]]] = {}
@@ -119,7 +121,8 @@ class Placeholders:
             crowded -= Counter(nodes)  # who stands by waits for long by design
         known = set[str]()
         for holding in self._ledger.gather_holdings():
-            if holding is not None:  # nothing may come between what it says and what is done of it
+            # Nothing may come between what it says and what is done of it.
+            if holding is not None and self._kept(holding.demand.key):
                 known.add(holding.demand.key)
                 if not self._same(holding) or crowded:
                     steps = self._decide(holding, crowded)
@@ -141,7 +144,7 @@ class Placeholders:
         if self._clock() >= self._standby_due and stamp != self._standby_of:
             self._standby_of = stamp
             found = await last_of(self._ledger.gather_replaced())
-            self._standby = {policy: _few(nodes) for policy, nodes in found.items()}
+            self._standby = {key: _few(nodes) for key, nodes in found.items() if self._kept(key)}
             self._standby_due = self._clock() + STANDBY_SECONDS
 
     def _same(self, holding: Holding) -> bool:

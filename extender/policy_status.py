@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -16,13 +16,14 @@ from adapters.loops import last_of
 from extender import status
 from extender.buffers import Account, Buffers
 from extender.catalog import Catalog
-from extender.guarding import Guards
+from extender.guarding import Guard, Guards, Recent
 from extender.lives import Lives
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports
 from extender.view import View
 from ledger.ledger import Ledger
 from qos.cluster.objects import Demand
+from qos.cluster.policy import Policy
 
 OVERLAP_SECONDS: Final = 5.0
 """Overlaps take a look at the labels of every pod, so they are not computed at each change."""
@@ -108,7 +109,7 @@ class PolicyStatus:
                     policy=policy,
                     resolved=resolved,
                     report=reports.get(key),
-                    guard=self._guarding.judge(key, recent, exposed),
+                    guard=self._guard(policy, recent, exposed),
                     overlap=overlaps.get(key, ""),
                     waiting=long[key],
                     postponed=self._catalog.postponed.get(key),
@@ -120,6 +121,11 @@ class PolicyStatus:
                 )
             )
         return found
+
+    def _guard(self, policy: Policy, recent: Recent, exposed: Collection[str]) -> Guard:
+        if lacking := self._catalog.keepers.lacking(policy):
+            return Guard(False, "KeeperNotInstalled", lacking)
+        return self._guarding.judge(policy.key, recent, exposed)
 
     async def _overlapping(self) -> Mapping[str, str]:
         now, policies = self._clock(), set(self._catalog.resolved)

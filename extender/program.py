@@ -23,7 +23,7 @@ from extender.binder import Binder
 from extender.budget_status import BudgetStatus
 from extender.buffers import Buffers
 from extender.catalog import Catalog
-from extender.config import ExtenderConfig, Keeper
+from extender.config import ExtenderConfig
 from extender.expiry import Expiry
 from extender.guarding import Guarding
 from extender.hearing import Hearing
@@ -45,6 +45,7 @@ from extender.view import View
 from extender.waking import Waker
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
+from qos.cluster.objects import Keeper, Pod
 
 log = logging.getLogger(__name__)
 
@@ -88,12 +89,14 @@ class Program:
         self._changes = Changes(IDLE_SECONDS)
         self._tended = Changes(2 * WAKE_SECONDS)
         self._garbage = garbage.Keeper()
+        keepers = config.keepers
+        asked = keepers.runs(Keeper.EXTENDER)
         self.metrics = Metrics()
         self.ledger = Ledger(
-            config.mode if config.keeper is Keeper.EXTENDER else _of_placeholders(config.mode),
+            config.mode if asked else _of_placeholders(config.mode),
             cap_percent=config.cap_percent,
             pool_labels=config.cap_pool_labels,
-            binds=config.binds and config.keeper is Keeper.EXTENDER,
+            binds=config.binds and asked,
             settle_seconds=config.settle_seconds,
             warmup_until=clock() + config.warmup,
             not_ready_seconds=config.not_ready_seconds,
@@ -103,7 +106,7 @@ class Program:
         self.snapshots = Snapshots(self.ledger, clock)
         self.owners = Owners()
         self.view = View()
-        self.keeper = self._placeholders() if config.keeper is Keeper.PLACEHOLDERS else None
+        self.keeper = self._placeholders() if keepers.runs(Keeper.PLACEHOLDERS) else None
         self._note = self._changes.note if self.keeper is None else self.keeper.note
         self.catalog = Catalog(
             self.ledger,
@@ -114,23 +117,25 @@ class Program:
             grace=config.reference_grace_seconds,
             highest_priority=config.max_policy_priority,
             placed=(lambda _policy: []) if self.keeper is None else self.keeper.standing.nodes,
+            keepers=keepers,
         )
         self.reservations = Reservations(
             self.ledger, self._note, wall=wall, highest_priority=config.max_policy_priority
         )
-        self.guarding = (self.keeper and self.keeper.guards()) or Guarding(
+        verbs = Guarding(
             config.mode,
             binds=config.binds,
             schedulers=config.scheduler_names,
             window=config.guard_window_seconds,
         )
+        self.guarding = verbs if self.keeper is None else self.keeper.guards(verbs)
         self.reports = NodeReports(self.ledger, clock=clock, changed=self._note)
         self.buffers = (
             Buffers(
                 api,
                 self.metrics,
                 asking=config.mode is not Mode.OBSERVE,
-                standing=config.keeper is Keeper.PLACEHOLDERS,
+                standing=lambda policy: keepers.of(policy) is Keeper.PLACEHOLDERS,
                 changed=self._note,
                 clock=clock,
             )
@@ -176,11 +181,13 @@ class Program:
             identity=config.identity,
             deadline=config.bind_deadline_seconds,
             clock=clock,
+            apart=self._apart,
         )
         self.elector = LeaseElector(
             api, config.lease_namespace, config.lease_name, config.identity, on_started=self._changes.note
         )
-        self.waker = Waker(api, self.ledger, self.metrics, clock=clock, wall=wall)
+        told = (lambda _pods: None) if self.keeper is None else self.keeper.refused.again
+        self.waker = Waker(api, self.ledger, self.metrics, clock=clock, wall=wall, told=told)
         self.failed = False
         self._show_gauges()
 
@@ -188,7 +195,9 @@ class Program:
         cluster = Cluster(
             self.view,
             ordinary=lambda: self.catalog.ordinary,
-            namespaces=lambda: {policy.namespace for policy in self.catalog.policies.values()},
+            kept=lambda key: self.catalog.keeper(key) is Keeper.PLACEHOLDERS,
+            away=lambda: self.guarding.recent(self._wall()).away,
+            namespaces=self._with_placeholders,
             leads=lambda: self.elector.is_leader and not self.readiness.problem(),
         )
         return PlaceholderKeeper(
@@ -200,6 +209,11 @@ class Program:
             changed=self._changes.note,
             clock=self._clock,
         )
+
+    def _with_placeholders(self) -> set[str]:
+        """Namespaces of the policies that placeholders keep."""
+        of = self.catalog.keepers.of
+        return {one.namespace for one in self.catalog.policies.values() if of(one) is Keeper.PLACEHOLDERS}
 
     def _reflectors(self) -> dict[str, Reflector]:
         ingest = Ingest(
@@ -279,10 +293,16 @@ class Program:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _apart(self, pod: Pod) -> bool:
+        """A placeholder is the hold itself, and in no account."""
+        return self.keeper is not None and self.keeper.standing.is_placeholder(pod)
+
     async def _serve(
         self, stop: asyncio.Event, sockets: server.Sockets, more: list[tuple[Serving, socket.socket]]
     ) -> None:
-        verbs = server.VerbsApp(self.ledger, self.binder, self.readiness, self.metrics, self._clock)
+        verbs = server.VerbsApp(
+            self.ledger, self.binder, self.readiness, self.metrics, self._clock, self._apart
+        )
         others = rest.app(self.config.mode, self.snapshots, self.readiness, self.metrics)
         verbs_socket, socket_of_others = sockets
         log.info(
@@ -309,7 +329,7 @@ class Program:
         yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
         expiry = Expiry(self._api, self.ledger, settles=self.binder.settles, clock=self._clock)
         yield "holds", self._loop("holds", HOLDS_SECONDS, self._tend)
-        if self.keeper is None:
+        if self.config.keepers.runs(Keeper.EXTENDER):
             yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once, sleep=self._until_tended)
         yield "events", self._loop("events", EVENT_SECONDS, self._say)
         yield "expiry", self._loop("expiry", EXPIRY_SECONDS, expiry.run_once)

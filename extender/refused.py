@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 from typing import Final
 
@@ -24,7 +24,8 @@ _NAMES_SECONDS: Final = 1.0
 
 class Refused:
     """Asks the ledger about each such pod as kube-scheduler would ask an extender: what its answer moves,
-    placeholders follow. `places`: where pods that wait may run, by UID. `clock`: seconds, monotonic.
+    placeholders follow. `places`: where pods that wait may run, by UID. `clock`: seconds, monotonic. `looks`:
+    it asks for pods there is room for by itself; else `again` is told of them.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Refused:
         places: Mapping[str, NodePredicate],
         *,
         clock: Callable[[], float],
+        looks: bool = True,
         timer: Callable[[], float] = perf_counter,
     ) -> None:
         self._ledger = ledger
@@ -44,16 +46,24 @@ class Refused:
         self._clock = clock
         self._asked: dict[str, tuple[float, float]] = {}
         """UID -> when to ask again (inf: the ledger tells), and after how long."""
+        self._charged: set[str] = set()
+        self._looks = looks
         self._names: dict[NodePredicate, list[str]] = {}
         self._names_until = 0.0
         self._timer = timer
         self._look_again = 0.0
+
+    def again(self, pods: Iterable[Pod]) -> None:
+        """There is room for these now."""
+        for pod in pods:
+            self._asked.pop(pod.uid, None)
 
     async def run_once(self) -> None:
         """Ask about the pods that were refused since, and those the ledger has room for now."""
         waiting = self._view.unschedulable
         now = self._clock()
         self._asked = {uid: one for uid, one in self._asked.items() if uid in waiting}
+        self._charged &= waiting.keys()
         due = [pod for uid, pod in waiting.items() if self._asked.get(uid, (0.0, 0.0))[0] <= now]
         woken = await self._look()
         for pod in dict.fromkeys([one.uid for one in (*due, *woken)]):
@@ -64,7 +74,7 @@ class Refused:
     async def _look(self) -> list[Pod]:
         """Pods the ledger has room for now; in a full cluster where thousands wait, finding them is work."""
         started = self._timer()
-        if started < self._look_again:
+        if not self._looks or started < self._look_again:
             return []
         found = await last_of(self._ledger.gather_waiting(self._clock()))
         ended = self._timer()
@@ -77,11 +87,16 @@ class Refused:
         if self._hand_over.add(pod):
             self._asked[pod.uid] = now + pause, pause
             return
+        if pod.uid not in self._charged and now - self._ledger.in_flight_since(pod.uid) < AGAIN_SECONDS:
+            self._asked[pod.uid] = now + AGAIN_SECONDS, pause
+            return  # kube-scheduler has just been answered, and may be about to bind it
         self._ledger.settle(pod.uid)  # else each answer would be charged on top of the one before
         moved = self._ledger.moved
         found = self._ledger.filter(pod, self._nodes_for(pod), now)
         if self._ledger.moved == moved:
             self._ledger.settle(pod.uid)  # there is room without a move: what keeps it waiting is not known
+        else:
+            self._charged.add(pod.uid)
         self._asked[pod.uid] = (now + pause if found.nodes else float("inf")), pause
 
     def _nodes_for(self, pod: Pod) -> list[str]:

@@ -17,6 +17,7 @@ from extender.connection import VerbsServer
 from extender.metrics import Metrics
 from extender.verbs import Reply
 from ledger.ledger import Ledger
+from qos.cluster.objects import Pod
 
 Sockets = tuple[socket.socket, socket.socket]
 """Listening: the verbs' and the rest's."""
@@ -25,7 +26,10 @@ _ELSEWHERE: Final = b'{"Error":"POST a verb of kube-scheduler"}'
 
 
 class VerbsApp:
-    """POST /filter /prioritize /preempt /bind. No middleware, no routing beyond one dictionary."""
+    """POST /filter /prioritize /preempt /bind. No middleware, no routing beyond one dictionary.
+
+    `apart`: whether a pod is in no account (a placeholder).
+    """
 
     def __init__(
         self,
@@ -34,8 +38,10 @@ class VerbsApp:
         readiness: Readiness,
         metrics: Metrics,
         clock: Callable[[], float],
+        apart: Callable[[Pod], bool] = lambda _pod: False,
     ) -> None:
         self._ledger = ledger
+        self._apart = apart
         self._readiness = readiness
         self._metrics = metrics
         self._clock = clock
@@ -80,7 +86,7 @@ class VerbsApp:
         return verbs.crashed(error)
 
     def _filter(self, body: bytes) -> Reply:
-        reply = verbs.filter(body, self._ledger, self._clock())
+        reply = verbs.filter(body, self._ledger, self._clock(), self._apart)
         if reply.refused or reply.withheld:
             self._metrics.refused(reply.refused, reply.withheld)
         return reply

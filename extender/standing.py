@@ -58,7 +58,7 @@ class Standing:
 
     def take(self, pod: Pod, raw: bytes) -> bool:
         """Take a pod as it is now; True for a placeholder, which is in no other account. DecodeError."""
-        if pod.namespace == self._namespace and pod.labels.get(keys.PLACEHOLDER_LABEL) == "true":
+        if self.is_placeholder(pod):
             self._take(pod, raw)
             return True
         waits = not (pod.node_name or pod.terminal or pod.deleting)
@@ -84,6 +84,10 @@ class Standing:
             yield event
         finally:
             del self._bound[uid]
+
+    def is_placeholder(self, pod: Pod) -> bool:
+        """Whether it is a hold, and so no claim."""
+        return pod.namespace == self._namespace and pod.labels.get(keys.PLACEHOLDER_LABEL) == "true"
 
     def _take(self, pod: Pod, raw: bytes) -> None:
         one = placeholders.placeholder(raw)

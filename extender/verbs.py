@@ -49,24 +49,35 @@ BadBody = (msgspec.MsgspecError, DecodeError, ValueError)
 """What decoding raises on a body that is not what kube-scheduler sends."""
 
 
-def filter(body: bytes, ledger: Ledger, now: float) -> Reply:  # noqa: A001 - the verb's name on the wire
-    """The nodes where the pod fits beside the holds. Nothing passes: a stable message for each node."""
+def filter(  # noqa: A001 - the verb's name on the wire
+    body: bytes, ledger: Ledger, now: float, apart: Callable[[Pod], bool] = lambda _pod: False
+) -> Reply:
+    """The nodes where the pod fits beside the holds. Nothing passes: a stable message for each node.
+
+    `apart`: whether a pod is in no account, a placeholder: it may go where it was made to go.
+    """
     try:
         args = wire.decode_args(body)
         asked = Asked(pod_from(args.pod), tolerations_of(args.pod), prefers=prefers(args.pod))
         if args.nodes is not None and args.node_names is None:
-            return _filter_full(asked, args.nodes, ledger, now)
+            return _filter_full(asked, args.nodes, ledger, now, apart)
     except BadBody as error:
         return malformed("filter", error)
+    if apart(asked.pod):
+        return Reply(200, wire.filter_result(args.node_names or [], {}, {}))
     decision = ledger.filter(asked.pod, args.node_names or [], now, asked.tolerations, prefers=asked.prefers)
     failed, unresolvable = _failures(decision, args.node_names or [])
     answer = wire.filter_result(decision.nodes, failed, unresolvable)
     return Reply(200, answer, decision.policies, decision.withheld)
 
 
-def _filter_full(asked: Asked, nodes: wire.NodeList, ledger: Ledger, now: float) -> Reply:
+def _filter_full(
+    asked: Asked, nodes: wire.NodeList, ledger: Ledger, now: float, apart: Callable[[Pod], bool]
+) -> Reply:
     """Where nodeCacheCapable is false: full nodes came, the same bytes go back."""
     items = dict(zip(wire.names_of(nodes), nodes.items or [], strict=True))
+    if apart(asked.pod):
+        return Reply(200, wire.filter_result_nodes([*items.values()], {}, {}))
     decision = ledger.filter(asked.pod, list(items), now, asked.tolerations, prefers=asked.prefers)
     failed, unresolvable = _failures(decision, list(items))
     answer = wire.filter_result_nodes([items[name] for name in decision.nodes], failed, unresolvable)

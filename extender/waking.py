@@ -37,7 +37,7 @@ POD_SECONDS: Final = 1.0
 class Waker:
     """Patches the annotation (its value: `wall`), at most 50 pods a second and eight at once.
 
-    Each pod at most once a second.
+    Each pod at most once a second. `told`: who else is to know which pods the ledger has room for.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class Waker:
         *,
         clock: Callable[[], float],
         wall: Callable[[], float],
+        told: Callable[[Iterable[Pod]], None] = lambda _pods: None,
         timer: Callable[[], float] = perf_counter,
     ) -> None:
         self._api = api
@@ -55,6 +56,7 @@ class Waker:
         self._metrics = metrics
         self._clock, self._wall = clock, wall
         self._timer = timer
+        self._told = told
         self._look_again = 0.0
         self._pace = Pace(PER_SECOND, PER_SECOND, clock)
         self._queue: dict[str, Pod] = {}
@@ -87,7 +89,9 @@ class Waker:
         started = self._timer()
         if started < self._look_again:
             return
-        self.add(await last_of(self._ledger.gather_waiting(self._clock())))
+        found = await last_of(self._ledger.gather_waiting(self._clock()))
+        self.add(found)
+        self._told(found)
         ended = self._timer()
         self._look_again = ended + (ended - started) / SHARE
 

@@ -215,6 +215,11 @@ class Ledger:
         claims = [claim.pod for claim in state.claims.unseen.values() if claim.since < began]
         return list({pod.uid: pod for pod in (*flights, *claims) if pod.uid not in state.pods}.values())
 
+    def in_flight_since(self, uid: str) -> float:
+        """When the pod was answered nodes that are charged until it is bound; -inf: none are."""
+        flight = self._state.flights.by_uid.get(uid)
+        return float("-inf") if flight is None else flight.since
+
     def settle(self, uid: str) -> None:
         """Forget a pod's in-flight charge."""
         self._state.settle_flight(uid)

@@ -19,6 +19,7 @@ from adapters.kubernetes.wire import DecodeError, PriorityClassObject, key_of, r
 from qos.bandwidth import Band, Limits, from_bits
 from qos.classes import CLASSES, contradiction, promises_of
 from qos.cluster.objects import (
+    Keeper,
     NodeEnforcement,
     NodePredicate,
     OwnerFit,
@@ -102,6 +103,7 @@ class _PolicySpec(msgspec.Struct, rename="camel"):
     expiration_time: datetime | None = None
     placement: _Placement = msgspec.field(default_factory=_Placement)
     node_enforcement: NodeEnforcement = NodeEnforcement.BEST_EFFORT
+    keeper: Keeper | None = None
 
 
 class _PolicyObject(msgspec.Struct):
@@ -193,6 +195,7 @@ def policy(raw: bytes) -> Policy:
         max_slots_per_node=placement.max_slots_per_node,
         survives=placement.survive_node_failures,
         enforcement=spec.node_enforcement,
+        keeper=spec.keeper,
         # It is ours, and must not make the policy unreadable, whatever an older version wrote there.
         status=status,
         remembered=_remembered(status, once=spec.consume_policy == "Once"),

@@ -444,6 +444,15 @@ class MinimalReservationPolicySpec(Model):
             "cannot enforce is reported by the condition Applied. Default BestEffort."
         ),
     )
+    keeper: Literal["Extender", "Placeholders"] | None = Field(
+        default=None,
+        description=(
+            "What makes schedulers respect the holds. Extender: kube-scheduler asks the extender about every "
+            "pod. Placeholders: a pod of the installation stands where each hold lies. It can be changed at "
+            "any time; holds stay where they are meanwhile. Where the installation does not run it the other "
+            "one keeps them, and Guarded is False, reason KeeperNotInstalled. Default: the installation's."
+        ),
+    )
 
     @model_validator(mode="after")
     def _placement_fits_slots(self) -> MinimalReservationPolicySpec:

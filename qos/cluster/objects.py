@@ -208,6 +208,13 @@ class NodeEnforcement(Enum):
     STRICT = "Strict"
 
 
+class Keeper(Enum):
+    """What makes schedulers respect holds: kube-scheduler's calls of the verbs, or pods of ours."""
+
+    EXTENDER = "Extender"
+    PLACEHOLDERS = "Placeholders"
+
+
 class OwnerFit(Enum):
     """Whether a pod that asks for more than a slot may fill it, as Koordinator's Reservation has it."""
 

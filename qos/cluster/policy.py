@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from qos.bandwidth import UNLIMITED, Band, Limits
 from qos.cluster.objects import (
+    Keeper,
     NodeEnforcement,
     NodePredicate,
     OwnerFit,
@@ -88,7 +89,8 @@ class Policy:
     released, seconds since the epoch; None: never. `headroom`: slots up to what
     autoscalers may scale to. `survives`: the loss of so many nodes, by
     `max_slots_per_node` more slots for each. `once`: a slot is used up by its first pod. `delay`: for
-    so many seconds a slot outlives its pod. `remembered`: what its status says of that.
+    so many seconds a slot outlives its pod. `remembered`: what its status says of that. `keeper`: None
+    for the installation's (qos.cluster.keeping).
     """
 
     key: str
@@ -119,6 +121,7 @@ class Policy:
     max_slots_per_node: int | None = None
     survives: int = 0
     enforcement: NodeEnforcement = NodeEnforcement.BEST_EFFORT
+    keeper: Keeper | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
     remembered: Remembered = NOTHING
 

@@ -52,15 +52,17 @@ def policy(slots: int, cpu: str, **spec: Any) -> Object:
 
 
 class Rig:
-    """A cluster with upstream's default scheduler, and our program beside it; `account`: by its rights."""
+    """A cluster, and our program beside it; `account`: by its rights; `config`: of its own."""
 
-    def __init__(self, cluster: Cluster, account: Cluster | None = None) -> None:
+    def __init__(self, cluster: Cluster, account: Cluster | None = None, **config: Any) -> None:
         self.cluster = cluster
         if account is None:
             placeholders.install(cluster)
         lease = [] if account is None else ["--lease=j10ce-system/j10ce-extender"]
         self.program: ExtenderProcess = extender_process.start(
-            account or cluster, config=placeholders.config(cluster), extra=["--cap-percent=100", *lease]
+            account or cluster,
+            config={**placeholders.config(cluster), **config},
+            extra=["--cap-percent=100", *lease],
         )
         self.program.wait_ready()
 

@@ -78,6 +78,7 @@ def test_only_what_is_honoured_is_in_the_schema() -> None:
         "expirationTime",
         "placement",
         "nodeEnforcement",
+        "keeper",
     }
     assert set(spec["floor"]["properties"]) == {"resources", "network", "requestPolicy"}
     assert set(spec["limit"]["properties"]) == {"network"}
