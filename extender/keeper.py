@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -20,7 +21,7 @@ from extender.guarding import EachByItsKeeper, Guarding, Guards, NobodyBypasses
 from extender.hand_over import HandOver
 from extender.kept_certificate import KeptCertificate
 from extender.metrics import Metrics
-from extender.placeholders import Placeholders
+from extender.placeholders import Placeholders, random_name
 from extender.refused import Refused
 from extender.standing import Standing
 from extender.view import View
@@ -57,7 +58,8 @@ class Cluster:
 class PlaceholderKeeper:
     """Placeholders, their hand-over to owners, and the webhook, of one program.
 
-    In Observe it only sees placeholders: nothing is refused, so nothing may be in anyone's way.
+    In Observe it only sees placeholders: nothing is refused, so nothing may be in anyone's way. `timer`:
+    seconds that work takes; `name`: makes the end of a placeholder's name.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class PlaceholderKeeper:
         *,
         changed: Callable[[], None],
         clock: Callable[[], float],
+        timer: Callable[[], float] = perf_counter,
+        name: Callable[[], str] = random_name,
     ) -> None:
         settings = config.placeholders
         self._cluster = cluster
@@ -89,6 +93,7 @@ class PlaceholderKeeper:
             ordinary=cluster.ordinary,
             kept=self._keeps,
             clock=clock,
+            name=name,
         )
         self._hand_over = HandOver(
             api, ledger, self.standing, metrics, self._owners, namespace=settings.namespace, clock=clock
@@ -100,9 +105,10 @@ class PlaceholderKeeper:
             self._hand_over,
             self.standing.places,
             clock=clock,
+            timer=timer,
             looks=self._alone,
         )
-        self._gate = Gate(ledger, self.standing, metrics, lifts=cluster.leads)
+        self.gate = Gate(ledger, self.standing, metrics, lifts=cluster.leads)
         self._serves = settings.webhook if self._acts else None
         self._webhook: Webhook | None = None
         if self._serves is not None:
@@ -156,7 +162,7 @@ class PlaceholderKeeper:
             return []
         opened = listen(self._serves.address)
         tls = own_certificate.context(await self._webhook.certificate.provide())
-        return [(server(application(self._gate), tls), opened)]
+        return [(server(application(self.gate), tls), opened)]
 
     async def drain(self) -> None:
         """Finish what is under way."""

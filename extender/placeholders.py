@@ -62,6 +62,11 @@ def _guard(missing: Collection[str], barred: Mapping[str, str]) -> Guard:
     return Guard(False, _WHY, f"{text}: they are made again, later each time")
 
 
+def random_name() -> str:
+    """What no other placeholder's name ends with."""
+    return token_hex(5)
+
+
 class Placeholders:
     """Creates and deletes placeholders, at most 200 a second and 16 at once.
 
@@ -83,7 +88,7 @@ class Placeholders:
         ordinary: Callable[[], int],
         kept: Callable[[str], bool],
         clock: Callable[[], float],
-        name: Callable[[], str] = lambda: token_hex(5),
+        name: Callable[[], str] = random_name,
     ) -> None:
         self._api = api
         self._ledger = ledger
