@@ -108,6 +108,7 @@ class Placeholders:
         self._problem = ""
         self._clock = clock
         self._standby: Mapping[str, Mapping[str, int]] = {}
+        self._stand_by: dict[str, Mapping[str, int]] = {}
         self._standby_due = 0.0
         self._standby_of: object = None
 
@@ -122,7 +123,7 @@ class Placeholders:
         delete = [*self._standing.ended.values()]
         create: list[tuple[Demand, str]] = []
         crowded = Counter(self._standing.crowded())
-        for nodes in self._standby.values():
+        for nodes in self._stand_by.values():
             crowded -= Counter(nodes)  # who stands by waits for long by design
         known = set[str]()
         for holding in self._ledger.gather_holdings():
@@ -140,6 +141,7 @@ class Placeholders:
         for policy in self._guards.keys() - known:
             del self._guards[policy]
             self._settled.pop(policy, None)
+            self._stand_by.pop(policy, None)
         if delete or create:
             await self._act(delete, create)
 
@@ -168,6 +170,7 @@ class Placeholders:
         form = form_of(demand, value, self._image)
         # Only where it comes before others in the queue is waiting there worth anything.
         standby = self._standby.get(demand.key, {}) if value > ordinary else {}
+        self._stand_by[demand.key] = standby
         barred = self._standing.refusals.barred(self._clock())
         steps = decide(wanted, form, there, crowded, standby, barred)
         stand = Counter(one.node for one in there if one.bound and one.form == form)
@@ -197,9 +200,9 @@ class Placeholders:
         async with self._turns.turn():
             try:
                 await self._api.delete(PODS, self._namespace, one.name, uid=one.uid)
-            except (NotFound, Conflict):
+            except NotFound:
                 pass
-            except (APIError, Unreachable) as error:
+            except (APIError, Unreachable) as error:  # if another one has its name, the watch shows it gone
                 self._standing.take_back(one)
                 self._failed("delete", error)
                 return

@@ -22,7 +22,9 @@ from adapters.api import (
 )
 from simulation import objects
 from simulation.api import Client, Fault
+from simulation.books import PLACEHOLDERS
 from simulation.cluster import OTHER_SCHEDULER, App
+from simulation.placeholder_watcher import PlaceholderWatcher
 from simulation.play import Play
 from simulation.store import EPOCH, Body, timestamp
 
@@ -135,6 +137,18 @@ def delete(play: Play, name: str, grace: float) -> None:
 def finish(play: Play, name: str) -> None:
     """A pod on a node succeeds."""
     play.cluster.finish(name)
+
+
+def placeholder_gone(play: Play, which: int) -> None:
+    """Somebody deletes a placeholder."""
+    there = [
+        body["metadata"] for body in play.store.bodies(PODS) if body["metadata"]["namespace"] == PLACEHOLDERS
+    ]
+    if there:
+        meta = there[which % len(there)]
+        if isinstance(play.watcher, PlaceholderWatcher):
+            play.watcher.taken.add(meta["uid"])
+        play.store.remove(PODS, PLACEHOLDERS, meta["name"])
 
 
 def app(

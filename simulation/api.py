@@ -252,6 +252,11 @@ class Client:
         """No custom kind is."""
         raise NotFound(404, "NotFound", f"{group}/{version} is not served")
 
+    @property
+    def writes(self) -> int:
+        """How many requests that change something were sent, Events aside."""
+        return sum(self._calls.get(verb, 0) for verb in ("create", "delete", "patch", "replace", "bind"))
+
     async def create(self, resource: Resource, _namespace: str, body: Mapping[str, Any]) -> bytes:
         """Create; what nobody looks at (Events) is thrown away."""
         if resource.plural == "events":
@@ -306,10 +311,12 @@ class Client:
         grace_seconds: int | None = None,
     ) -> None:
         """DELETE, at once; of a pod only without a grace, which the world plays."""
-        assert resource is not PODS or grace_seconds == 0
 
         def remove() -> None:
-            require_uid(self._store.get(resource, namespace, name)["metadata"], uid)
+            there = self._store.get(resource, namespace, name)
+            own = there.get("spec", {}).get("terminationGracePeriodSeconds")
+            assert resource is not PODS or (own if grace_seconds is None else grace_seconds) == 0
+            require_uid(there["metadata"], uid)
             self._store.remove(resource, namespace, name)
 
         await self._request("delete", name, remove)

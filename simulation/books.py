@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from adapters.api import (
     BUDGETS,
@@ -15,13 +17,16 @@ from adapters.api import (
     POLICIES,
     PRIORITY_CLASSES,
     RESERVATIONS,
+    APIError,
     ClusterAPI,
+    Unreachable,
 )
 from adapters.kubernetes.events import EventWriter
 from extender.catalog import Catalog
 from extender.config import ExtenderConfig, Koordinator
-from extender.guarding import Guarding
+from extender.guarding import Guarding, Guards
 from extender.ingest import Ingest
+from extender.keeper import Cluster, PlaceholderKeeper
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports
 from extender.owners import Owners
@@ -31,7 +36,7 @@ from ledger.decisions import BindDecision, Filtered, Mode
 from ledger.demands import NO_SLOT
 from ledger.ledger import Ledger
 from ledger.waiting import SAMPLE
-from qos.cluster.objects import Demand, Pod, Toleration
+from qos.cluster.objects import Demand, Keeper, Pod, Toleration
 from simulation import parsed
 from simulation.history import World
 from simulation.store import EPOCH, Store
@@ -49,6 +54,8 @@ WATCHED = (
 )
 """What an extender watches; Reservations in some worlds only."""
 SCHEDULER = "default-scheduler"
+PLACEHOLDERS = ExtenderConfig().placeholders.namespace
+"""Their namespace."""
 
 Clock = Callable[[], float]
 
@@ -75,6 +82,16 @@ class Recorder(Metrics):
     def skipped(self, resource: str) -> None:
         """An object was not taken."""
         self.bugs.append(f"{resource} skipped")
+
+    def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """Nobody reads it, and every start would register it again."""
+
+    def handed_over(self, outcome: str) -> None:
+        """A hand-over that met a bug is counted as failed, like one to which the API server said no."""
+        super().handed_over(outcome)
+        error = sys.exception()
+        if error is not None and not isinstance(error, (APIError, Unreachable)):
+            self.bugs.append(f"hand-over failed: {error!r}")
 
     def loop_error(self, loop: str) -> None:
         """A loop met a bug."""
@@ -162,11 +179,12 @@ class Books:
     ledger: Telling
     catalog: Catalog
     view: View
-    guarding: Guarding
+    guarding: Guards
     reports: NodeReports
     events: EventWriter
     owners: Owners
     reservations: Reservations | None
+    keeper: PlaceholderKeeper | None
 
     def demands(self) -> dict[str, Demand]:
         """What policies and Reservations ask for, by key."""
@@ -186,6 +204,7 @@ class Books:
             reports=self.reports,
             owners=self.owners,
             reservations=self.reservations,
+            standing=self.keeper.standing if self.keeper is not None else None,
             changed=changed,
             gone=gone,
         )
@@ -204,16 +223,24 @@ def config_of(world: World) -> ExtenderConfig:
         most_nodes=world.named,
         identity="extender",
         koordinator=Koordinator(reservations=world.reservations),
+        keeper=Keeper(world.keeper),
     )
 
 
-def opened(world: World, api: ClusterAPI, clock: Clock, wall: Clock, changed: Callable[[], None]) -> Books:
-    """Empty books."""
+def opened(
+    world: World,
+    api: ClusterAPI,
+    clock: Clock,
+    wall: Clock,
+    changed: Callable[[], None],
+    leads: Callable[[], bool] = lambda: False,
+) -> Books:
+    """Empty books; `leads` as a keeper asks."""
     config = config_of(world)
     ledger = Telling(
         config.mode,
         cap_percent=config.cap_percent,
-        binds=config.binds,
+        binds=config.binds and not world.standing,
         settle_seconds=config.settle_seconds,
         warmup_until=clock() + config.warmup,
         not_ready_seconds=config.not_ready_seconds,
@@ -221,20 +248,56 @@ def opened(world: World, api: ClusterAPI, clock: Clock, wall: Clock, changed: Ca
         most_nodes=config.most_nodes,
         sample=world.sample or SAMPLE,
     )
-    owners = Owners()
-    guarding = Guarding(
+    owners, view, catalogs = Owners(), View(), list[Catalog]()
+    keeper: PlaceholderKeeper | None = None
+    if world.standing:
+        numbers = count(int(clock() * 1000) * 1000)  # another process names no pod as this one does
+        keeper = PlaceholderKeeper(
+            config,
+            api,
+            ledger,
+            RECORDER,
+            Cluster(
+                view,
+                ordinary=lambda: catalogs[0].ordinary,
+                kept=lambda _policy: True,
+                away=lambda: False,
+                namespaces=lambda: ["default"],
+                leads=leads,
+            ),
+            changed=changed,
+            clock=clock,
+            timer=clock,
+            name=lambda: f"{next(numbers):010}",
+        )
+        changed = keeper.note
+    catalogs.append(
+        Catalog(
+            ledger,
+            changed,
+            owners,
+            clock=clock,
+            wall=wall,
+            grace=config.reference_grace_seconds,
+            keepers=config.keepers,
+            placed=(lambda _policy: []) if keeper is None else keeper.standing.nodes,
+        )
+    )
+    verbs = Guarding(
         config.mode, binds=config.binds, schedulers=[SCHEDULER], window=config.guard_window_seconds
     )
+    guarding: Guards = verbs if keeper is None else keeper.guards(verbs)
     guarding.installed = 0.0
     return Books(
         ledger,
-        Catalog(ledger, changed, owners, clock=clock, wall=wall, grace=config.reference_grace_seconds),
-        View(),
+        catalogs[0],
+        view,
         guarding,
         NodeReports(ledger, clock=clock, changed=changed),
         EventWriter(api, RECORDER.event, identity=config.identity, clock=clock, wall=wall),
         owners,
         Reservations(ledger, changed, wall=wall) if world.reservations else None,
+        keeper,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters.api import DAEMON_SETS, DEPLOYMENTS, NODES, PODS, NotFound, Resource
+from qos.cluster.objects import Pod
 from simulation import api, objects
 from simulation.chance import Chance
 from simulation.history import World
@@ -102,12 +103,16 @@ class Cluster:
 
     # --- pods ---
 
-    def delete(self, name: str, uid: str = "", *, grace: float | None = None) -> None:
+    def delete(
+        self, name: str, uid: str = "", *, grace: float | None = None, namespace: str = "default"
+    ) -> None:
         """DELETE a pod: at once where it has no node, else after its grace. NotFound."""
-        body = self.store.get(PODS, "default", name)
+        body = self.store.get(PODS, namespace, name)
         meta = body["metadata"]
         if uid and meta["uid"] != uid:
             raise NotFound(404, "NotFound", f"pod {name} is another one")
+        if body["spec"].get("terminationGracePeriodSeconds") == 0:
+            grace = 0.0
         if grace is None:
             grace = self._chance.between(0.0, self._dying, "grace", name)
         if (
@@ -115,21 +120,21 @@ class Cluster:
             or grace == 0
             or body["status"]["phase"] in ("Succeeded", "Failed")
         ):
-            self.store.remove(PODS, "default", name)
+            self.store.remove(PODS, namespace, name)
             return
         if "deletionTimestamp" not in meta:
             stamped = {**meta, "deletionTimestamp": self.store.now()}
             self.store.write(PODS, {**body, "metadata": stamped})
             self._loop.call_later(grace, self._removed, name, meta["uid"])
 
-    def evict(self, name: str, uid: str) -> None:
+    def evict(self, victim: Pod) -> None:
         """kube-scheduler preempts a pod: it is marked, then deleted."""
-        body = self.store.get(PODS, "default", name)
-        if body["metadata"]["uid"] == uid:
+        body = self.store.get(PODS, victim.namespace, victim.name)
+        if body["metadata"]["uid"] == victim.uid:
             condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
             conditions = [*body["status"].get("conditions", ()), condition]
             self.store.write(PODS, {**body, "status": {**body["status"], "conditions": conditions}})
-        self.delete(name, uid)
+        self.delete(victim.name, victim.uid, namespace=victim.namespace)
 
     def _removed(self, name: str, uid: str) -> None:
         body = self.store.find(PODS, "default", name)
@@ -187,7 +192,8 @@ class Cluster:
         if self.store.find(NODES, "", node) is None:
             for body in list(self.store.bodies(PODS)):
                 if body["spec"].get("nodeName") == node:
-                    self.store.remove(PODS, "default", body["metadata"]["name"])
+                    meta = body["metadata"]
+                    self.store.remove(PODS, meta["namespace"], meta["name"])
 
     def _schedule_otherwise(self, name: str, uid: str) -> None:
         """The second scheduler: the first node with room, by its own account, and no extender."""

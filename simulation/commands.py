@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from qos.cluster.objects import Keeper
 from simulation.generator import history
 from simulation.history import History, load
 from simulation.mutations import MUTATIONS, caught
@@ -20,12 +21,19 @@ app = typer.Typer(add_completion=False, rich_markup_mode="rich")
 
 
 @app.callback()
-def simulation() -> None:
+def simulation(
+    context: typer.Context,
+    keeper: Annotated[
+        Keeper, typer.Option(case_sensitive=False, help="Who keeps holds in seeds.")
+    ] = Keeper.EXTENDER,
+) -> None:
     """The control plane in virtual time, driven by seeds."""
+    context.obj = keeper.value
 
 
 @app.command()
 def seeds(
+    context: typer.Context,
     count: Annotated[int, typer.Argument(help="How many seeds.")] = 1000,
     first: Annotated[int, typer.Option(help="The first seed.")] = 0,
     processes: Annotated[int, typer.Option(help="0: one a processor.")] = 0,
@@ -35,7 +43,7 @@ def seeds(
     """Play seeds; the first failure is shortened, printed, and ends with 1."""
     began, done, failures = time.monotonic(), 0, list[Result]()
     changes = binds = 0
-    for result in watched(run_seeds(range(first, first + count), processes), _progress):
+    for result in watched(run_seeds(range(first, first + count), processes, context.obj), _progress):
         done, changes, binds = done + 1, changes + result.changes, binds + result.binds
         if result.rule:
             failures.append(result)
@@ -51,18 +59,19 @@ def seeds(
         for rule, number in Counter(one.rule for one in failures).most_common():
             typer.echo(f"{number:6}  {rule}")
     else:
-        _show(_shortened(history(failures[0].seed)), save)
+        _show(_shortened(history(failures[0].seed, keeper=context.obj)), save)
     raise typer.Exit(1)
 
 
 @app.command()
 def replay(
+    context: typer.Context,
     what: Annotated[str, typer.Argument(help="A seed, or a saved history's file.")],
     shorten: Annotated[bool, typer.Option(help="Make it as short as it still fails.")] = False,
     save: Annotated[Path | None, typer.Option(help="Where to write it.")] = None,
 ) -> None:
     """Play one history and tell its story; ends with 1 when something is broken."""
-    one = history(int(what)) if what.isdecimal() else load(Path(what))
+    one = history(int(what), keeper=context.obj) if what.isdecimal() else load(Path(what))
     _show(_shortened(one) if shorten else one, save)
 
 

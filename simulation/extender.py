@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from adapters.api import RESERVATIONS
 from adapters.kubernetes.reflector import Reflector
-from adapters.loops import Changes, forever
+from adapters.loops import Changes, forever, only_while
 from adapters.serving.readiness import Readiness
 from extender import program
 from extender.binder import Binder
@@ -20,18 +20,17 @@ from extender.policy_status import PolicyStatus
 from extender.reservation_status import ReservationStatus
 from extender.server import VerbsApp
 from extender.waking import Waker
+from qos.cluster.objects import Demand
+from qos.cluster.placeholders import form_of, priority_of
 from simulation.api import Client
 from simulation.books import RECORDER, SCHEDULER, WATCHED, Told, config_of, opened
 from simulation.history import World
 from simulation.loop import Part, VirtualLoop
+from simulation.scheduler.player import Refused
 from simulation.store import EPOCH
 
 WAKE_SECONDS = 0.25
 """Rarer than in production, which looks ten times a second: a simulated second has to be cheap."""
-
-
-class Refused(Exception):  # noqa: N818 - what happened
-    """A call of the extender brought no answer, or one that kube-scheduler takes for an error."""
 
 
 class Extender:
@@ -67,6 +66,10 @@ class Extender:
         """Its API server."""
         return self._api
 
+    def form_of(self, demand: Demand) -> str:
+        """What the placeholders of a demand must be like."""
+        return form_of(demand, priority_of(demand, self.books.catalog.ordinary))
+
     def behind(self, seconds: float) -> bool:
         """Whether something that happened longer ago than so many seconds has not been shown to it."""
         return self._api.behind([resource.plural for resource in WATCHED], seconds)
@@ -86,10 +89,25 @@ class Extender:
         """The process ends; what it has sent and the server has not served is lost."""
         self.part.kill()
 
+    @property
+    def leads(self) -> bool:
+        """Whether it writes: it is the leader, and its account is complete."""
+        return self.ready and self._loop.time() >= self.leads_from
+
+    def review(self, body: bytes) -> bytes | None:
+        """The webhook's answer to an AdmissionReview; None when there is none within its timeout."""
+        keeper = self.books.keeper if self.part.alive else None
+        if keeper is None or self.hung_until > self._loop.time():
+            return None
+        return keeper.gate.review(body)
+
     def _assemble(self) -> None:
         clock = self._loop.time
         changes = self._changes = Changes(program.IDLE_SECONDS)
-        books = self.books = opened(self._world, self._api, clock, self.wall, changes.note)
+        books = self.books = opened(
+            self._world, self._api, clock, self.wall, changes.note, lambda: self.leads
+        )
+        self._note = changes.note if books.keeper is None else books.keeper.note
         self.ledger = books.ledger
         self.ledger.told = self.told
         self.writer = PolicyStatus(
@@ -118,7 +136,7 @@ class Extender:
                 wall=self.wall,
             )
         self._serve_verbs()
-        self._run(books.ingest(changes.note, self._forget))
+        self._run(books.ingest(self._note, self._forget))
 
     def _forget(self, key: str) -> None:
         """A policy or a Reservation is gone."""
@@ -161,7 +179,12 @@ class Extender:
         self.verbs = VerbsApp(self.ledger, self.binder, self.readiness, RECORDER, clock)
         for name, reflector in reflectors.items():
             self._loop_of(f"watch {name}", 1.0, reflector.run)
-        self._loop_of("wake", WAKE_SECONDS, self.waker.run_once)
+        if self.books.keeper is None:
+            self._loop_of("wake", WAKE_SECONDS, self.waker.run_once)
+        else:
+            self._loop_of("holds", program.HOLDS_SECONDS, self._tend)
+            for name, seconds, once in self.books.keeper.loops():
+                self._loop_of(name, seconds, only_while(lambda: self.leads, once))
         self._loop_of("references", 1.0, self._expire)
         expiry = Expiry(self._api, self.ledger, settles=self.binder.settles, clock=clock)
         self._loop_of("expiry", program.EXPIRY_SECONDS, expiry.run_once)

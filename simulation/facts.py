@@ -12,6 +12,7 @@ from qos.cluster.objects import Demand, Node, Pod, Resources
 from qos.cluster.selectors import admits, matches
 from qos.keys import PODS as ONE_POD
 from simulation import parsed, reserved
+from simulation.books import PLACEHOLDERS
 from simulation.history import World
 from simulation.invariants import Facts
 from simulation.store import Body, Store
@@ -27,6 +28,8 @@ def facts_of(world: World, store: Store, extender: Extender) -> Facts:
     nominated: dict[str, list[Resources]] = {}
     for entry in store.entries(PODS):
         pod = parsed.pod(entry.raw)
+        if pod.namespace == PLACEHOLDERS:
+            continue  # the hold itself
         if pod.node_name and not pod.terminal:
             pods.setdefault(pod.node_name, []).append(pod)
         elif pod.nominated_node_name and not pod.terminal:

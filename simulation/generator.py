@@ -10,10 +10,13 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from simulation.bursts import Bursts
 from simulation.history import History, Step, World
 from simulation.objects import PRIORITIES
 from simulation.reserving import Reserving
+from simulation.with_placeholders import WithPlaceholders
 
+EXTENDER = "Extender"
 APPS = ("a", "b", "c")
 CLASSES = tuple(PRIORITIES)
 FAULTS = ("lost", "unanswered", "late", "late", "error", "conflict", "forbidden", "slow")
@@ -123,9 +126,11 @@ DISTURBANCES: tuple[dict[str, int], ...] = (
 )
 
 
-def history(seed: int, *, mode: str = "", binds: bool | None = None) -> History:
+def history(seed: int, *, mode: str = "", binds: bool | None = None, keeper: str = EXTENDER) -> History:
     """The history of a seed; `mode` and `binds` where they are not to be drawn."""
-    return Maker(seed, mode, binds).make()
+    if keeper == EXTENDER:
+        return Maker(seed, mode, binds).make()
+    return Bursts(seed).made() if seed % 2 else WithPlaceholders(Maker(seed, mode, binds).plain()).made()
 
 
 class Maker:
@@ -169,14 +174,14 @@ class Maker:
 
     def make(self) -> History:
         """World and steps."""
-        one = self._plain()
+        one = self.plain()
         if not self._reserving.drawn:
             return one
         # Which Reservation a pod uses is said by its Binding, and who may use one by the status.
         world = replace(one.world, reservations=True, status=True, binds=True)
         return History(world, tuple(self._reserving.woven(one.steps)), f"{one.about}, with Reservations")
 
-    def _plain(self) -> History:
+    def plain(self) -> History:
         """Without Reservations."""
         if self._apart.random() < 0.2:
             self._world = replace(self._world, sample=self._apart.choice((1, 2, 4)))

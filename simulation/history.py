@@ -26,7 +26,7 @@ class World:
     that pods take to end when nothing else is said. `settle`, `warmup`, `reference_grace`, `not_ready`: the
     extender's settings; `grace`: the checker's. `skew`: workloads' pods, and policies' slots, are spread over
     three zones with this maxSkew; 0: they are not. `reservations`: Koordinator's are held, and their status
-    is written.
+    is written. `keeper`: Extender or Placeholders.
     """
 
     seed: int
@@ -50,6 +50,12 @@ class World:
     not_ready: float = 3.0
     skew: int = 0
     reservations: bool = False
+    keeper: str = "Extender"
+
+    @property
+    def standing(self) -> bool:
+        """Whether placeholders keep holds, and kube-scheduler asks nobody."""
+        return self.keeper == "Placeholders"
 
 
 @dataclass(frozen=True, slots=True)

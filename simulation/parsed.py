@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import orjson
@@ -35,3 +36,33 @@ def node(raw: bytes) -> Node:
 def conditions(raw: bytes) -> Sequence[Mapping[str, str]]:
     """A pod's conditions."""
     return tuple(orjson.loads(raw)["status"].get("conditions", ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What kube-scheduler reads of a pod beside its requests.
+
+    `gated`: it has schedulingGates. `only`: the one node that it may run on, by required node affinity
+    (matchFields metadata.name); "" any. `never`: it preempts nobody.
+    """
+
+    gated: bool = False
+    only: str = ""
+    never: bool = False
+
+
+_PLAIN = Wants()
+
+
+@lru_cache(maxsize=_MOST)
+def wants(raw: bytes) -> Wants:
+    """What a pod wants."""
+    if b"schedulingGates" not in raw and b"preemptionPolicy" not in raw and b"matchFields" not in raw:
+        return _PLAIN
+    spec = orjson.loads(raw)["spec"]
+    required = spec.get("affinity", {}).get("nodeAffinity", {})
+    terms = required.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
+    names = [name for term in terms for field in term["matchFields"] for name in field["values"]]
+    return Wants(
+        bool(spec.get("schedulingGates")), next(iter(names), ""), spec.get("preemptionPolicy") == "Never"
+    )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from adapters.api import NODES, PRIORITY_CLASSES
 from ledger.waiting import SAMPLED_SECONDS
 from simulation import objects
+from simulation.admission import Admission
 from simulation.api import Client
 from simulation.books import RECORDER
 from simulation.chance import Chance
@@ -17,9 +18,12 @@ from simulation.cluster import Cluster
 from simulation.extender import Extender
 from simulation.history import History
 from simulation.loop import Stuck, VirtualLoop
+from simulation.placeholder_watcher import PlaceholderWatcher
+from simulation.scheduler.extended import Extended
 from simulation.scheduler.player import Scheduler
 from simulation.store import EPOCH, Store
-from simulation.watcher import Broken, Watcher
+from simulation.watcher import Watcher
+from simulation.watching import Broken
 
 QUIET_SECONDS = 26.0
 """Longer than any back-off, and than the settle time that histories use, with the look after it."""
@@ -56,7 +60,11 @@ class Play:
         clock = self.loop.time
         self.chance = Chance(world.seed)
         self.store = Store(clock, lambda: EPOCH + clock())
-        self.watcher = Watcher(world, self.store, clock)
+        self.watcher: Watcher | PlaceholderWatcher = (
+            PlaceholderWatcher(world, self.store, clock)
+            if world.standing
+            else Watcher(world, self.store, clock)
+        )
         if story:
             self.watcher.trace = []
         self.cluster = Cluster(self.store, self.loop, self.chance, world)
@@ -65,15 +73,15 @@ class Play:
         self.extender = Extender(world, self.extender_api, self.loop)
         self.watcher.extender = self.extender
         self.extender.told = self.watcher
-        self.scheduler = Scheduler(
-            world,
-            self.scheduler_api,
-            self.extender,
-            self.watcher,
-            self.loop,
-            self.chance,
-            self.cluster.evict,
-        )
+        self.scheduler = self._scheduler()
+
+    def _scheduler(self) -> Scheduler:
+        """As it comes, beside placeholders; else with the extender."""
+        api, who, rest = self.scheduler_api, self.watcher, (self.loop, self.chance, self.cluster.evict)
+        if isinstance(who, Watcher):
+            return Extended(self.world, api, self.extender, who, *rest)
+        self.store.admit = Admission(self.store, self.extender.review).admit
+        return Scheduler(self.world, api, who, *rest)
 
     def _client(self, name: str) -> Client:
         client = Client(name, self.store, self.loop, self.chance, latency=self.world.latency)

@@ -8,8 +8,9 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from simulation.generator import history
+from simulation.generator import EXTENDER, history
 from simulation.play import play
 
 _CHUNK = 20
@@ -31,23 +32,24 @@ Tell = Callable[[int, float, int], None]
 """Hears how many seeds are done, in how many seconds, and how many of them failed."""
 
 
-def run_seed(seed: int) -> Result:
+def run_seed(seed: int, keeper: str = EXTENDER) -> Result:
     """Play one seed."""
-    outcome = play(history(seed))
+    outcome = play(history(seed, keeper=keeper))
     first = outcome.broken[0] if outcome.broken else None
     found = (first.rule, str(first)) if first else ("", "")
     return Result(seed, outcome.changes, outcome.binds, *found)
 
 
-def run_seeds(seeds: Iterable[int], processes: int = 0) -> Iterator[Result]:
+def run_seeds(seeds: Iterable[int], processes: int = 0, keeper: str = EXTENDER) -> Iterator[Result]:
     """Play seeds, in any order. `processes`: 0 for one a processor, 1 for this one."""
     processes = processes or os.cpu_count() or 1
+    played = partial(_played, keeper)
     _collect_rarely()
     if processes == 1:
-        yield from map(_played, seeds)
+        yield from map(played, seeds)
         return
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        yield from pool.imap_unordered(_played, seeds, _CHUNK)
+        yield from pool.imap_unordered(played, seeds, _CHUNK)
 
 
 def _collect_rarely() -> None:
@@ -57,10 +59,10 @@ def _collect_rarely() -> None:
     gc.disable()
 
 
-def _played(seed: int) -> Result:
+def _played(keeper: str, seed: int) -> Result:
     if seed % _CHUNK == 0:
         gc.collect()
-    return run_seed(seed)
+    return run_seed(seed, keeper)
 
 
 def watched(results: Iterable[Result], tell: Tell, every: float = 5.0) -> Iterator[Result]:

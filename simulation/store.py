@@ -47,6 +47,8 @@ class Store:
         self.log: dict[str, list[Entry]] = {}
         self.compacted: dict[str, int] = {}
         self.listeners: list[Listener] = []
+        self.admit: Callable[[Resource, Mapping[str, Any]], Mapping[str, Any]] = lambda _kind, body: body
+        """What admission makes of an object that is created; APIError."""
 
     def entries(self, resource: Resource) -> Iterator[Entry]:
         """The newest state of each object, by namespace and name."""
@@ -79,7 +81,7 @@ class Store:
         meta = body["metadata"]
         if self.find(resource, meta.get("namespace", ""), meta["name"]) is not None:
             raise Conflict(409, "AlreadyExists", f"{resource.plural} {meta['name']!r} already exists")
-        return self.write(resource, body)
+        return self.write(resource, self.admit(resource, body))
 
     def write(self, resource: Resource, body: Mapping[str, Any]) -> bytes:
         """Add or overwrite an object, with the metadata that the API server fills in; returns its bytes."""

@@ -1,4 +1,4 @@
-"""Watches a history and says what was broken, when: the checker of floors, and the invariants.
+"""Watches a history with an extender: the checker of floors, beside what is judged with every keeper.
 
 It sees everything at once, the API server's objects as well as decisions that are under way. What a mode does
 not promise is left out by name: see `blind` and `unasked`.
@@ -6,9 +6,9 @@ not promise is left out by name: see `blind` and `unasked`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -29,52 +29,34 @@ from lab.changes import Change, Namespace, PriorityClass, Watched
 from lab.checker import Checker, Finding, Kind, Terms
 from ledger.decisions import DemandReport
 from ledger.demands import NO_SLOT
-from ledger.ledger import Ledger
 from qos.cluster.objects import Demand, PlacementMode, Pod
 from qos.cluster.selectors import matches
-from qos.keys import BANDWIDTHS, HOSTNAME_LABEL
+from qos.keys import BANDWIDTHS
 from simulation import invariants, lives, parsed
-from simulation.books import SCHEDULER, WATCHED, Told, rebuilt
-from simulation.facts import facts_of, ordered
+from simulation.books import SCHEDULER, WATCHED
+from simulation.facts import ordered
 from simulation.history import World
-from simulation.invariants import Preemption
+from simulation.invariants import Facts, Preemption
 from simulation.on_their_way import costs_a_slot, with_whole_holds
 from simulation.reserved_watch import ReservedWatch
 from simulation.store import EPOCH, Body, Entry, Store
+from simulation.watching import Waiting, Watching
 
 if TYPE_CHECKING:
     from simulation.extender import Extender
 
-Waiting = Mapping[str, tuple[Pod, Sequence[str]]]
-"""Pods that no scheduler has placed, by name, with the nodes that the in-tree filters let pass."""
 UNASKED = "unasked"
 """In place of the scheduler's name, for pods that went by because the extender gave no answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """An invariant that did not hold. `rule` names it."""
-
-    at: float
-    rule: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.at:9.3f}  {self.rule}: {self.text}"
-
-
-class Watcher(Told):
-    """Told of everything by the players; `broken` lists what was wrong."""
+class Watcher(Watching):
+    """Of a history with an extender that kube-scheduler calls."""
 
     def __init__(self, world: World, store: Store, clock: Callable[[], float]) -> None:
-        self._world, self._store, self._clock = world, store, clock
+        super().__init__(world, store, clock)
         self._terms = Terms(grace=world.grace, cap_percent=world.cap, schedulers=frozenset({SCHEDULER}))
         self._checker = Checker(self._terms)
-        self.extender: Extender | None = None
-        self.found: list[Broken] = []
-        self.trace: list[str] | None = None
         self._judged = 0
-        self._blind_until = 0.0
         self._shown: dict[str, Pod] = {}
         self._placed: dict[str, str] = {}
         self._claimed: set[str] = set()
@@ -88,7 +70,6 @@ class Watcher(Told):
         """Pods whose Binding may land after kube-scheduler gave it up: where."""
         self._foreign: dict[str, float] = {}
         self._resized: dict[str, float] = {}
-        self._lacking: dict[str, float] = {}
         self._risky: dict[str, float] = {}
         self._had: Mapping[str, int] = {}
         """Slots of each policy that were filled or held when all was last at rest."""
@@ -99,35 +80,14 @@ class Watcher(Told):
         """Pods that the status of a policy has named, by the policy's UID, until its spec changes."""
         store.listeners.append(self._see)
 
-    def stamp(self) -> str:
-        """The time, as the API server writes it."""
-        return self._store.now()
-
-    def wrong(self, rule: str, text: str) -> None:
-        """Something must not be."""
-        self.found.append(Broken(self._clock(), rule, text))
-
-    def _all_wrong(self, rule: str, problems: Iterable[str]) -> None:
-        for problem in problems:
-            self.wrong(rule, problem)
-
-    def broken(self, text: str) -> None:
-        """An answer that kube-scheduler cannot use."""
-        self.wrong("protocol", text)
-
-    def say(self, text: str) -> None:
-        """A line of the story."""
-        if self.trace is not None:
-            self.trace.append(f"{self._clock():9.3f}  {text}")
-
-    def blind(self, seconds: float = 0.0) -> None:
-        """The extender cannot know what happens until some time from now: floors are not judged meanwhile."""
-        self._blind_until = max(self._blind_until, self._clock() + seconds + 2 * self._world.grace)
-
     @property
     def binds(self) -> int:
         """How many binds were judged."""
         return self._checker.verdict().binds
+
+    def broken(self, text: str) -> None:
+        """An answer that kube-scheduler cannot use."""
+        self.wrong("protocol", text)
 
     # --- what the players say ---
 
@@ -510,54 +470,21 @@ class Watcher(Told):
         for name in owed & self._preemptions.keys():
             del self._preemptions[name]
 
-    def look(self) -> None:
-        """What must be true of the ledger now."""
-        extender = self.extender
-        if extender is None or not extender.ready or extender.behind(0.0):
-            self._lacking.clear()
-            return
-        facts = facts_of(self._world, self._store, extender)
+    def _look_at_more(self, extender: Extender, facts: Facts) -> None:
         risky = (key for key, report in facts.reports.items() if report.at_risk)
         self._risky.update(dict.fromkeys(risky, self._clock()))
         self._had = {key: report.filled + report.held for key, report in facts.reports.items()}
-        self._all_wrong("accounts add up", invariants.accounts_add_up(facts))
-        policies = (decode.policy(entry.raw) for entry in self._store.entries(POLICIES))
-        self._all_wrong("as asked", invariants.as_asked(facts, policies, EPOCH + self._clock()))
-        self._all_wrong("within budgets", invariants.within_budgets(facts))
-        if extender.busy:
-            return
-        self._all_wrong("fillings", invariants.fillings(facts))
-        self._all_wrong("holds fit", invariants.holds_fit(facts))
-        self._all_wrong("holds can serve", invariants.holds_can_serve(facts))
-        self._all_wrong("holds are even", invariants.holds_are_even(facts))
-        self._all_wrong("reservations", self._reserved.misplaced(facts.reports))
-        self._look_for_lost_slots(invariants.placeable(facts))
-
-    def _look_for_lost_slots(self, placeable: dict[str, str]) -> None:
-        now = self._clock()
-        self._lacking = {key: self._lacking.get(key, now) for key in placeable}
-        for key, since in self._lacking.items():
-            if now - since > invariants.SLOT_SECONDS and now >= self._blind_until:
-                self.wrong("no slot lost", f"{key}: a slot fits on {placeable[key]} for {now - since:.1f} s")
-                self._lacking[key] = float("inf")
+        if not extender.busy:
+            self._all_wrong("reservations", self._reserved.misplaced(facts.reports))
 
     def look_after_quiet(self, waiting: Waiting, uneven: AbstractSet[tuple[str, str]]) -> None:
         """What must be true once nothing has happened for long enough.
 
         `uneven`: pods and nodes, by name, where topology spread alone is in the way.
         """
-        extender = self.extender
-        assert extender is not None
-        if not extender.ready:
-            self.wrong("ready", f"the extender is not: {extender.readiness.problem()}")
+        extender, again = self.extender, self._look_as_rebuilt()
+        if extender is None or again is None:
             return
-        ledger = extender.ledger
-        again = rebuilt(self._world, self._store, extender.api, self._clock()).ledger
-        for problem in invariants.same_totals(ledger.gauges(), again.gauges()):
-            self.wrong("as rebuilt", problem)
-        demands = facts_of(self._world, self._store, extender).demands
-        for problem in invariants.no_fewer_slots(demands, ledger.report(), again.report()):
-            self.wrong("as rebuilt", problem)
         for entry in self._store.entries(POLICIES):
             alive = lives.running(entry.body, self._shown.values())
             for problem in lives.stale(entry.body, alive, EPOCH + self._clock()):
@@ -569,7 +496,7 @@ class Watcher(Told):
             self.wrong("evictions lead to binds", problem)
         now = self._clock()
         for name, (pod, nodes) in waiting.items():
-            would_now = ledger.filter(pod, nodes, now, prefers=True).nodes
+            would_now = extender.ledger.filter(pod, nodes, now, prefers=True).nodes
             # A Pinned hold may stand elsewhere than where a rebuilt ledger puts it.
             let_in = [node for node in self._passes(again, pod, nodes, now) if node in would_now]
             let_in = [node for node in let_in if node not in self._kept_back(name)]
@@ -595,19 +522,6 @@ class Watcher(Told):
         """
         ready, all_of_them = self._ready_nodes(), self._preemptions.values()
         return [one for one in all_of_them if one.node in ready and (one.name, one.node) not in uneven]
-
-    def waits_in_vain(self, waiting: Waiting) -> bool:
-        """Whether a ledger that is rebuilt now would let one of these pods in."""
-        if self.extender is None or not waiting:
-            return False
-        again, now = rebuilt(self._world, self._store, self.extender.api, self._clock()).ledger, self._clock()
-        return any(self._passes(again, pod, nodes, now) for pod, nodes in waiting.values())
-
-    def _passes(self, again: Ledger, pod: Pod, nodes: Sequence[str], now: float) -> Sequence[str]:
-        """The nodes to which a rebuilt ledger lets a pod in, which it forgets again."""
-        found = again.filter(pod, nodes, now, prefers=True).nodes
-        again.settle(pod.uid)
-        return found
 
 
 def _owns(demand: Demand, pod: Pod) -> bool:
@@ -651,6 +565,3 @@ def _decoded(resource: Resource, raw: bytes) -> Watched:
         return reserving.reservation(raw)
     assert resource is DEPLOYMENTS, resource.plural
     return decode.workload(resource, raw)
-
-
-__all__ = ["HOSTNAME_LABEL", "Broken", "Watcher"]

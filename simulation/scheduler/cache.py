@@ -12,6 +12,7 @@ from simulation.parsed import PIN_LABEL
 FIT = "NodeResourcesFit"
 NEVER = "NodeResourcesFit, whatever is evicted"
 TAINT = "TaintToleration"
+AFFINITY = "NodeAffinity"
 SPREAD = "PodTopologySpread"
 EXTENDER = "Extender"
 EXTENDER_NEVER = "Extender, whatever is evicted"
@@ -29,7 +30,7 @@ class Placed:
 
 
 class Cache:
-    """Nodes, the pods on them, and the pods nominated to them."""
+    """Nodes, the pods on them, and the pods nominated to them. `only`: the one node where a pod may run."""
 
     def __init__(self, skew: int = 0) -> None:
         self._skew = skew
@@ -37,6 +38,7 @@ class Cache:
         self.placed: dict[str, Placed] = {}
         self.on: dict[str, dict[str, Placed]] = {}
         self.nominated: dict[str, tuple[str, Pod]] = {}
+        self.only: dict[str, str] = {}
         self._used: dict[str, dict[str, int]] = {}
         self._obstacles: dict[str, tuple[Pod, dict[str, str]]] = {}
 
@@ -107,6 +109,8 @@ class Cache:
             node.unschedulable or (node.taints and any(t.effect != "PreferNoSchedule" for t in node.taints))
         ):
             return TAINT
+        if self.only.get(pod.uid, node.name) != node.name:
+            return AFFINITY
         used = self._used.get(node.name, {})
         if without or self.nominated:
             used = self._expected(pod, node.name, used, without)

@@ -61,19 +61,26 @@ class Informer:
             if pod.deleting and before is not None and not before.deleting:
                 self.forget(pod.uid)
             return
+        wants = parsed.wants(raw)
         if before is None:
-            self.queue.add(pod, raw)
-        else:
-            self.queue.update(pod, raw)
-        if before is None or pod.nominated_node_name != before.nominated_node_name:
-            self.cache.nominate(pod, pod.nominated_node_name)
-            if before is not None and before.nominated_node_name:
+            if wants.only:
+                self.cache.only[pod.uid] = wants.only
+            self.queue.add(pod, raw, shut=wants.gated)
+            if not wants.gated:  # the nomination of one with gates is taken up with its next update only
+                self.cache.nominate(pod, pod.nominated_node_name)
+            return
+        self.queue.update(pod, raw, shut=wants.gated)
+        node = pod.nominated_node_name
+        if node != before.nominated_node_name or (node and pod.uid not in self.cache.nominated):
+            self.cache.nominate(pod, node)
+            if before.nominated_node_name:
                 self.queue.move("pod-delete", least=pod.priority)
 
     def remove_pod(self, uid: str) -> None:
         """A pod is gone."""
         self.known.pop(uid, None)
         self._gone(uid)
+        self.cache.only.pop(uid, None)
 
     def _gone(self, uid: str) -> None:
         queued = self.queue.find(uid)

@@ -5,48 +5,63 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any
-
-import orjson
+from typing import Any, Protocol
 
 from adapters.api import NODES, PODS, APIError, NotFound, Unreachable
 from adapters.kubernetes.reflector import Reflector
-from qos.cluster.objects import Pod
+from qos.cluster.objects import Node, Pod
 from simulation import parsed
 from simulation.api import Client
-from simulation.books import SCHEDULER
+from simulation.books import PLACEHOLDERS, SCHEDULER
 from simulation.chance import Chance
-from simulation.extender import Extender, Refused
 from simulation.history import World
 from simulation.loop import Part, VirtualLoop
-from simulation.scheduler.cache import EXTENDER, EXTENDER_NEVER, FIT, NEVER, SPREAD, Cache
+from simulation.scheduler.cache import EXTENDER, FIT, NEVER, SPREAD, Cache
 from simulation.scheduler.informer import Informer
 from simulation.scheduler.preemption import Victims, cheapest, dry_run, eligible
 from simulation.scheduler.queue import Queue, Queued
-from simulation.watcher import Watcher
 
-DECISION_SECONDS = 0.3
-BIND_SECONDS = 2.0
-"""httpTimeout of the two entries in scheduler-config."""
 CYCLE_SECONDS = 0.002
 
 
+class Refused(Exception):  # noqa: N818 - what happened
+    """A call brought no answer, or one that kube-scheduler takes for an error."""
+
+
+class Listens(Protocol):
+    """Who is told what it does."""
+
+    def stamp(self) -> str:
+        """The time, as the API server writes it."""
+        ...
+
+    def assumed(self, pod: Pod, node: str) -> None:
+        """It has chosen a node."""
+        ...
+
+    def unassumed(self, pod: Pod) -> None:
+        """It takes its choice back; the Binding may land all the same."""
+        ...
+
+    def preempted(self, pod: Pod, node: str, victims: list[Pod], *, asked: bool) -> None:
+        """It evicts. asked: all that were to be asked have answered."""
+        ...
+
+
 class Scheduler:
-    """kube-scheduler with the extender's two entries; both are ignorable in Guard."""
+    """kube-scheduler as it comes: it asks nobody."""
 
     def __init__(
         self,
         world: World,
         api: Client,
-        extender: Extender,
-        watcher: Watcher,
+        watcher: Listens,
         loop: VirtualLoop,
         chance: Chance,
-        evict: Callable[[str, str], None],
+        evict: Callable[[Pod], None],
     ) -> None:
-        self._world, self._api, self._extender = world, api, extender
-        self._watcher, self._loop, self._chance, self._evict = watcher, loop, chance, evict
-        self._ignorable = world.mode != "Strict"
+        self._world, self._api, self._watcher = world, api, watcher
+        self._loop, self._chance, self._evict = loop, chance, evict
         self.part = Part(loop)
         self.part.alive = False
         self.cache = Cache(world.skew)
@@ -74,22 +89,28 @@ class Scheduler:
         return any(self.cache.assumed(uid) for uid in self.cache.placed)
 
     def waiting(self) -> dict[str, tuple[Pod, list[str]]]:
-        """Pods without a node, by name, and the nodes that the in-tree filters let pass.
-
-        Left out is who was refused by the in-tree filters alone: no event tells kube-scheduler that a
-        nominated pod shrinks, for one, and what it does not notice is not the extender's to tell.
+        """Pods without a node, by name, and the nodes that the in-tree filters would let pass if no
+        placeholder stood there.
         """
         found = {}
         for raw in self._informer.known.values():
             pod = parsed.pod(raw)
-            queued = self.queue.unschedulable.get(pod.uid)
-            if queued is not None and queued.rejectors and EXTENDER not in queued.rejectors:
+            if (
+                pod.scheduler_name != SCHEDULER
+                or pod.namespace == PLACEHOLDERS
+                or self.cache.assumed(pod.uid)
+            ):
                 continue
-            if not (pod.node_name or pod.terminal or pod.deleting or self.cache.assumed(pod.uid)):
-                nodes = [n.name for n in self.cache.nodes.values() if not self.cache.obstacle(pod, n)]
-                if nodes and pod.scheduler_name == SCHEDULER:
+            if not (pod.node_name or pod.terminal or pod.deleting):
+                nodes = [n.name for n in self.cache.nodes.values() if not self._beside_placeholders(pod, n)]
+                if nodes:
                     found[pod.name] = pod, sorted(nodes)
         return found
+
+    def _beside_placeholders(self, pod: Pod, node: Node) -> str:
+        there = self.cache.on.get(node.name, {}).values()
+        without = [one.pod for one in there if one.pod.namespace == PLACEHOLDERS]
+        return self.cache.obstacle(pod, node, without=without)
 
     def uneven(self) -> set[tuple[str, str]]:
         """Pods without a node and nodes, by name, where topology spread alone is in the way."""
@@ -194,27 +215,9 @@ class Scheduler:
                 break
         return found
 
-    async def _ask(self, queued: Queued, names: list[str], statuses: dict[str, str]) -> list[str]:
-        """The extender's filter."""
-        if not names:
-            return []
-        body = b'{"Pod":%b,"Nodes":null,"NodeNames":%b}' % (queued.raw, orjson.dumps(names))
-        try:
-            answer = orjson.loads(await self._extender.call("filter", body, DECISION_SECONDS))
-            if answer["Error"]:
-                raise Refused(answer["Error"])
-        except Refused:
-            if not self._ignorable:
-                raise
-            self._watcher.unasked(queued.pod)
-            return names
-        self._watcher.answered(queued.pod, names, answer["NodeNames"])
-        statuses.update(dict.fromkeys(answer["FailedNodes"] or (), EXTENDER))
-        statuses.update(dict.fromkeys(answer["FailedAndUnresolvableNodes"] or (), EXTENDER_NEVER))
-        passed: list[str] = answer["NodeNames"] or []
-        if set(passed) - set(names):
-            self._watcher.broken(f"filter answered {passed}, asked {names}")
-        return passed
+    async def _ask(self, _queued: Queued, names: list[str], _statuses: dict[str, str]) -> list[str]:
+        """Whom else it asks which nodes pass: nobody."""
+        return names
 
     def _choose(self, pod: Pod, names: list[str]) -> str:
         """The best score; ties, and all where nothing is scored, at random."""
@@ -242,29 +245,19 @@ class Scheduler:
         name = "prebind", pod.name, self._tries[pod.uid]
         if self._chance.happens(self._world.prebind, *name):
             await asyncio.sleep(self._chance.between(0.0, 2.0, *name, "seconds"))
-        if self._world.binds and await self._bound_by_extender(pod, node):
+        if await self._bound(pod, node):
             return
-        if not (self._world.binds and not self._ignorable):
-            if self._world.binds:
-                self._watcher.unasked(pod)
-            try:
-                await self._api.bind(pod.namespace, pod.name, pod.uid, node, {})
-            except (APIError, Unreachable):
-                pass
-            else:
-                return
         self._watcher.unassumed(pod)
         self._informer.forget(pod.uid)
         self._failed(queued, frozenset(), "")
 
-    async def _bound_by_extender(self, pod: Pod, node: str) -> bool:
-        body = orjson.dumps(
-            {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node}
-        )
+    async def _bound(self, pod: Pod, node: str) -> bool:
+        """The in-tree binder."""
         try:
-            return not orjson.loads(await self._extender.call("bind", body, BIND_SECONDS))["Error"]
-        except Refused:
+            await self._api.bind(pod.namespace, pod.name, pod.uid, node, {})
+        except (APIError, Unreachable):
             return False
+        return True
 
     # --- failure ---
 
@@ -316,19 +309,12 @@ class Scheduler:
         if raw is None:
             return None
         pod = parsed.pod(raw)
-        if not eligible(self.cache, pod, statuses):
+        if parsed.wants(raw).never or not eligible(self.cache, pod, statuses):
             return None
         victims = dry_run(self.cache, pod, statuses)
         if not victims:
             return ""
-        asked = True
-        try:
-            victims = await self._kept(raw, victims)
-        except Refused:
-            if not self._ignorable:
-                return None
-            self._watcher.unasked(pod)
-            asked = False
+        victims, asked = await self._kept(pod, raw, victims)
         node = cheapest(victims)
         if not node:
             return None
@@ -339,25 +325,9 @@ class Scheduler:
             self.part.start(self._evictions(pod, node, [one.pod for one in chosen]))
         return node
 
-    async def _kept(self, raw: bytes, victims: Victims) -> Victims:
-        """The extender's preempt."""
-        asked = {
-            node: {"Pods": [{"UID": one.pod.uid} for one in there], "NumPDBViolations": 0}
-            for node, there in victims.items()
-        }
-        body = b'{"Pod":%b,"NodeNameToVictims":null,"NodeNameToMetaVictims":%b}' % (raw, orjson.dumps(asked))
-        answer = orjson.loads(await self._extender.call("preempt", body, DECISION_SECONDS))
-        kept = answer["NodeNameToMetaVictims"] or {}
-        result: Victims = {}
-        for node, there in kept.items():
-            on = self.cache.on.get(node, {})
-            uids = [one["UID"] for one in there["Pods"]]
-            if not uids or set(uids) - {one.pod.uid for one in victims.get(node, ())}:
-                self._watcher.broken(f"preempt answered {uids} on {node}, asked {asked.get(node)}")
-            if not uids or any(uid not in on for uid in uids):
-                raise Refused("preempt names a pod that is not there")
-            result[node] = [on[uid] for uid in uids]
-        return result
+    async def _kept(self, _pod: Pod, _raw: bytes, victims: Victims) -> tuple[Victims, bool]:
+        """Candidates that whom else it asks leaves, and whether there was an answer."""
+        return victims, True
 
     async def _evictions(self, pod: Pod, node: str, victims: list[Pod]) -> None:
         """Evict them; the preemptor is not tried before that. Lower nominations there are taken back."""
@@ -366,7 +336,7 @@ class Scheduler:
                 await self._patch(other, {"nominatedNodeName": None})
         for victim in victims:
             try:
-                await self._api.evict(victim.name, partial(self._evict, victim.name, victim.uid))
+                await self._api.evict(victim.name, partial(self._evict, victim))
             except NotFound:
                 continue
             except (APIError, Unreachable):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from qos.cluster.objects import Pod
-from simulation.scheduler.cache import EXTENDER, FIT, SPREAD, TAINT
+from simulation.scheduler.cache import AFFINITY, EXTENDER, FIT, SPREAD, TAINT
 
 INITIAL_BACKOFF = 1.0
 LONGEST_BACKOFF = 10.0
@@ -22,7 +22,8 @@ ROOM = frozenset({"pod-delete", "scale-down", "node-add", "node-update"})
 class Queued:
     """A pod that has no node. `rejectors`: who refused it in its latest attempt, nobody after an error.
 
-    `gated`: its victims are being evicted; `missed`: an event came meanwhile.
+    `gated`: its victims are being evicted; `missed`: an event came meanwhile. `shut`: it has
+    schedulingGates, so no event moves it.
     """
 
     pod: Pod
@@ -33,6 +34,7 @@ class Queued:
     errors: int = 0
     gated: bool = False
     missed: bool = False
+    shut: bool = False
     events: list[str] = field(default_factory=list)
     until: float = 0.0
 
@@ -59,9 +61,10 @@ class Queue:
         places = (self.active, self.backoff, self.unschedulable, self.in_flight)
         return next((place[uid] for place in places if uid in place), None)
 
-    def add(self, pod: Pod, raw: bytes) -> None:
+    def add(self, pod: Pod, raw: bytes, *, shut: bool = False) -> None:
         """A new pod."""
-        self.active[pod.uid] = Queued(pod, raw, self._clock())
+        place = self.unschedulable if shut else self.active
+        place[pod.uid] = Queued(pod, raw, self._clock(), shut=shut)
         self.news.set()
 
     def remove(self, uid: str) -> None:
@@ -69,18 +72,19 @@ class Queue:
         for place in (self.active, self.backoff, self.unschedulable):
             place.pop(uid, None)
 
-    def update(self, pod: Pod, raw: bytes) -> None:
+    def update(self, pod: Pod, raw: bytes, *, shut: bool = False) -> None:
         """A pod without a node has changed."""
         queued = self.find(pod.uid)
         if queued is None:
-            self.add(pod, raw)
+            self.add(pod, raw, shut=shut)
             return
+        opened, queued.shut = queued.shut and not shut, shut
         if pod.uid in self.in_flight:
             queued.events.append("update")
             return
         less = any(pod.requests.get(name, 0) < amount for name, amount in queued.pod.requests.items())
         queued.pod, queued.raw = pod, raw
-        if pod.uid in self.unschedulable and _worth(queued, "scale-down" if less else "update"):
+        if opened or (pod.uid in self.unschedulable and _worth(queued, "scale-down" if less else "update")):
             self._requeue(queued)
 
     def move(self, event: str, *, but: str = "", least: int | None = None) -> None:
@@ -125,6 +129,8 @@ class Queue:
 
     def _requeue(self, queued: Queued) -> None:
         uid = queued.pod.uid
+        if queued.shut:
+            return
         if queued.gated:
             self.unschedulable[uid] = queued
             queued.missed = True
@@ -178,4 +184,4 @@ def _worth(queued: Queued, event: str) -> bool:
         return True
     if FIT in queued.rejectors and event in ROOM:
         return True
-    return TAINT in queued.rejectors and event in ("node-add", "node-update")
+    return bool(queued.rejectors & {AFFINITY, TAINT}) and event in ("node-add", "node-update")

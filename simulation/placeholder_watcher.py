@@ -1,0 +1,256 @@
+"""Watches a history with placeholders: they stand where holds lie, and nobody slips in between.
+
+It sees everything at once, the API server's objects as well as hand-overs that are under way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adapters.api import NODES, PODS, Resource
+from adapters.kubernetes import placeholders
+from qos.cluster.objects import Demand, Pod
+from qos.cluster.placeholders import Placeholder
+from qos.cluster.selectors import admits
+from simulation import parsed
+from simulation.books import PLACEHOLDERS
+from simulation.history import World
+from simulation.invariants import Facts
+from simulation.store import Body, Entry, Store
+from simulation.watching import Waiting, Watching
+
+if TYPE_CHECKING:
+    from simulation.extender import Extender
+
+GATED_SECONDS = 65.0
+"""So long at most an owner waits for a hand-over while somebody is there who lifts gates, whatever fails."""
+CROWDED_SECONDS = 0.9
+"""From then on placeholders may go for one that waits to be bound (extender.standing)."""
+SETTLED_SECONDS = 4.0
+"""Before the end of the quiet nothing is written any more for so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """A placeholder, and since when it has been there."""
+
+    one: Placeholder
+    since: float
+
+
+class PlaceholderWatcher(Watching):
+    """Told of everything by the players. `taken`: placeholders that somebody else deletes, by UID."""
+
+    def __init__(self, world: World, store: Store, clock: Callable[[], float]) -> None:
+        super().__init__(world, store, clock)
+        self.taken: set[str] = set()
+        self._bound = 0
+        self._pods: dict[str, Pod] = {}
+        self._standing: dict[str, _Standing] = {}
+        self._gated: dict[str, float] = {}
+        self._handed: dict[str, str] = {}
+        """Where owners go whose hand-over has begun."""
+        self._leads_since = float("inf")
+        self._written = 0, 0.0
+        store.listeners.append(self._see)
+
+    @property
+    def binds(self) -> int:
+        """How many pods were bound."""
+        return self._bound
+
+    def restarted(self) -> None:
+        """The extender is another one: what the first one had begun it knows nothing of."""
+        self._handed.clear()
+        self._leads_since = float("inf")
+
+    def disturbed(self) -> None:
+        """Something happened from outside."""
+
+    # --- what the players say ---
+
+    def claimed(self, uid: str, node: str, slot: str, reservation: str) -> None:  # noqa: ARG002 - of Told
+        """A hand-over begins."""
+        self.say(f"extender claims {node} for {self._name(uid)}")
+        self._handed[uid] = node
+
+    def released(self, uid: str) -> None:
+        """It came to nothing."""
+        self.say(f"extender releases {self._name(uid)}")
+        self._handed.pop(uid, None)
+
+    def assumed(self, pod: Pod, node: str) -> None:
+        """kube-scheduler has chosen."""
+        self.say(f"kube-scheduler chooses {node} for {pod.name}")
+
+    def unassumed(self, pod: Pod) -> None:
+        """kube-scheduler takes its choice back."""
+        self.say(f"kube-scheduler gives up binding {pod.name}")
+
+    def preempted(self, pod: Pod, node: str, victims: list[Pod], *, asked: bool) -> None:  # noqa: ARG002
+        """kube-scheduler evicts."""
+        self.say(f"{pod.name} preempts {' '.join(one.name for one in victims)} on {node}")
+        where = self._handed.get(pod.uid)
+        if where is not None and self.extender is not None and self.extender.part.alive:
+            names = " ".join(one.name for one in victims)
+            self.wrong("nobody is evicted", f"{pod.name}, handed over to {where}, evicts {names} on {node}")
+
+    def _name(self, uid: str) -> str:
+        return self._pods[uid].name if uid in self._pods else uid
+
+    # --- what the API server says ---
+
+    def _see(self, resource: Resource, entry: Entry, before: Body | None) -> None:
+        if resource is not PODS:
+            if resource is NODES:
+                self.say(f"node {entry.type.lower()}: {entry.body['metadata']['name']}")
+            return
+        pod, gone = parsed.pod(entry.raw), entry.type == "DELETED"
+        if before is None:
+            self.say(f"{pod.name} is created, {pod.requests.get('cpu', 0)}m, priority {pod.priority}")
+        elif gone:
+            self.say(f"{pod.name} is gone")
+        elif pod.node_name and not before["spec"].get("nodeName"):
+            self.say(f"{pod.name} is bound to {pod.node_name}")
+            self._bound += 1
+        if pod.namespace == PLACEHOLDERS:
+            self._see_placeholder(pod, entry, gone=gone)
+        else:
+            self._see_pod(pod, entry, gone=gone)
+
+    def _see_pod(self, pod: Pod, entry: Entry, *, gone: bool) -> None:
+        if gone:
+            self._pods.pop(pod.uid, None)
+        else:
+            self._pods[pod.uid] = pod
+        if gone or pod.node_name:
+            self._handed.pop(pod.uid, None)
+        if gone or not parsed.wants(entry.raw).gated:
+            self._gated.pop(pod.uid, None)
+        elif pod.uid not in self._gated:
+            self.say(f"{pod.name} is gated")
+            self._gated[pod.uid] = self._clock()
+
+    def _see_placeholder(self, pod: Pod, entry: Entry, *, gone: bool) -> None:
+        one = placeholders.placeholder(entry.raw)
+        if not gone:
+            since = self._standing[pod.uid].since if pod.uid in self._standing else self._clock()
+            self._standing[pod.uid] = _Standing(one, since)
+            return
+        by_us = pod.uid not in self.taken and parsed.PREEMPTED not in entry.raw
+        if by_us and one.bound and self._store.find(NODES, "", one.node) is not None:
+            self._judge_let_go(one)
+        self._standing.pop(pod.uid, None)
+
+    def _judge_let_go(self, gone: Placeholder) -> None:
+        """A bound placeholder is deleted by us: never one that is wanted, with nothing in its place."""
+        extender = self.extender
+        if extender is None or not extender.ready or extender.behind(0.0):
+            return
+        demand = extender.books.demands().get(gone.policy)
+        report = extender.ledger.report().get(gone.policy)
+        waits = self._clock() - CROWDED_SECONDS
+        crowded = any(
+            not s.one.bound and s.one.node == gone.node and s.since <= waits for s in self._standing.values()
+        )
+        if demand is None or report is None or crowded:
+            return
+        form = extender.form_of(demand)
+        kept = self._kept(demand, form)
+        if gone.form != form or not self._serves(demand, gone.node):
+            return
+        after = kept - 1
+        if after < min(report.filled + report.held, kept):
+            self.wrong(
+                "slots are kept",
+                f"{gone.name} of {gone.policy} on {gone.node} goes: {after} of {report.filled + report.held}",
+            )
+
+    def _kept(self, demand: Demand, form: str) -> int:
+        """Slots of a policy that are filled, being handed over, or have a bound placeholder."""
+        own = [one for one in self._pods.values() if self._owns(demand, one) and not one.terminal]
+        filled = sum(bool(one.node_name) and self._ready(one.node_name) for one in own)
+        handed = sum(
+            not one.node_name and one.uid in self._handed and bool(one.nominated_node_name) for one in own
+        )
+        held = [s.one for s in self._standing.values() if s.one.policy == demand.key and s.one.bound]
+        return filled + handed + sum(one.form == form and self._serves(demand, one.node) for one in held)
+
+    def _owns(self, demand: Demand, pod: Pod) -> bool:
+        assert self.extender is not None
+        return self.extender.ledger.policy_of(pod) == demand.key
+
+    def _ready(self, name: str) -> bool:
+        body = self._store.find(NODES, "", name)
+        return body is not None and body["status"]["conditions"][0]["status"] == "True"
+
+    def _serves(self, demand: Demand, name: str) -> bool:
+        for entry in self._store.entries(NODES):
+            if entry.body["metadata"]["name"] == name:
+                node = parsed.node(entry.raw)
+                return node.ready and admits(demand.where, node)
+        return False
+
+    # --- the invariants, between steps ---
+
+    def look(self) -> None:
+        """What must be true now."""
+        super().look()
+        now, extender = self._clock(), self.extender
+        if extender is None or not extender.leads:
+            self._leads_since = float("inf")
+            return
+        self._leads_since = min(self._leads_since, now)
+        if extender.api.writes != self._written[0]:
+            self._written = extender.api.writes, now
+        for uid, since in self._gated.items():
+            if now - max(since, self._leads_since) > GATED_SECONDS + 6 * extender.api.latency:
+                self.wrong("no gate stays", f"{self._name(uid)} has been gated since {since:.1f}")
+
+    def _look_at_more(self, extender: Extender, facts: Facts) -> None:
+        """Nothing between two moments of rest."""
+
+    def look_after_quiet(self, waiting: Waiting, uneven: AbstractSet[tuple[str, str]]) -> None:  # noqa: ARG002
+        """What must be true once nothing has happened for long enough."""
+        extender, again = self.extender, self._look_as_rebuilt()
+        if extender is None or again is None:
+            return
+        for uid in self._gated:
+            self.wrong("no gate stays", f"{self._name(uid)} is gated after quiet")
+        self._look_where_they_stand(extender)
+        since = self._clock() - self._written[1]
+        if since < SETTLED_SECONDS:
+            self.wrong("all comes to rest", f"{self._written[0]} writes, the last {since:.1f} s ago")
+        now = self._clock()
+        for name, (pod, nodes) in waiting.items():
+            would_now = extender.ledger.filter(pod, nodes, now, prefers=True).nodes
+            let_in = [node for node in self._passes(again, pod, nodes, now) if node in would_now]
+            if let_in:
+                self.wrong("nobody waits for ever", f"{name} would be let in to {' '.join(let_in)}")
+
+    def _look_where_they_stand(self, extender: Extender) -> None:
+        """A bound placeholder of the right form wherever a hold lies, and none beside."""
+        demands, reports = extender.books.demands(), extender.ledger.report()
+        wanted = {
+            (key, extender.form_of(demands[key]), node): count
+            for key, report in reports.items()
+            for node, count in report.holds
+        }
+        there = Counter(
+            (s.one.policy, s.one.form, s.one.node) for s in self._standing.values() if s.one.bound
+        )
+        for what in sorted(wanted.keys() | there.keys()):
+            if wanted.get(what, 0) != there[what]:
+                key, _, node = what
+                self.wrong(
+                    "placeholders stand", f"{key}: {wanted.get(what, 0)} holds, {there[what]} on {node}"
+                )
+        for standing in self._standing.values():
+            if standing.one.policy not in reports:
+                self.wrong(
+                    "placeholders stand", f"{standing.one.name} is of {standing.one.policy}, which is gone"
+                )
