@@ -55,6 +55,7 @@ NODE_QOS = Resource("j10ce.io", "v1alpha1", "nodeqoses", "NodeQoS", namespaced=F
 RESERVATIONS = Resource(
     "scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False
 )
+QUOTAS = Resource("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
 POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
 CAPACITY_BUFFERS = tuple(
     Resource("autoscaling.x-k8s.io", version, "capacitybuffers", "CapacityBuffer")

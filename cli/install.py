@@ -29,6 +29,7 @@ from cli.preflight import (
     OverlayOption,
     Part,
     PercentageOption,
+    QuotasOption,
     ReservationsOption,
     SchedulerImageOption,
     WithoutOption,
@@ -61,6 +62,7 @@ def install(
     reservations: ReservationsOption = None,
     percentage: PercentageOption = None,
     autoscaling: AutoscalingOption = None,
+    quotas: QuotasOption = None,
     files: Annotated[
         Path | None,
         typer.Option(
@@ -86,8 +88,8 @@ def install(
     An upgrade of the second scheduler keeps its mode unless --mode names one; the files of --files are in
     mode Guard unless it does. An agent that is there already is upgraded as well, with --agent or without;
     in mode Observe it writes nothing on the nodes, and reports what it would. Whether it shapes the nodes'
-    networks stays as it is, too, and (not in the files of --files) whether Reservations are held and
-    autoscalers asked for nodes, and --percentage-of-nodes-to-score.
+    networks stays as it is, too, and (not in the files of --files) whether Reservations are held,
+    quotas kept and autoscalers asked for nodes, and --percentage-of-nodes-to-score.
     Exit code 1 when a check of `j10ce preflight` fails or a file would be lost: nothing has been changed.
     """
     if files is not None and overlay is not Overlay.DEFAULT:
@@ -106,6 +108,7 @@ def install(
         facts.reserves if reservations is None else reservations,
         percentage=percentage_after(facts, overlay, percentage),
         autoscaling=facts.autoscales if autoscaling is None else autoscaling,
+        quotas=facts.quotas if quotas is None else quotas,
     )
     facts = with_autoscaler(kubectl, with_koordinator(kubectl, facts, choices), choices)
     if network_floors and not choices.agent:

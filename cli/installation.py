@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -98,7 +98,7 @@ class Choices:
     that writes nothing there; network: whether it shapes the node's. raising: the version by which the API
     server itself can raise requests, "" where it cannot (cli.admission). manager: with the manager.
     reservations: Koordinator's Reservations are held, too. percentage: kube-scheduler's
-    percentageOfNodesToScore. autoscaling: autoscalers are asked for nodes.
+    percentageOfNodesToScore. autoscaling: autoscalers are asked for nodes. quotas: ElasticQuotas are kept.
     """
 
     image: str = ""
@@ -112,6 +112,7 @@ class Choices:
     reservations: bool = False
     percentage: int = 0
     autoscaling: bool = False
+    quotas: bool = False
 
 
 @cache
@@ -130,15 +131,8 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
             path = tree / "overlays" / overlay / name
             path.write_text(chosen(path.read_text(encoding="utf-8"), choices), encoding="utf-8")
         made = {identity(item): item for item in kubectl.kustomize(tree / "overlays" / overlay)}
-        if choices.manager:
-            made |= {identity(item): item for item in kubectl.kustomize(tree / "manager")}
-        if choices.autoscaling:
-            made |= {identity(item): item for item in kubectl.kustomize(tree / "autoscaling")}
-        if choices.reservations:
-            made |= {identity(item): item for item in kubectl.kustomize(tree / "koordinator")}
-        if choices.agent:  # of what is in both, the agent's: its namespace admits it
-            agent = "agent" if choices.network is Network.OFF else "agent-network"
-            made |= {identity(item): item for item in kubectl.kustomize(tree / agent)}
+        for part in _parts(choices):
+            made |= {identity(item): item for item in kubectl.kustomize(tree / part)}
     for item in made.values():
         for container in _containers(item):
             container["image"] = _image(str(container["image"]), choices)
@@ -148,6 +142,19 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
             _set(item, NETWORK, "0")
     observe = choices.observe or choices.mode.lower() == "observe"
     return admission.fitting(made.values(), raising=choices.raising, observe=observe)
+
+
+def _parts(choices: Choices) -> Iterator[str]:
+    """Kustomizations beside the overlay; of what is in several, the last one's."""
+    beside = {
+        "manager": choices.manager,
+        "autoscaling": choices.autoscaling,
+        "koordinator": choices.reservations,
+        "quotas": choices.quotas,
+    }
+    yield from (part for part, wanted in beside.items() if wanted)
+    if choices.agent:  # its namespace admits it
+        yield "agent" if choices.network is Network.OFF else "agent-network"
 
 
 def is_ours(item: Mapping[str, Any]) -> bool:
@@ -169,6 +176,8 @@ def chosen(text: str, choices: Choices) -> str:
     """A configuration of extender or kube-scheduler, as shipped, made to fit what was chosen."""
     if choices.reservations:
         text = re.sub(r"^( +reservations: )false", r"\1true", text, flags=re.MULTILINE)
+    if choices.quotas:
+        text = re.sub(r"^(quotas:\n +enabled: )false", r"\1true", text, flags=re.MULTILINE)
     text = re.sub(PERCENTAGE, rf"\g<1>{choices.percentage}", text, flags=re.MULTILINE)
     if choices.autoscaling:
         text = re.sub(r"^( +buffers: )false", r"\1true", text, flags=re.MULTILINE)
@@ -355,6 +364,11 @@ def mode_in(configuration: str) -> str:
 def reserves(configuration: str) -> bool:
     """Whether an extender's configuration says that Koordinator's Reservations are held."""
     return re.search(r"^koordinator:\n +reservations: true", configuration, re.MULTILINE) is not None
+
+
+def keeps_quotas(configuration: str) -> bool:
+    """Whether an extender's configuration says that pods keep to their ElasticQuota."""
+    return re.search(r"^quotas:\n +enabled: true", configuration, re.MULTILINE) is not None
 
 
 def autoscales(configuration: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 from cli.kubectl import Kubectl
 
 DEFINITION: Final = "reservations.scheduling.koordinator.sh"
+QUOTAS: Final = "elasticquotas.scheduling.sigs.k8s.io"
 SCHEDULER: Final = "koord-scheduler"
 
 

@@ -72,6 +72,7 @@ class Facts:
     """What was read from the cluster. agent: its DaemonSet. mode: the second scheduler's, "" for none.
 
     autoscales: autoscalers are asked for nodes; buffers: the kind is there by which they are.
+    quotas: ElasticQuotas are kept, and quotas_served: their definition is there.
     reserves: Koordinator's Reservations are held; koordinator: what of it is there, where they are to be.
     release: the Helm release that made what is there, as namespace/name, "" for none.
     raising: the version by which the API server itself can raise requests to a floor, "" where it cannot.
@@ -91,6 +92,8 @@ class Facts:
     wanted_definitions: tuple[Object, ...] = field(default_factory=tuple)
     raising: str = admission.VERSIONS[0]
     reserves: bool = False
+    quotas: bool = False
+    quotas_served: bool = False
     autoscales: bool = False
     buffers: bool = False
     koordinator: Koordinator = field(default_factory=Koordinator)
@@ -124,6 +127,7 @@ def gather(kubectl: Kubectl) -> Facts:
         agent=there.get("DaemonSet"),
         mode=installation.mode_in(extender),
         reserves=installation.reserves(extender),
+        quotas=installation.keeps_quotas(extender),
         percentage=installation.percentage_in(configuration.get("scheduler.yaml", "")),
         autoscales=installation.autoscales(extender),
         release=installation.helm_release(there.get("ServiceAccount")),
@@ -144,10 +148,11 @@ def with_autoscaler(kubectl: Kubectl, facts: Facts, choices: installation.Choice
 
 
 def with_koordinator(kubectl: Kubectl, facts: Facts, choices: installation.Choices) -> Facts:
-    """The facts, with what there is of Koordinator where its Reservations are to be held."""
-    if not choices.reservations or facts.missing_rights:
+    """The facts, with what there is of Koordinator where its Reservations are to be held, or quotas kept."""
+    if not (choices.reservations or choices.quotas) or facts.missing_rights:
         return facts
-    return replace(facts, koordinator=koordinator.found(kubectl))
+    served = kubectl.existing_named("customresourcedefinitions", [koordinator.QUOTAS])
+    return replace(facts, koordinator=koordinator.found(kubectl), quotas_served=bool(served))
 
 
 def with_load(kubectl: Kubectl, facts: Facts, overlay: Overlay) -> Facts:
@@ -170,6 +175,7 @@ def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datet
         *_chart(facts.release),
         *_agent(facts, agent=choices.agent),
         *(_koordinator(facts.koordinator) if choices.reservations else ()),
+        *(_quotas(facts) if choices.quotas else ()),
         *(_autoscaler(facts) if choices.autoscaling else ()),
         _requests(facts.raising),
         _extenders(facts.leases, now),
@@ -281,6 +287,18 @@ def _autoscaler(facts: Facts) -> list[Check]:
         "feature, which brings it (docs/autoscaling.md)"
     )
     return [Check("autoscaler", Outcome.WARNING, message)]
+
+
+def _quotas(facts: Facts) -> list[Check]:
+    """Two schedulers that both keep quotas are no harm to pods; but theirs knows nothing of what is lent."""
+    if not facts.quotas_served:
+        message = f"{koordinator.QUOTAS} is not there: no quota limits pods until it is (docs/quota.md)"
+        return [Check("quotas", Outcome.WARNING, message)]
+    if facts.koordinator.schedulers:
+        names = ", ".join(facts.koordinator.schedulers)
+        message = f"Deployment {names} runs and keeps the same ElasticQuotas: scale it to 0 first"
+        return [Check("quotas", Outcome.WARNING, message)]
+    return [Check("quotas", Outcome.OK, "ElasticQuotas are kept, and no koord-scheduler runs")]
 
 
 def _koordinator(there: Koordinator) -> list[Check]:
@@ -484,6 +502,14 @@ ReservationsOption = Annotated[
         help="Hold what Koordinator's Reservations reserve, too (docs/koordinator.md).",
     ),
 ]
+QuotasOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--quotas/--no-quotas",
+        show_default="as it is installed; at first without",
+        help="Keep pods to their ElasticQuota (docs/quota.md).",
+    ),
+]
 AutoscalingOption = Annotated[
     bool | None,
     typer.Option(
@@ -515,6 +541,7 @@ def preflight(
     reservations: ReservationsOption = None,
     percentage: PercentageOption = None,
     autoscaling: AutoscalingOption = None,
+    quotas: QuotasOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = "",
     output: OutputOption = Output.TABLE,
@@ -537,6 +564,7 @@ def preflight(
         reservations=facts.reserves if reservations is None else reservations,
         percentage=percentage_after(facts, overlay, percentage),
         autoscaling=facts.autoscales if autoscaling is None else autoscaling,
+        quotas=facts.quotas if quotas is None else quotas,
     )
     facts = with_autoscaler(kubectl, with_koordinator(kubectl, facts, choices), choices)
     facts = with_load(kubectl, facts, overlay)

@@ -15,6 +15,7 @@ from rich.console import Console
 from adapters.kubernetes import decode
 from adapters.kubernetes.quotas import quota
 from adapters.output import Output, OutputOption
+from cli.koordinator import QUOTAS
 from cli.kubectl import Kubectl, KubectlError, Object, find
 from cli.preflight import ContextOption, KubeconfigOption
 from cli.quota_table import document, owed, rows, show
@@ -22,7 +23,6 @@ from qos.keys import QUOTA_NAME_LABEL
 from qos.quantity import parse
 from quota.account import Account
 
-_QUOTAS: Final = "elasticquotas.scheduling.sigs.k8s.io"
 _POLICIES: Final = "minimalreservationpolicies.j10ce.io"
 _UNKNOWN: Final = "doesn't have a resource type"
 _RUNNING: Final = "--field-selector=status.phase!=Succeeded,status.phase!=Failed"
@@ -52,7 +52,7 @@ def tree(
 def read(kubectl: Kubectl) -> Account:
     """The account of all quotas, pods, nodes and of what policies hold, as they are now."""
     account = Account()
-    account.change([quota(_raw(one)) for one in _all(kubectl, _QUOTAS)])
+    account.change([quota(_raw(one)) for one in _all(kubectl, QUOTAS)])
     total: Counter[str] = Counter()
     for one in kubectl.objects("get", "nodes"):
         total.update(decode.node(_raw(one)).allocatable)

@@ -161,7 +161,11 @@ def survey(kubectl: Kubectl) -> Remains:
             kubectl,
             overlay,
             installation.Choices(
-                agent=overlay == OVERLAYS[0], raising=raising, reservations=True, autoscaling=True
+                agent=overlay == OVERLAYS[0],
+                raising=raising,
+                reservations=True,
+                autoscaling=True,
+                quotas=True,
             ),
         )
     }

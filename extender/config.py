@@ -75,6 +75,16 @@ class Koordinator(Section):
     )
 
 
+class Quotas(Section):
+    """Elastic quotas."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Refuse pods beyond what their ElasticQuota (scheduling.sigs.k8s.io) may use now "
+        "(docs/quota.md). Not where koord-scheduler, or a plugin of scheduler-plugins, does so.",
+    )
+
+
 class Autoscaling(Section):
     """What autoscalers are told."""
 
@@ -216,6 +226,7 @@ class ExtenderConfig(Section):
     koordinator: Koordinator = Field(
         default=Koordinator(), description="Koordinator's objects as a second source of holds."
     )
+    quotas: Quotas = Field(default=Quotas(), description="Elastic quotas.")
     autoscaling: Autoscaling = Field(default=Autoscaling(), description="What autoscalers are told.")
     annotate_held_nodes: bool = Field(
         default=True,
@@ -237,6 +248,15 @@ class ExtenderConfig(Section):
             raise ValueError(
                 "keeper Placeholders does not hold what Reservations reserve: leave koordinator.reservations "
                 "out, or set keeper: Extender, or bothKeepers"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _verbs_keep_quotas(self) -> ExtenderConfig:
+        if self.keeper is Keeper.PLACEHOLDERS and self.quotas.enabled:
+            raise ValueError(
+                "keeper Placeholders does not keep quotas, because kube-scheduler asks nobody: leave "
+                "quotas.enabled out, or set keeper: Extender"
             )
         return self
 

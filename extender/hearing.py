@@ -14,6 +14,7 @@ from adapters.api import (
     BUDGETS,
     NAMESPACES,
     NODE_QOS,
+    QUOTAS,
     RESERVATIONS,
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
@@ -34,7 +35,8 @@ class Hearing:
 
     `needed`: those without which the verbs do not answer. Not among them are the nodes' reports (without
     them all but Strict policies go on), budgets (who upgrades from a version without them needs the verbs
-    meanwhile), what is watched once a policy asks for it, and Reservations, which not every cluster defines.
+    meanwhile), what is watched once a policy asks for it, and Reservations and ElasticQuotas, which not every
+    cluster defines.
     """
 
     def __init__(
@@ -51,7 +53,8 @@ class Hearing:
         self._reports = reflectors[NODE_QOS.plural]
         self._budgeting = [reflectors[one.plural] for one in (BUDGETS, NAMESPACES)]
         self._reserving = reflectors.get(RESERVATIONS.plural)
-        optional = [self._reports, self._reserving, *self._asked_for, *self._budgeting]
+        self._quoting = reflectors.get(QUOTAS.plural)
+        optional = [self._reports, self._reserving, self._quoting, *self._asked_for, *self._budgeting]
         self.needed = {name: one for name, one in reflectors.items() if one not in optional}
         self._names = {one: name for name, one in reflectors.items()}
         self._targets = targets
@@ -77,6 +80,11 @@ class Hearing:
         """Whether Reservations are listed."""
         return self._reserving is not None and self._reserving.synced.is_set()
 
+    @property
+    def quotas(self) -> bool:
+        """Whether ElasticQuotas are listed."""
+        return self._quoting is not None and self._quoting.synced.is_set()
+
     def run_of(self, reflector: Reflector) -> Callable[[], Awaitable[None]]:
         """How it is watched: from now on, or once a policy asks for it."""
         asked = self._asked_for.get(reflector)
@@ -87,6 +95,7 @@ class Hearing:
         await self._hear_reports()
         await self._hear_budgets()
         await self._hear_reservations()
+        await self._hear_quotas()
         await self._hear_scale_targets()
         await self._hear_what_policies_ask_for()
 
@@ -116,6 +125,17 @@ class Hearing:
             log.warning(
                 "reservations.scheduling.koordinator.sh not listed then=%r",
                 "Reservations hold nothing until their definition is installed and may be read",
+            )
+
+    async def _hear_quotas(self) -> None:
+        """No pod is bound beyond its quota right after a start, unless nobody serves them yet."""
+        if self._quoting is None:
+            return
+        await self._quoting.answered.wait()
+        if not self.quotas:
+            log.warning(
+                "elasticquotas.scheduling.sigs.k8s.io not listed then=%r",
+                "No quota limits pods until their definition is installed and may be read",
             )
 
     async def _hear_scale_targets(self) -> None:

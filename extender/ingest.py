@@ -23,6 +23,7 @@ from adapters.api import (
     POLICIES,
     PRIORITY_CLASSES,
     PROFILES,
+    QUOTAS,
     REPLICA_SETS,
     RESERVATIONS,
     STATEFUL_SETS,
@@ -33,6 +34,7 @@ from adapters.api import (
 )
 from adapters.kubernetes import decode, node_qos, volumes
 from adapters.kubernetes.events import EventWriter, Regarding
+from adapters.kubernetes.quotas import quota
 from adapters.kubernetes.reserving import reservation
 from adapters.kubernetes.templates import autoscaler
 from extender.catalog import Catalog
@@ -65,8 +67,8 @@ class Handler:
 
 
 class Ingest:
-    """The handlers of all resources, of Reservations only where they are wanted. `standing`: where
-    placeholders keep holds.
+    """The handlers of all resources, of Reservations and ElasticQuotas only where they are wanted.
+    `standing`: where placeholders keep holds.
 
     `changed` is called after each change that a status may show.
     """
@@ -83,6 +85,7 @@ class Ingest:
         reports: NodeReports,
         owners: Owners,
         reservations: Reservations | None = None,
+        quotas: bool = False,
         standing: Standing | None = None,
         changed: Callable[[], None],
         gone: Callable[[str], None],
@@ -96,6 +99,7 @@ class Ingest:
         self._reports = reports
         self._owners = owners
         self._reservations = reservations
+        self._quotas = quotas
         self._standing = standing
         self._changed = changed
         self._gone = gone
@@ -118,6 +122,8 @@ class Ingest:
         ]
         if self._reservations is not None:
             plain.append(self._reserving(self._reservations))
+        if self._quotas:
+            plain.append(Handler(QUOTAS, self._set_quota, self._remove_quota))
         guarded = [replace(one, set=self._guard(one), remove=self._guard_removal(one)) for one in plain]
         return [self._told_of_lists(one) if one.resource is PODS else one for one in guarded]
 
@@ -282,6 +288,16 @@ class Ingest:
 
     def _remove_namespace(self, name: str) -> None:
         self._ledger.remove_namespace(name)
+        self._changed()
+
+    def _set_quota(self, raw: bytes) -> str:
+        one = quota(raw)
+        self._ledger.set_quota(one)
+        self._changed()
+        return one.key
+
+    def _remove_quota(self, key: str) -> None:
+        self._ledger.remove_quota(key)
         self._changed()
 
     def _volumes(self) -> Iterable[Handler]:

@@ -46,6 +46,7 @@ from extender.waking import Waker
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos.cluster.objects import Keeper, Pod
+from quota.limits import Limits
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,7 @@ class Program:
             not_ready_seconds=config.not_ready_seconds,
             most_nodes=config.most_nodes if config.keeper is Keeper.EXTENDER else 0,
             reservations=config.koordinator.reservations,
+            quotas=Limits() if config.quotas.enabled else None,
         )
         self.snapshots = Snapshots(self.ledger, clock)
         self.owners = Owners()
@@ -226,6 +228,7 @@ class Program:
             reports=self.reports,
             owners=self.owners,
             reservations=self.reservations if self.config.koordinator.reservations else None,
+            quotas=self.config.quotas.enabled,
             standing=None if self.keeper is None else self.keeper.standing,
             changed=self._note,
             gone=self._forget,
@@ -261,6 +264,8 @@ class Program:
         if self.config.koordinator.reservations:
             gauge("reservations", "Reservations that are known.", lambda: len(self.reservations.known))
             gauge("reservations_heard", "1 while Reservations are listed.", lambda: hearing.reservations)
+        if self.config.quotas.enabled:
+            gauge("quotas_heard", "1 while ElasticQuotas are listed.", lambda: hearing.quotas)
         if self.buffers is not None:
             gauge("buffers_heard", "1 while CapacityBuffers are served and listed.", self._hears_buffers)
         gauge("unsettled_binds", "Bindings whose outcome is not known yet.", lambda: self.binder.unsettled)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ledger import quotas
 from ledger.claims import ClaimState
 from ledger.decisions import BindDecision, Mode
 from ledger.demands import NO_DEMAND, NO_SLOT
@@ -61,6 +62,11 @@ def bind_pod(
         state.changed()
     if exempt(pod):
         state.counters["exempt"] += 1
+    elif state.mode is Mode.STRICT and (
+        why := quotas.refusal(state, request, [uid for uid in left if uid in gone])
+    ):
+        state.counters["quota_refusals"] += 1
+        return BindDecision(refusal=why)
     elif verdict is None and state.mode is Mode.STRICT:
         state.counters["refusals"] += 1
         return BindDecision(refusal=_refusal(state, request, row))

@@ -7,13 +7,14 @@ from itertools import compress
 
 import numpy as np
 
+from ledger import quotas
 from ledger.decisions import Filtered, Mode
 from ledger.demands import NO_DEMAND
 from ledger.flights import Flight, joined
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
 from ledger.preempt import left_out, victims_left
-from ledger.refusals import in_doubt, refuse
+from ledger.refusals import in_doubt, of_quota, refuse
 from ledger.requests import Request, avail, cells, own_holds, request_of
 from ledger.state import State, exempt
 from ledger.table import Rows
@@ -50,14 +51,14 @@ def filter_nodes(
     before = state.flights.drop(pod.uid)
     rows = _not_ahead(state, state.table.rows_of(names), tolerations)
     request = request_of(state, pod, _tried(before, now), rows)
-    state.claims.suspend(pod.uid, -1)
-    with left_out(state, victims_left(state, pod, names)):
-        verdict = judge(state, request, rows)
-    state.claims.suspend(pod.uid, 1)
+    left = victims_left(state, pod, names)
+    why = quotas.refusal(state, request, left)
+    verdict = None if why else _judged(state, request, rows, left)
     if state.mode is Mode.OBSERVE:
         return _observe(state, names, verdict)
     if verdict is None:
-        return _refuse(state, waiting, request, before, names, rows)
+        _note_refusal(state, waiting, request, before, names)
+        return of_quota(state, pod, names, why) if why else _refuse(state, request, names, rows)
     waiting.forget(pod.uid)
     if verdict.passing is not None and not prefers:
         state.portions.cut(verdict.passing, rows, state.demands.discouraged)
@@ -69,6 +70,15 @@ def filter_nodes(
     if verdict.passing is None:
         return Filtered([state.table.names[verdict.row]])
     return Filtered(_chosen(names, verdict))
+
+
+def _judged(state: State, request: Request, rows: Rows, left: Sequence[str]) -> Verdict | None:
+    """The verdict without the pod itself and these victims of it."""
+    state.claims.suspend(request.pod.uid, -1)
+    with left_out(state, left):
+        verdict = judge(state, request, rows)
+    state.claims.suspend(request.pod.uid, 1)
+    return verdict
 
 
 def _not_ahead(state: State, rows: Rows, tolerations: tuple[Toleration, ...] | None) -> Rows:
@@ -115,18 +125,21 @@ def _observe(state: State, names: Sequence[str], verdict: Verdict | None) -> Fil
     return Filtered(list(names), withheld=len(names) - passing)
 
 
-def _refuse(
-    state: State, waiting: Waiting, request: Request, before: Flight | None, names: Sequence[str], rows: Rows
-) -> Filtered:
+def _note_refusal(
+    state: State, waiting: Waiting, request: Request, before: Flight | None, names: Sequence[str]
+) -> None:
     if before is not None:
         if not state.binds:
             state.flights.put(before)
         else:
             state.changed()
+    waiting.remember(state, request.pod, names)
+
+
+def _refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> Filtered:
     state.counters["refusals"] += 1
     if state.is_cold_to(request.owner):
         state.nominations.refuse(request.pod.uid, state.warmup_until)
-    waiting.remember(state, request.pod, names)
     return refuse(state, request, names, rows)
 
 

@@ -62,6 +62,7 @@ class Flights:
 
     `uncertain`: how many of those that are charged as possible there are, by what their pods request.
     `shared`: demands of whose parts owners in flight have come or gone, since somebody took them out.
+    `followed` is told of each pod that is charged or no more.
     `ignored`: see `left_out`; then a hold that an owner in flight was given may also be displaced.
     """
 
@@ -74,6 +75,7 @@ class Flights:
         self.uncertain: Counter[Kind] = Counter()
         self.ignored = False
         self.shared: set[int] = set()
+        self.followed: Callable[[str], None] = lambda _uid: None
         self._sharing: dict[str, Flight] = {}
 
     def covers(self, pod: Pod, row: int) -> bool:
@@ -89,6 +91,7 @@ class Flights:
         if flight.shares >= 0:
             self._sharing[flight.pod.uid] = flight
         self._charge(flight, 1)
+        self.followed(flight.pod.uid)
 
     def drop(self, uid: str) -> Flight | None:
         """Take the charges back; returns what there was."""
@@ -96,6 +99,7 @@ class Flights:
         if flight is not None:
             self._sharing.pop(uid, None)
             self._charge(flight, -1)
+            self.followed(uid)
         return flight
 
     def narrow(self, uid: str, row: int) -> None:

@@ -29,7 +29,10 @@ class Holds:
     miss when holds were last placed, `stamps` differ when a demand's holds changed, `fuller` has those that
     may have too many by now, and on which rows. `total`: what all holds amount to, by column; `heavier`: it
     may have grown since the cap was last kept; `unplaced`: slots of all demands that are neither filled nor
-    held; `changes` counts those of any of it. All of it follows each change: nothing is summed anew.
+    held; `changes` counts those of any of it;
+    `reheld`: demands whose holds, without those given to owners in flight, came to another number since
+    somebody cleared it, `given_total`: how many of each were given. All of it follows each change: nothing
+    is summed anew.
     """
 
     def __init__(self, table: Table, demands: Demands, pools: Pools | None = None) -> None:
@@ -47,6 +50,8 @@ class Holds:
         self.fuller: dict[int, set[int]] = {}
         self.held_total: list[int] = [0] * count
         self.filled_total: list[int] = [0] * count
+        self.given_total: list[int] = [0] * count
+        self.reheld: set[int] = set()
         self.stamps: list[int] = [0] * count
         self.changes = 0
         self.total: Vector = np.zeros(dims, dtype=np.int64)
@@ -83,6 +88,7 @@ class Holds:
         extra = count - len(self.held_total)
         self.held_total += [0] * extra
         self.filled_total += [0] * extra
+        self.given_total += [0] * extra
         self.stamps += [0] * extra
         self._unplaced += [0] * extra
         if self.lent.shape == shape:
@@ -177,6 +183,7 @@ class Holds:
     def weigh(self, demand: int, sign: int) -> None:
         """Count all holds of a demand in (1) or out (-1), before and after its vector or priority changes."""
         self.changes += 1
+        self.reheld.add(demand)
         self.heavier |= sign > 0
         if self.held_total[demand]:
             rows = np.flatnonzero(self.count[demand])
@@ -219,6 +226,8 @@ class Holds:
         self.changes += 1
         self._pairs = None
         self.given[demand, row] += count
+        self.given_total[demand] += count
+        self.reheld.add(demand)
         self._lent_total += count
         self._lend(demand, row, count)
 
@@ -265,6 +274,7 @@ class Holds:
         """One count for all: a demand may be made again under another's number."""
         self.changes += 1
         self.stamps[demand] = self.changes
+        self.reheld.add(demand)
 
     def follow(self, demand: int) -> None:
         """Count a demand's missing slots anew: what it desires, fills or holds has changed."""
@@ -284,8 +294,9 @@ class Holds:
         self.filled_total[demand] = 0
         self.unplaced -= self._unplaced[demand]
         self._unplaced[demand] = 0
-        self._lent_total -= int(self.given[demand].sum())
+        self._lent_total -= self.given_total[demand]
         self.given[demand] = 0
+        self.given_total[demand] = 0
         self.pools.forget(demand)
         self.wanting.discard(demand)
         self.fuller.pop(demand, None)

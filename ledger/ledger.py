@@ -14,6 +14,7 @@ from ledger.filter import filter_nodes, prioritize_nodes
 from ledger.lost_nodes import NOT_READY_SECONDS
 from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
+from ledger.quotas import Quotas
 from ledger.report import Holding
 from ledger.reserving import Account, account
 from ledger.seats import Occupants, Untrue, gather_untrue, occupants
@@ -22,6 +23,7 @@ from ledger.waiting import SAMPLE, Waiting
 from qos.cluster.budget import Budget, Part, Scope
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, Pod, Toleration
+from qos.cluster.quota import ElasticQuota
 
 _MOST_TURNS = 100_000
 
@@ -35,7 +37,7 @@ class Ledger:
     before the start is not known. After `not_ready_seconds` owners on a node that is not ready fill no slot.
     `reservations`: pods use Koordinator's Reservations, and say which. `sample`: a pod that is shown as many
     nodes may have been shown a part of them. `most_nodes`: filter answers so many at the most to a pod that
-    prefers none; 0: all.
+    prefers none; 0: all. `quotas`: what refuses pods beside; None: nothing does.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Ledger:
         sample: int = SAMPLE,
         most_nodes: int = 0,
         reservations: bool = False,
+        quotas: Quotas | None = None,
     ) -> None:
         self.mode = mode
         self._state = State(
@@ -63,6 +66,7 @@ class Ledger:
             pool_labels=pool_labels,
             most_nodes=most_nodes,
             reservations=reservations,
+            quotas=quotas,
         )
         self._budgets = Budgets(self._state)
         self._waiting = Waiting(sample)
@@ -133,6 +137,18 @@ class Ledger:
     def budget_parts(self) -> Mapping[Scope, Part]:
         """What is used of each budget, as policies were last given slots."""
         return self._budgets.parts
+
+    def set_quota(self, quota: ElasticQuota) -> None:
+        """Take a quota as it is now; nothing where there are no quotas."""
+        if self._state.quotas is not None:
+            self._state.quotas.set(quota)
+            self._state.changed()
+
+    def remove_quota(self, key: str) -> None:
+        """The quota (namespace/name) is gone."""
+        if self._state.quotas is not None:
+            self._state.quotas.remove(key)
+            self._state.changed()
 
     def set_daemon_set(self, daemon_set: DaemonSet) -> None:
         """Expect this DaemonSet's pod on each node that admits it."""

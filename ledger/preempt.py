@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 
-from ledger import sharing
+from ledger import quotas, sharing
 from ledger.decisions import Mode
 from ledger.demands import NO_DEMAND
 from ledger.judge import Verdict, board_for, commit, moved, own_flags, plans
@@ -42,7 +42,8 @@ def candidates(
     if _has_room_when_warm(state, request):
         return []
     flight = state.flights.drop(pod.uid)
-    ways = _ways(state, request, victims)
+    let = quotas.permitted(state, request, victims)
+    ways = _ways(state, request, {node: uids for node, uids in victims.items() if node in let})
     if flight is not None:
         state.flights.put(flight)
     before = state.offers.by_uid.get(pod.uid)

@@ -14,6 +14,7 @@ from ledger.demands import NO_DEMAND
 from ledger.requests import Request, fits_free, sees
 from ledger.state import State
 from ledger.table import Rows
+from qos.cluster.objects import Pod
 from qos.cluster.reservation import is_reservation
 from qos.keys import BANDWIDTHS
 from qos.quantity import render
@@ -79,6 +80,18 @@ def in_doubt(names: Sequence[str], node: str) -> Filtered:
     Elsewhere it could take room twice; so no eviction there helps it either.
     """
     return Filtered([node]) if node in names else Filtered([], IN_DOUBT)
+
+
+def of_quota(state: State, pod: Pod, names: Sequence[str], why: str) -> Filtered:
+    """Refuse every name, because of the pod's quota.
+
+    No eviction that kube-scheduler finds on these nodes helps: the pod fits there, so it would spare all. On
+    the pod's own nominated node it may look for victims once more.
+    """
+    state.counters["quota_refusals"] += 1
+    nominated = pod.nominated_node_name
+    own = {nominated: why} if nominated in names else {}
+    return Filtered([], why, own, frozenset(own))
 
 
 def refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> Filtered:

@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
+from ledger import quotas as quoted
 from ledger import sharing
 from ledger.anchors import Anchors
 from ledger.board import Board
@@ -37,7 +38,7 @@ _MOST_GONE = 10_000
 _MOST_ASKED = 1_000
 SHORT_SECONDS: Final = 3.0
 """So far the watch may be behind kube-scheduler's."""
-COUNTERS: Final = ("moves", "displaced", "refusals", "withheld", "exempt")
+COUNTERS: Final = ("moves", "displaced", "refusals", "withheld", "exempt", "quota_refusals")
 
 
 def exempt(pod: Pod) -> bool:
@@ -73,7 +74,8 @@ class State:
     what searches for moves look at, by the level of those who ask, as of `boards_at`; `refuge`: places for
     holds at risk, and as of when; `short`: rows where pods in flight are charged for more than is free, since
     when; `uneven`: demands some of whose holds may be where by a spread constraint no owner can go; `gone`:
-    UIDs of the pods removed last; `version` counts the changes that are to be settled.
+    UIDs of the pods removed last; `version` counts the changes that are to be settled; `quotas`: who else
+    counts pods, and `reoffered`: what nodes offer has changed since that was told there.
     """
 
     def __init__(
@@ -88,8 +90,11 @@ class State:
         pool_labels: Sequence[str] = (),
         most_nodes: int = 0,
         reservations: bool = False,
+        quotas: quoted.Quotas | None = None,
     ) -> None:
         self.mode = mode
+        self.quotas = quotas
+        self.reoffered = True
         self.cap_percent = cap_percent
         self.binds = binds
         self.settle_seconds = settle_seconds
@@ -107,6 +112,7 @@ class State:
         self.spreads = Spreads(self.demands, self.holds, self.headcount, anchors)
         self.nominations = Nominations(self.table)
         self.flights = Flights(self.table, self.holds, self.nominations)
+        self.flights.followed = self.follow
         self.daemons = Daemons(self.table)
         self.pods: dict[str, Pod] = {}
         self.asked: dict[str, Pod] = {}
@@ -165,6 +171,10 @@ class State:
         self.dirty = True
         self.grown = self.grown or grown
         self.version += 1
+
+    def follow(self, uid: str) -> None:
+        """Tell quotas that a pod came, changed, was charged or claimed, or is gone."""
+        quoted.follow(self, uid)
 
     @property
     def charges_win(self) -> bool:
@@ -233,7 +243,7 @@ class State:
         self.lost.hear(row, node.ready)
         self.claims.recount(row)
         self.pools.put(row, node, [(d, int(self.holds.count[d, row])) for d in self.holds.on(row)])
-        self._limits, self.holds.heavier = None, True
+        self._limits, self.holds.heavier, self.reoffered = None, True, True
         self.changed(grown=True)
 
     def remove_node(self, name: str) -> None:
@@ -252,7 +262,7 @@ class State:
         self.lost.hear(row, True)
         self.claims.recount(row)
         self.holds.touch(row)
-        self._limits, self.holds.heavier = None, True
+        self._limits, self.holds.heavier, self.reoffered = None, True, True
         self.changed(grown=True)
 
     def short_for_long(self) -> list[int]:
@@ -298,6 +308,7 @@ class State:
             self._seen(pod)
         else:
             self._pending(pod)
+        self.follow(pod.uid)
 
     def settled(self, pod: Pod) -> bool:
         """True when a pod runs as it is known already, and nothing waits to hear that: a heartbeat.
@@ -314,8 +325,11 @@ class State:
         if pod.uid in self.pods or pod.uid in self.gone:
             return
         self.asked[pod.uid] = pod
+        self.follow(pod.uid)
         if len(self.asked) > _MOST_ASKED:
-            del self.asked[next(iter(self.asked))]
+            forgotten = next(iter(self.asked))
+            del self.asked[forgotten]
+            self.follow(forgotten)
 
     def _remember(self, pod: Pod) -> None:
         before = self.pods.get(pod.uid)
@@ -394,6 +408,7 @@ class State:
         before = self.claims.by_uid.get(pod.uid)
         row, owned = (before.row, before.owner) if before is not None else (-1, NO_DEMAND)
         changed = self.claims.put(pod, node, state, now)
+        self.follow(pod.uid)
         sharing.use_up(self, pod.uid)
         if not changed:
             if self.headcount.touched:
@@ -432,6 +447,7 @@ class State:
             return
         self._anchor_anew(claim.owner)
         self.claims.drop(uid)
+        self.follow(uid)
         self.daemons.cover(claim.pod, claim.row, -1)
         self.changed()
 
@@ -483,6 +499,7 @@ class State:
         if pod is not None:
             self.ownership.forget(pod)
         self._forget_claims(uid)
+        self.follow(uid)
 
     # Demands and DaemonSets.
 
@@ -554,6 +571,8 @@ class State:
         self.uneven.pop(number, None)
         self.flights.bereave(number)
         self.holds.forget(number)
+        if self.quotas is not None:
+            self.quotas.hold(key, ("", ""), {})
         self.demands.remove(key)
         for known in (self.failed, self.capped, self.turns, self.crowded):
             known.pop(number, None)

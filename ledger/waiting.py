@@ -13,6 +13,7 @@ from zlib import crc32
 
 import numpy as np
 
+from ledger import quotas
 from ledger.board import slots_that_fit
 from ledger.demands import NO_DEMAND
 from ledger.judge import judge
@@ -267,6 +268,7 @@ def _kind(state: State, refused: _Refused) -> object:
         pod.reservation_affinity is not None,
         _names(state, refused),
         -1 if nominated is None else nominated[0],
+        state.quotas.kind(pod) if state.quotas is not None else None,
     )
 
 
@@ -289,8 +291,9 @@ def _passing(state: State, refused: _Refused) -> tuple[Flags, int]:
     names = _names(state, refused)
     rows = state.table.rows_of(names) if names else np.flatnonzero(state.table.usable)
     request = request_of(state, refused.pod, rows=rows)
-    verdict = judge(state, request, rows)
     passing = np.zeros(state.table.shape[1], dtype=np.bool_)
+    let = quotas.room(state, request)
+    verdict = None if let == 0 else judge(state, request, rows)
     if verdict is None:
         return passing, 0
     if verdict.passing is None:
@@ -299,4 +302,5 @@ def _passing(state: State, refused: _Refused) -> tuple[Flags, int]:
     passing[rows[verdict.passing]] = True
     there = np.flatnonzero(passing)
     left = avail(state, request, there, own=request.owner != NO_DEMAND)
-    return passing, max(1, int(min(slots_that_fit(left, request.need).sum(), MOST_REMEMBERED)))
+    most = max(1, int(min(slots_that_fit(left, request.need).sum(), MOST_REMEMBERED)))
+    return passing, most if let is None else min(most, let)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, TypeAlias
 
 from qos import quantity
 from qos.cluster.objects import Pod, Resources
@@ -10,7 +13,9 @@ from qos.cluster.quota import BESIDE, is_preemptible
 from quota.account import Account, origin_of
 from quota.node import Node
 
-NOTHING: Resources = {}
+NOTHING: Final[Resources] = {}
+_Moved: TypeAlias = Mapping[Node, Resources]
+"""What more of a quota is to be counted as taken, or less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,35 +54,87 @@ class Refusal:
         return quantity.render(self.resource, amount)
 
 
-def refusal(account: Account, pod: Pod, freed: Resources = NOTHING) -> Refusal | None:
+def refusal(
+    account: Account,
+    pod: Pod,
+    freed: Resources = NOTHING,
+    *,
+    leaving: Iterable[Pod] = (),
+    coming: Iterable[Pod] = (),
+) -> Refusal | None:
     """Why a pod may not take what it asks for, or None where it may.
 
     The pod must be counted (Account.count) and not yet be bound: runtime follows from requests. freed: what
-    a floor holds for it and lets go with it.
+    a floor, of its quota, holds for it and lets go with it: so much it may take whatever the limits are.
+    leaving: pods that are counted as bound, and are not to be. coming: those that are to come before it.
     """
     node = account.node_of(origin_of(pod))
     if not is_preemptible(pod.labels):
         found = _beyond_min(node, pod.requests, freed)
         if found is not None:
             return found
+    moved = _moved(account, leaving, coming)
     path = account.tree.fresh(node, pod.requests)
     for depth in range(len(path) - 1, 0, -1):
-        found = _beyond_runtime(path[depth - 1], path[depth], pod.requests, freed)
+        aside = moved.get(path[depth], NOTHING)
+        found = _beyond_runtime(path[depth - 1], path[depth], pod.requests, freed, aside)
         if found is not None:
             return found if path[depth] is node else replace(found, ancestor=True)
     return None
 
 
-def _beyond_runtime(parent: Node, node: Node, asked: Resources, freed: Resources) -> Refusal | None:
-    beside = node.quota.name in BESIDE
+def room(account: Account, pod: Pod) -> int | None:
+    """How many pods like this one may take what they ask for together; None: as many as you like."""
+    node = account.node_of(origin_of(pod))
+    path = account.tree.fresh(node, pod.requests)
+    fit: list[int] = []
+    for parent, at in pairwise(path):
+        for resource, amount in pod.requests.items():
+            limit = _limit(parent, at, resource)
+            if limit is not None and amount:
+                fit.append((limit - at.taken.get(resource, 0)) // amount)
+    if not is_preemptible(pod.labels):
+        for resource, least in node.quota.min.items():
+            amount = pod.requests.get(resource, 0)
+            if amount:
+                fit.append((least - node.firm.get(resource, 0) - node.held.get(resource, 0)) // amount)
+    return max(0, min(fit)) if fit else None
+
+
+def _moved(account: Account, leaving: Iterable[Pod], coming: Iterable[Pod]) -> _Moved:
+    moved: dict[Node, dict[str, int]] = {}
+    for pods, bound, sign in ((leaving, True, -1), (coming, False, 1)):
+        for pod in pods:
+            if account.counts(pod.uid) is not bound:
+                continue
+            at: Node | None = account.node_of(origin_of(pod))
+            while at is not None:
+                sums = moved.setdefault(at, {})
+                for resource, amount in pod.requests.items():
+                    sums[resource] = sums.get(resource, 0) + sign * amount
+                at = at.parent
+    return moved
+
+
+def _limit(parent: Node, node: Node, resource: str) -> int | None:
+    """What it may use now, where its shares are fresh; None: there is no limit."""
+    most = node.quota.max.get(resource)
+    if most is None or node.quota.name in BESIDE:
+        return most
+    return parent.groups[resource].shares[node.position]
+
+
+def _beyond_runtime(
+    parent: Node, node: Node, asked: Resources, freed: Resources, aside: Resources
+) -> Refusal | None:
     for resource, amount in asked.items():
-        most = node.quota.max.get(resource)
-        if most is None or not amount:
+        let = freed.get(resource, 0)
+        limit = _limit(parent, node, resource)
+        if limit is None or amount <= let:
             continue
-        taken = node.taken.get(resource, 0) - freed.get(resource, 0)
-        limit = most if beside else parent.groups[resource].shares[node.position]
+        taken = node.taken.get(resource, 0) - let + aside.get(resource, 0)
         if taken + amount > limit:
-            what = "runtime" if limit < most else "max"
+            what = "runtime" if limit < node.quota.max[resource] else "max"
             return Refusal(node.quota.key, resource, what, amount, taken, limit)
     return None
 
@@ -85,9 +142,8 @@ def _beyond_runtime(parent: Node, node: Node, asked: Resources, freed: Resources
 def _beyond_min(node: Node, asked: Resources, freed: Resources) -> Refusal | None:
     """What nobody may evict, and what floors hold, is within min, where min names the resource."""
     for resource, least in node.quota.min.items():
-        amount = asked.get(resource, 0)
-        held = node.held.get(resource, 0) - freed.get(resource, 0)
-        taken = node.firm.get(resource, 0) + held
-        if amount and taken + amount > least:
+        amount, let = asked.get(resource, 0), freed.get(resource, 0)
+        taken = node.firm.get(resource, 0) + node.held.get(resource, 0) - let
+        if amount > let and taken + amount > least:
             return Refusal(node.quota.key, resource, "min", amount, taken, least)
     return None

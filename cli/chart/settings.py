@@ -170,6 +170,12 @@ SETTINGS: Final = (
         False,
     ),
     Setting(
+        "quotas.enabled",
+        "Keep pods to their ElasticQuota (docs/quota.md); not where koord-scheduler does.",
+        {"type": "boolean"},
+        False,
+    ),
+    Setting(
         "autoscaling.buffers",
         "Ask autoscalers for the nodes of slots that are held or unplaced (docs/autoscaling.md).",
         {"type": "boolean"},

@@ -51,6 +51,7 @@ PARTS: Final = (
     Part("overlays/default-scheduler", 'eq .Values.overlay "default-scheduler"'),
     Part("manager", ".Values.manager.enabled"),
     Part("koordinator", ".Values.koordinator.reservations"),
+    Part("quotas", ".Values.quotas.enabled"),
     Part("autoscaling", ".Values.autoscaling.buffers"),
     Part("agent", ".Values.agent.enabled", "agent-network", 'ne .Values.agent.networkFloors "None"'),
 )
@@ -253,6 +254,8 @@ def _configuration(name: str, indent: str) -> str:
         text = re.sub(r"^capPercent: \d+", "capPercent: {{ .Values.capPercent }}", text, flags=re.MULTILINE)
         chosen = r"\1{{ .Values.koordinator.reservations }}"
         text = re.sub(r"^( +reservations: )\w+", chosen, text, flags=re.MULTILINE)
+        chosen = r"\1{{ .Values.quotas.enabled }}"
+        text = re.sub(r"^(quotas:\n +enabled: )\w+", chosen, text, flags=re.MULTILINE)
         chosen = r"\1{{ .Values.autoscaling.buffers }}"
         text = re.sub(r"^( +buffers: )\w+", chosen, text, flags=re.MULTILINE)
         return _indented(text, indent)

@@ -80,6 +80,36 @@ def test_what_is_installed_says_whether_reservations_are_held() -> None:
     assert installation.mode_in(chosen) == "Strict"
 
 
+@pytest.mark.parametrize(
+    ("served", "schedulers", "outcome", "text"),
+    [
+        (False, (), Outcome.WARNING, "is not there: no quota limits pods"),
+        (True, ("koord/koord-scheduler",), Outcome.WARNING, "scale it to 0"),
+        (True, (), Outcome.OK, "are kept"),
+    ],
+)
+def test_quotas_need_their_definition(
+    served: bool, schedulers: tuple[str, ...], outcome: Outcome, text: str
+) -> None:
+    there = Koordinator(served, schedulers)
+    facts = replace(GOOD, koordinator=there, quotas_served=served)
+    found = {
+        check.name: check
+        for check in assess(facts, "second-scheduler", installation.Choices(quotas=True), NOW)
+    }
+    assert found["quotas"].outcome is outcome
+    assert text in found["quotas"].message
+    assert "quotas" not in findings(facts)
+
+
+def test_what_is_installed_says_whether_quotas_are_kept() -> None:
+    shipped = installation.overlay_file("second-scheduler", "extender.yaml")
+    assert not installation.keeps_quotas(shipped)
+    chosen = installation.chosen(shipped, installation.Choices(quotas=True))
+    assert installation.keeps_quotas(chosen)
+    assert not installation.reserves(chosen)
+
+
 @pytest.mark.parametrize(("there", "outcome"), [(True, Outcome.OK), (False, Outcome.WARNING)])
 def test_an_autoscaler_has_to_know_buffers(there: bool, outcome: Outcome) -> None:
     facts, chosen = replace(GOOD, buffers=there), installation.Choices(autoscaling=True)

@@ -19,6 +19,7 @@ from extender.config import (
     Keeper,
     Koordinator,
     Placeholders,
+    Quotas,
     TLSFiles,
     Webhook,
 )
@@ -51,6 +52,7 @@ def config_table() -> str:
         "koordinator.": Koordinator,
         "placeholders.": Placeholders,
         "placeholders.webhook.": Webhook,
+        "quotas.": Quotas,
         "autoscaling.": Autoscaling,
     }
     rows = [
