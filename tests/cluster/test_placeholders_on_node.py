@@ -1,184 +1,147 @@
-"""Bound placeholder pods on a real kubelet: what bypasses the scheduler is refused, owners never are."""
+"""Placeholders on a real kubelet: what bypasses the scheduler is refused, owners never are."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import secrets
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from adapters.api import NODES, PODS, PRIORITY_CLASSES, NotFound
-from adapters.kubernetes.client import KubernetesAPI
+from lab import extender_process, placeholders
 from lab.cluster import Cluster
+from lab.extender_process import ExtenderProcess
 from lab.node.node import RealNode
 from lab.node.rig import real_node
 from lab.runtimes.images import PAUSE
+from qos import keys
 from qos.quantity import parse
-from tests.waiting import SECONDS
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.full,  # four minutes, beside a load of 40 a quarter of an hour
-    pytest.mark.timeout(1800),
+    pytest.mark.full,  # minutes, beside a load of 40 a quarter of an hour
+    pytest.mark.timeout(3600),
     pytest.mark.skipif(os.geteuid() != 0, reason="a real node needs cgroups, namespaces and mounts: be root"),
 ]
 
 SLOTS = 10
 """On the node; together all of its CPU but less than one slot."""
 OWNERS = 200
-GATE = "example.com/wait-for-slot"
-CLASSES = {"slot-holder": 1000, "slot-owner": 1001}
+SECONDS = 240.0
+Object = dict[str, Any]
+HIGH = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 1000,
+}
 
 
-@pytest.fixture(scope="module")
-def node(cluster: Cluster) -> Iterator[RealNode]:
-    with real_node(cluster, f"real-{secrets.token_hex(2)}") as made:
-        yield made
+def is_taken(pod: Object) -> bool:
+    """kubelet has admitted or refused it."""
+    return "startTime" in pod["status"] or pod["status"]["phase"] == "Failed"
 
 
-@pytest.fixture
-async def cpu(api: KubernetesAPI, node: RealNode) -> AsyncIterator[str]:
-    """What a slot has of the node's CPU; the PriorityClasses are there."""
-    for name, value in CLASSES.items():
-        body = {"metadata": {"name": name}, "value": value}
-        body |= {"preemptionPolicy": "Never"} if name == "slot-holder" else {}
-        await api.create(PRIORITY_CLASSES, "", body)
-    found = json.loads(await api.get(NODES, "", node.name))
-    yield f"{parse('cpu', found['status']['allocatable']['cpu']) // SLOTS}m"
-    for name in CLASSES:
-        await api.delete(PRIORITY_CLASSES, "", name)
+class Rig:
+    """A real node that has nothing left beside one policy's placeholders, and our program that makes them."""
 
+    def __init__(self, cluster: Cluster, node: RealNode, image: str) -> None:
+        self.cluster, self.node, self.image = cluster, node, image
+        placeholders.install(cluster)
+        config = placeholders.config(cluster)
+        config["placeholders"]["image"] = image
+        self.program: ExtenderProcess = extender_process.start(
+            cluster, config=config, extra=["--cap-percent=100"]
+        )
+        self.program.wait_ready()
+        allocatable = self.get("node", node.name)["status"]["allocatable"]["cpu"]
+        self.cpu = f"{parse('cpu', allocatable) // SLOTS}m"
+        self.create(HIGH, self.policy())
+        self.wait(lambda: len(self.taken()) == SLOTS, "a placeholder for each slot")
 
-def pod(name: str, priority: str, node: str, cpu: str, **spec: Any) -> dict[str, Any]:
-    only = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    required = {"nodeSelectorTerms": [only]}
-    container = {
-        "name": "main",
-        "image": PAUSE,
-        "imagePullPolicy": "Never",
-        "resources": {"requests": {"cpu": cpu}},
-    }
-    return {
-        "metadata": {"name": name, "labels": {"made": priority}},
-        "spec": {
-            "priorityClassName": priority,
+    def policy(self) -> Object:
+        spec = {
+            "selector": {"matchLabels": {"app": "checkout"}},
+            "floor": {"resources": {"cpu": self.cpu}},
+            "slots": {"count": SLOTS},
+            "priorityClassName": "high",
+        }
+        kind = {"apiVersion": keys.API_VERSION, "kind": "MinimalReservationPolicy"}
+        return {**kind, "metadata": {"name": "checkout", "namespace": "default"}, "spec": spec}
+
+    def pod(self, name: str, **spec: Any) -> Object:
+        container = {
+            "name": "main",
+            "image": PAUSE,
+            "imagePullPolicy": "Never",
+            "resources": {"requests": {"cpu": self.cpu}},
+        }
+        own = {
+            "priorityClassName": "high",
             "terminationGracePeriodSeconds": 0,
             "automountServiceAccountToken": False,
             "containers": [container],
-            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
         }
-        | spec,
-    }
+        metadata = {"name": name, "namespace": "default", "labels": {"app": name.partition("-")[0]}}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": own | spec}
 
+    def create(self, *objects: Object) -> None:
+        self.cluster.kubectl("create", "-f", "-", stdin="\n---\n".join(map(json.dumps, objects)))
 
-def placeholder(name: str, form: str, node: str, cpu: str) -> dict[str, Any]:
-    """One that never starts, for want of a ConfigMap, or one that only pauses."""
-    made = pod(name, "slot-holder", node, cpu)
-    if form == "never":
-        made["spec"]["volumes"] = [{"name": "never", "configMap": {"name": "never"}}]
-        made["spec"]["containers"][0]["volumeMounts"] = [{"name": "never", "mountPath": "/never"}]
-    return made
+    def get(self, *what: str) -> Any:
+        return json.loads(self.cluster.kubectl("get", *what, "-o", "json"))
 
+    def pods(self, namespace: str = "default") -> list[Object]:
+        found: list[Object] = self.get("pods", "-n", namespace)["items"]
+        return found
 
-async def status(api: KubernetesAPI, namespace: str, name: str) -> dict[str, Any]:
-    """With the node, "" for none."""
-    found = json.loads(await api.get(PODS, namespace, name))
-    return found.get("status", {}) | {"node": found["spec"].get("nodeName", "")}
+    def taken(self) -> list[Object]:
+        return [one for one in self.pods(placeholders.NAMESPACE) if is_taken(one)]
 
+    def wait(self, ready: Callable[[], Any], what: str) -> None:
+        until(ready, what, SECONDS, lambda: f"{self.told()} {self.program.last_words()}")
 
-async def taken(api: KubernetesAPI, namespace: str, name: str, *, ready: bool) -> dict[str, Any]:
-    """The pod's status once kubelet has refused it, or taken it and (ready) started it."""
-    async with asyncio.timeout(SECONDS * 2):
-        while True:
-            found = await status(api, namespace, name)
-            is_ready = any(
-                one["type"] == "Ready" and one["status"] == "True" for one in found.get("conditions", [])
+    def told(self) -> list[tuple[str, str, Any, Any]]:
+        """Of each pod the name, the node, the phase and why it waits."""
+        return [
+            (
+                one["metadata"]["name"],
+                one["spec"].get("nodeName", ""),
+                one["status"].get("phase"),
+                [c.get("message") for c in one["status"].get("conditions", ()) if c["status"] == "False"],
             )
-            if found.get("phase") == "Failed" or ("startTime" in found and (is_ready or not ready)):
-                return found
-            await asyncio.sleep(0.05)
+            for one in (*self.pods(), *self.pods(placeholders.NAMESPACE))
+        ]
+
+    def delete_pods(self) -> None:
+        self.cluster.kubectl("delete", "pods", "-n", "default", "--all")
 
 
-async def gone(api: KubernetesAPI, namespace: str, names: list[str]) -> None:
-    for name in names:
-        with suppress(NotFound):
-            await api.delete(PODS, namespace, name, grace_seconds=0)
-    async with asyncio.timeout(SECONDS):
-        for name in names:
-            with suppress(NotFound):
-                while True:
-                    await api.get(PODS, namespace, name)
-                    await asyncio.sleep(0.05)
+@pytest.fixture(params=["", PAUSE], ids=["never", "pause"])
+def rig(request: pytest.FixtureRequest, make_cluster: Callable[..., Cluster]) -> Iterator[Rig]:
+    cluster = make_cluster()
+    with real_node(cluster) as node:
+        yield Rig(cluster, node, request.param)
 
 
-async def bound(api: KubernetesAPI, namespace: str, name: str) -> None:
-    async with asyncio.timeout(SECONDS):
-        while True:
-            if (await status(api, namespace, name))["node"]:
-                return
-            await asyncio.sleep(0.01)
+def test_a_pod_that_bypasses_the_scheduler_is_refused(rig: Rig) -> None:
+    rig.create(rig.pod("past", nodeName=rig.node.name))
+    rig.wait(lambda: is_taken(rig.pods()[0]), "kubelet has decided")
+    status = rig.pods()[0]["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "OutOfcpu")
+    runs = "Running" if rig.image else "Pending"
+    rig.wait(lambda: [one["status"]["phase"] for one in rig.taken()] == [runs] * SLOTS, f"all are {runs}")
 
 
-async def hand_over(
-    api: KubernetesAPI, namespace: str, owner: str, holder: str, node: RealNode, cpu: str
-) -> None:
-    """By a gate: the owner is nominated before a placeholder goes, so nobody else slips in."""
-    gated = pod(owner, "slot-owner", node.name, cpu, schedulingGates=[{"name": GATE}])
-    await api.create(PODS, namespace, gated)
-    nominated = {"status": {"nominatedNodeName": node.name}}
-    await api.patch(PODS, namespace, owner, nominated, subresource="status")
-    await api.delete(PODS, namespace, holder, grace_seconds=0)
-    await api.patch(PODS, namespace, owner, {"spec": {"schedulingGates": []}})
-
-
-async def place(api: KubernetesAPI, namespace: str, form: str, node: RealNode, cpu: str) -> list[str]:
-    """Placeholders on all of the node."""
-    names = [f"hold-{form}-{number}" for number in range(SLOTS)]
-    for name in names:
-        await api.create(PODS, namespace, placeholder(name, form, node.name, cpu))
-    for name in names:
-        found = await taken(api, namespace, name, ready=form == "pause")
-        assert found["phase"] == ("Pending" if form == "never" else "Running"), found
-    return names
-
-
-@pytest.mark.parametrize("form", ["never", "pause"])
-async def test_a_pod_that_bypasses_the_scheduler_is_refused(
-    api: KubernetesAPI, namespace: str, node: RealNode, cpu: str, form: str
-) -> None:
-    names = await place(api, namespace, form, node, cpu)
-    past = pod(
-        "past", "slot-owner", node.name, cpu, nodeName=node.name, preemptionPolicy="PreemptLowerPriority"
-    )
-    await api.create(PODS, namespace, past)
-    found = await taken(api, namespace, "past", ready=True)
-    assert (found["phase"], found["reason"]) == ("Failed", "OutOfcpu"), found
-    await gone(api, namespace, [*names, "past"])
-
-
-@pytest.mark.parametrize(("form", "way"), [("never", "gate"), ("pause", "gate"), ("never", "preemption")])
-async def test_an_owner_is_admitted_every_time(
-    api: KubernetesAPI, namespace: str, node: RealNode, cpu: str, form: str, way: str
-) -> None:
-    """On a node that has nothing else left, at once after a placeholder was deleted there."""
-    refused = []
+def test_an_owner_is_admitted_every_time(rig: Rig) -> None:
+    """On a node that has nothing else left, ten at once."""
     for turn in range(OWNERS // SLOTS):
-        names = await place(api, namespace, form, node, cpu)
-        owners = [f"owner-{turn}-{number}" for number in range(SLOTS)]
-        for owner, name in zip(owners, names, strict=True):
-            if way == "gate":
-                await hand_over(api, namespace, owner, name, node, cpu)
-            else:
-                await api.create(PODS, namespace, pod(owner, "slot-owner", node.name, cpu))
-            await bound(api, namespace, owner)
-        for owner in owners:
-            found = await taken(api, namespace, owner, ready=owner == owners[-1])
-            if found["phase"] == "Failed":
-                refused.append((owner, found))
-        await gone(api, namespace, [*names, *owners])
-    assert not refused
+        rig.create(*(rig.pod(f"checkout-{turn}-{number}") for number in range(SLOTS)))
+        rig.wait(lambda: all(map(is_taken, rig.pods())), f"turn {turn}: kubelet has decided about all")
+        assert {one["status"]["phase"] for one in rig.pods()} <= {"Pending", "Running"}, rig.told()
+        rig.delete_pods()
+        rig.wait(lambda: len(rig.taken()) == SLOTS, f"turn {turn}: placeholders are there again")
+    events = rig.get("events", "-A")["items"]
+    assert [one for one in events if one["reason"] in ("Preempted", "OutOfcpu")] == []
