@@ -10,17 +10,24 @@ from typing import Any, Final
 from benchmarks.figures import measured
 
 NONE, GO, PYTHON, OURS = "no extender", "Go that accepts all", "Python that accepts all", "ours"
+PLACEHOLDERS = "placeholders"
 ALL_SCORED, FEW_SCORED = 0, 5
 """percentageOfNodesToScore: upstream's own rule, 420 of 1,000 nodes; and its least, 100 nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Who is asked in a round, and for what."""
+    """Who is asked in a round, and for what; `nodes`: on how many nodes its placeholders stand."""
 
     kind: str
     binds: bool
     percent: int = FEW_SCORED
+    nodes: int = 0
+
+    @property
+    def asked(self) -> bool:
+        """Whether kube-scheduler asks it."""
+        return self.kind not in (NONE, PLACEHOLDERS)
 
     @property
     def verbs(self) -> str:
@@ -44,6 +51,8 @@ class Contender:
     @property
     def flood(self) -> str:
         """What its figures are called."""
+        if self.nodes:
+            return f"flood, {self.kind} on {self.nodes:,} nodes"
         verbs = f", {self.verbs}" if self.extender else ""
         return f"flood, {self.kind}{verbs}, score {self.percent}"
 
@@ -55,9 +64,14 @@ CONTENDERS: Final = (
     Contender(PYTHON, True),
     Contender(GO, False),
     Contender(OURS, False),
+    *(Contender(PLACEHOLDERS, False, ALL_SCORED, nodes) for nodes in (32, 1_000)),
 )
-OWNING: Final = (Contender(NONE, False, ALL_SCORED), Contender(OURS, True, ALL_SCORED))
-"""Who binds an ordinary pod, and an owner, in an idle cluster."""
+OWNING: Final = (
+    Contender(NONE, False, ALL_SCORED),
+    Contender(OURS, True, ALL_SCORED),
+    Contender(PLACEHOLDERS, False, ALL_SCORED, 32),
+)
+"""Who binds an ordinary pod, and an owner with either keeper, in an idle cluster."""
 
 
 @dataclass(slots=True)
@@ -101,15 +115,18 @@ def figures(found: Mapping[Contender, Found]) -> dict[str, Any]:
                 lines[name] = measured(one.rate, "pods/s", raced[other].rate, other.kind)
         for name in one.cpu:
             lines[f"{contender.flood}, CPU of {name}"] = measured(1_000 * one.cpu_of(name), "ms a pod")
-    ordinary, owner = (found.get(one) for one in OWNING)
-    if ordinary and owner and ordinary.waits and owner.waits:
-        beside = "an ordinary pod without us"
-        waits = measured(1_000 * owner.wait, "ms", 1_000 * ordinary.wait, beside)
-        lines["owner, creation to bind, p50 (x ordinary without us)"] = waits
+    ordinary, *owners = (found.get(one, Found()) for one in OWNING)
+    for keeper, owner in zip(("", ", placeholders"), owners, strict=True):
+        if ordinary.waits and owner.waits:
+            beside = "an ordinary pod without us"
+            waits = measured(1_000 * owner.wait, "ms", 1_000 * ordinary.wait, beside)
+            lines[f"owner, creation to bind, p50{keeper} (x ordinary without us)"] = waits
     return lines
 
 
 def _ratio(contender: Contender, other: Contender) -> str:
+    if contender.kind == PLACEHOLDERS:
+        return f"{contender.flood} (x no floors)"
     if contender.kind == OURS and other.kind != NONE:
         return f"flood, {contender.verbs} (x {other.kind}), score {contender.percent}"
     return f"{contender.flood} (x {other.kind})"

@@ -3,13 +3,15 @@ Go and in Python, and with ours; and how soon an owner is bound.
 
 kube-apiserver, etcd and kube-scheduler are real (lab/); nodes are objects without a kubelet, and what else
 runs on a control plane is ended. Ours runs as it is shipped, in Guard, and holds 1,000 slots of 1 CPU, which
-lie on 32 of 1,000 nodes of 32 CPUs. The pods wait before kube-scheduler starts; the rate is from the first
+lie on 32 of 1,000 nodes of 32 CPUs. Placeholders for as many lie on 32, or on 1,000, beside a kube-scheduler
+that knows nothing of us. The pods wait before kube-scheduler starts; the rate is from the first
 bind to the last. A figure is the median of rounds whose order alternates.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import signal
@@ -22,14 +24,33 @@ from typing import Any, Final
 
 import aiohttp
 
-from adapters.api import NAMESPACES, NODES, PODS, POLICIES, PRIORITY_CLASSES, Resource
-from adapters.kubernetes import credentials
+from adapters.api import (
+    NAMESPACES,
+    NODES,
+    PODS,
+    POLICIES,
+    PRIORITY_CLASSES,
+    WEBHOOKS,
+    NotFound,
+    Resource,
+)
+from adapters.kubernetes import credentials, decode
 from adapters.kubernetes.client import KubernetesAPI, Timeouts
-from benchmarks import clusters, go_programs
+from benchmarks import clusters, go_programs, placeholders
 from benchmarks.clusters import Size
-from benchmarks.contenders import CONTENDERS, GO, OURS, OWNING, Contender, Found, figures
+from benchmarks.contenders import (
+    CONTENDERS,
+    GO,
+    OURS,
+    OWNING,
+    PLACEHOLDERS,
+    Contender,
+    Found,
+    figures,
+)
 from lab import binaries, components, extender_process, scheduler_config
 from lab import cluster as lab
+from lab import placeholders as keeper
 from lab.cluster import Cluster
 from qos.keys import HELD_ANNOTATION
 
@@ -37,6 +58,9 @@ SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount"
 MISSING: Final = "the control plane's programs are missing: make programs (about 5 minutes, once)"
 SLOTS: Final = 1_000
 """Of 1 CPU and 1 GiB, of all policies together; fewer where there are fewer nodes."""
+PRIORITY: Final = 1_000
+"""Of policies and owners, of the class FLOORS; ordinary pods have 0."""
+FLOORS: Final = "floors"
 OWNERS: Final = 15
 """So many a round, one after the other."""
 WRITERS: Final = 32
@@ -66,6 +90,10 @@ class Arena:
         self._endpoint = credentials.from_kubeconfig(cluster.kubeconfig)
         self._extenders: dict[str, extender_process.ExtenderProcess] = {}
 
+    @property
+    def _slots(self) -> int:
+        return min(SLOTS, self._size.nodes)
+
     async def furnish(self) -> None:
         """Nodes, and policies of tenants."""
         for name in ENDED:
@@ -73,14 +101,15 @@ class Arena:
         numbers = range(self._size.policies)
         namespaces = [{"metadata": {"name": clusters.namespace(number)}} for number in numbers]
         await self._create(NAMESPACES, "", namespaces)
-        for number in numbers:  # else admission refuses pods there
-            account = {"metadata": {"name": "default"}}
-            await self._create(SERVICE_ACCOUNTS, clusters.namespace(number), [account])
-        floors = {"metadata": {"name": "floors"}, "value": 1_000, "globalDefault": False}
-        await self._create(PRIORITY_CLASSES, "", [floors])
+        await self._create(NAMESPACES, "", [{"metadata": {"name": keeper.NAMESPACE}}])
+        for namespace in (keeper.NAMESPACE, *map(clusters.namespace, numbers)):
+            account = {"metadata": {"name": "default"}}  # else admission refuses pods there
+            await self._create(SERVICE_ACCOUNTS, namespace, [account])
+        floors = {"metadata": {"name": FLOORS}, "value": PRIORITY, "globalDefault": False}
+        await self._create(PRIORITY_CLASSES, "", [floors, placeholders.classes(PRIORITY)])
         await self._create(NODES, "", [clusters.node_json(number) for number in range(self._size.nodes)])
         await self._untaint()
-        slots = min(SLOTS, self._size.nodes)
+        slots = self._slots
         for number in numbers:
             count = slots // self._size.policies + (number < slots % self._size.policies)
             floor = {"resources": {"cpu": "1", "memory": "1Gi"}}
@@ -121,13 +150,13 @@ class Arena:
         await bound.aclose()
         for name, seconds in self._cpu(contender).items():
             found.cpu.setdefault(name, []).append((seconds - before[name]) / pods)
-        self.end(contender)
+        await self.end(contender)
 
     async def arrivals(self, contender: Contender, label: str, pods: int, found: Found) -> None:
-        """One round: pods come one after the other, owners of the first policy where ours decides."""
+        """One round: pods come one after the other, owners of the first policy where there are floors."""
         await self._ready(contender)
         self._start_scheduler(contender)
-        owner_of = 0 if contender.kind == OURS else None
+        owner_of = 0 if contender.kind in (OURS, PLACEHOLDERS) else None
         namespace = "default" if owner_of is None else clusters.namespace(owner_of)
         bound, waits = self._bound(label, namespace), []
         try:
@@ -142,20 +171,36 @@ class Arena:
                     await asyncio.sleep(PAUSE_SECONDS)
         except TimeoutError:
             raise FloodError(f"{contender.kind}: a pod was not bound in {FLOOD_SECONDS:g} s") from None
+        if contender.kind == PLACEHOLDERS:
+            await placeholders.handed_over(self._extenders[contender.extender], pods)
         found.waits.extend(waits[1:])  # the first one waits for kube-scheduler's start, too
         await bound.aclose()
-        self.end(contender)
+        await self.end(contender)
 
     async def _ready(self, contender: Contender) -> None:
+        if contender.kind == PLACEHOLDERS:
+            on = min(contender.nodes, self._size.nodes)
+            bodies = [*placeholders.standing(self._size, self._slots, on, PRIORITY)]
+            await self._create(PODS, keeper.NAMESPACE, bodies)
         await asyncio.to_thread(self._start_extender, contender)
         if contender.kind == OURS:
             await self._settle(self._extenders[contender.extender])
+        elif contender.kind == PLACEHOLDERS:
+            await placeholders.settle(self._extenders[contender.extender], self._slots, START_SECONDS)
 
-    def end(self, contender: Contender) -> None:
-        """Its processes."""
+    async def end(self, contender: Contender) -> None:
+        """Its processes, and all pods there are: each round begins with the same cluster."""
         self.cluster.kill(contender.scheduler)
         if contender.extender:
             self.cluster.kill(contender.extender, signal.SIGTERM)  # the next one leads at once
+        if contender.kind == PLACEHOLDERS:  # else the API server would ask it for the next owners
+            await self._delete(WEBHOOKS, "", placeholders.WEBHOOK)
+        pods = (decode.metadata(raw) for raw in (await self._api.list_page(PODS, limit=0)).items)
+        await _at_once([lambda pod=pod: self._delete(PODS, pod.namespace, pod.name) for pod in pods])
+
+    async def _delete(self, resource: Resource, namespace: str, name: str) -> None:
+        with contextlib.suppress(NotFound):
+            await self._api.delete(resource, namespace, name, grace_seconds=0)
 
     async def _settle(self, ours: extender_process.ExtenderProcess) -> None:
         """Wait until it leads, and has written at the nodes what it writes once: that is no pod's cost.
@@ -204,12 +249,14 @@ class Arena:
             return
         if name in self._extenders:
             self._extenders[name].restart()
-        elif contender.kind == OURS:
-            config = {"capPercent": 100, "binds": contender.binds}
+        elif contender.kind in (OURS, PLACEHOLDERS):
+            config: dict[str, Any] = {"capPercent": 100, "binds": contender.binds}
+            if contender.kind == PLACEHOLDERS:  # nodes held in another round are not to be written to
+                config |= {**keeper.config(self.cluster), "binds": True, "annotateHeldNodes": False}
             self._extenders[name] = extender_process.start(self.cluster, config=config, name=name)
         else:
             self._extenders[name] = self._accept_all(name, contender.kind)
-        if contender.kind == OURS:
+        if contender.kind in (OURS, PLACEHOLDERS):
             self._extenders[name].wait_ready(START_SECONDS)
         else:
             go_programs.wait_for(self._extenders[name].verbs_port)
@@ -235,12 +282,12 @@ class Arena:
             self.cluster.start(name)
             return
         document: dict[str, Any] = scheduler_config.empty()
-        if contender.extender:
+        if contender.asked:
             document = scheduler_config.with_extender("guard")
             document = document if contender.binds else scheduler_config.without_bind(document)
         file = self.cluster.folder / f"{name}.written.yaml"
         scheduler_config.write(document | {"percentageOfNodesToScore": contender.percent}, file)
-        asked = self._extenders[contender.extender].verbs_url if contender.extender else ""
+        asked = self._extenders[contender.extender].verbs_url if contender.asked else ""
         lab.add_scheduler(self.cluster, name, file, verbs_url=asked)
 
     def _cpu(self, contender: Contender) -> dict[str, float]:
@@ -280,7 +327,8 @@ def _pod(label: str, number: int, owner_of: int | None = None) -> dict[str, Any]
     meta = pod["metadata"]
     labels = meta["labels"] | {"flood": label}
     kept = {"name": meta["name"], "labels": labels, "ownerReferences": meta["ownerReferences"]}
-    return {"metadata": kept, "spec": pod["spec"]}
+    spec = {name: value for name, value in pod["spec"].items() if name != "priority"}  # admission writes it
+    return {"metadata": kept, "spec": spec | ({} if owner_of is None else {"priorityClassName": FLOORS})}
 
 
 def _cpu_seconds(cluster: Cluster, component: str) -> float:
@@ -324,9 +372,10 @@ async def _round(arena: Arena, number: int, pods: int, found: Mapping[Contender,
             if contender in OWNING:
                 await arena.arrivals(contender, f"arrives-{number}-{which}", OWNERS, found[contender])
             await arena.flood(contender, f"round-{number}-{which}", pods, found[contender])
-        except FloodError as error:  # one that a busy machine delays must not cost all others their figures
+        except (FloodError, placeholders.StandingError) as error:
+            # One that a busy machine delays must not cost all others their figures.
             found[contender].failed.append(f"round {number}: {error}")
-            arena.end(contender)
+            await arena.end(contender)
 
 
 def measure(size: Size, pods: int, seconds: float) -> dict[str, Any]:

@@ -16,7 +16,7 @@ class Figure:
 
     `value` None: it was not measured, and `beside` says why. `against` None: it is compared with nothing, and
     the bound is its own. `bound` None: it has no goal. `least`: the bound is a least, else a most. `where`:
-    the cluster, as nodes/policies. `awaited`: nothing measures it yet, so it is neither met nor missed.
+    the cluster, as nodes/policies. `tolerated`: how far one noisy run may miss the bound.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Figure:
     beside: str = ""
     least: bool = False
     where: str = ""
-    awaited: bool = False
+    tolerated: float | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -36,11 +36,19 @@ class Figure:
 
     @property
     def kept(self) -> bool:
+        """Within its bound, if it has one, or as near as is tolerated; what was not measured is not."""
+        return self.met or self._within(self.tolerated)
+
+    @property
+    def met(self) -> bool:
         """Within its bound, if it has one; what was not measured is not."""
-        if self.bound is None or self.awaited:
-            return True
+        return self.bound is None or self._within(self.bound)
+
+    def _within(self, bound: float | None) -> bool:
         judged = self.value if self.against is None else self.ratio
-        return judged is not None and (judged >= self.bound if self.least else judged <= self.bound)
+        if judged is None or bound is None:
+            return False
+        return judged >= bound if self.least else judged <= bound
 
     @property
     def goal(self) -> str:
@@ -57,7 +65,8 @@ class Figure:
             "baseline": self.against,
             "ratio": self.ratio,
             "goal": self.goal or None,
-            "met": None if self.bound is None or self.awaited else self.kept,
+            "tolerated": self.tolerated,
+            "met": None if self.bound is None else self.met,
             "beside": self.beside,
         }
 
@@ -74,7 +83,7 @@ def from_json(said: dict[str, Any]) -> Figure:
         said["beside"],
         sign == ">=",
         said["cluster"],
-        awaited=bool(bound) and said["met"] is None,
+        tolerated=said["tolerated"],
     )
 
 
@@ -82,7 +91,7 @@ def show(figures: Sequence[Figure]) -> int:
     """Print them; an exit code: 1 when one is out of its bound, else 0."""
     table = Table("figure", "measured", "against", "ratio", "bound", "", box=None)
     for one in figures:
-        mark = "" if one.kept else "out of bound; "
+        mark = "" if one.met else "within noise; " if one.kept else "out of bound; "
         measured = "-" if one.value is None else f"{number(one.value)} {one.unit}"
         cells = number(one.against), number(one.ratio), one.goal, f"{mark}{one.beside}"
         name = f"{one.name}, at {one.where}" if one.where else one.name

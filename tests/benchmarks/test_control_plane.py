@@ -11,7 +11,7 @@ from aiohttp.base_protocol import BaseProtocol
 
 from benchmarks import control_plane
 from benchmarks.clusters import Size
-from benchmarks.contenders import CONTENDERS, GO, NONE, OURS, OWNING, PYTHON, Found, figures
+from benchmarks.contenders import CONTENDERS, GO, NONE, OURS, OWNING, PLACEHOLDERS, PYTHON, Found, figures
 
 
 def message(kind: bytes, size: int) -> bytes:
@@ -31,14 +31,18 @@ async def test_counts_what_a_watch_adds_however_its_bytes_are_cut(cut: int) -> N
 
 def test_figures_are_medians_of_rounds_and_name_what_they_are_beside() -> None:
     rates = {NONE: [90.0, 100.0, 400.0], GO: [50.0, 10.0, 80.0], PYTHON: [40.0] * 3, OURS: [60.0, 1.0, 70.0]}
+    rates[PLACEHOLDERS] = [98.0, 1.0, 200.0]
     found = {one: Found(rates[one.kind], {"extender": [0.002, 0.001, 0.001]}) for one in CONTENDERS}
     found[OWNING[0]].waits, found[OWNING[1]].waits = [0.01, 0.02, 0.03], [0.03, 0.03, 9.0]
+    found[OWNING[2]].waits = [0.05]
     lines = figures(found)
     ratios = {name: one["value"] / one["against"] for name, one in lines.items() if one["against"]}
     assert ratios["flood, ours, filter and bind, score 0 (x no extender)"] == 0.6
     assert ratios["flood, filter only (x Go that accepts all), score 5"] == 1.2
     assert ratios["flood, filter and bind (x Python that accepts all), score 5"] == 1.5
     assert ratios["owner, creation to bind, p50 (x ordinary without us)"] == 1.5
+    assert ratios["owner, creation to bind, p50, placeholders (x ordinary without us)"] == 2.5
+    assert ratios["flood, placeholders on 1,000 nodes (x no floors)"] == 0.98
     assert lines["flood, ours, filter only, score 5, CPU of extender"]["value"] == 1.0
 
 

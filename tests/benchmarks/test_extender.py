@@ -14,12 +14,13 @@ import pytest
 from benchmarks.extender import plan
 from benchmarks.figures import Figure
 from benchmarks.fixed_work import took, unit_seconds
-from benchmarks.goals import GOALS, LARGE, SPECIAL, Goal, judge
+from benchmarks.goals import GOALS, LARGE, SPECIAL, Goal
 from benchmarks.loop_time import LoopTime
 from benchmarks.reports import Report, exponent, load, others
 
 ROOT = Path(__file__).parents[2]
 AT_MOST = Goal("pause", LARGE, 10.0)
+NOISY = Goal("noisy", LARGE, 1.0, tolerated=2.0)
 AT_LEAST = Goal("rate", LARGE, 1.0, least=True)
 BY_ANOTHER = Goal("guard", LARGE, 1.5, ratio_to=("strict", LARGE))
 
@@ -53,10 +54,12 @@ def test_a_goal_is_met_by_what_was_measured_only(
     assert judged.as_json()["met"] is kept
 
 
-def test_what_nothing_measures_yet_is_neither_met_nor_missed() -> None:
-    judged = Goal("later", LARGE, 1.0, awaited="it is not built").judged({})
-    assert judged.kept
-    assert judged.as_json() | {"goal": "<= 1", "met": None, "beside": "it is not built"} == judged.as_json()
+def test_one_noisy_run_may_miss_a_goal_a_little() -> None:
+    goal = Goal("rate", LARGE, 0.98, least=True, tolerated=0.9)
+    for rate, met, kept in ((0.98, True, True), (0.91, False, True), (0.89, False, False)):
+        judged = goal.judged(figures(rate=rate))
+        assert (judged.met, judged.kept, judged.as_json()["met"]) == (met, kept, met)
+    assert not goal.judged({}).kept
 
 
 def test_each_goal_is_measured_whatever_the_columns() -> None:
@@ -64,7 +67,7 @@ def test_each_goal_is_measured_whatever_the_columns() -> None:
 
 
 def test_what_quick_leaves_out_has_no_goal_there() -> None:
-    measured = [goal for goal in GOALS if goal.quick and not goal.awaited]
+    measured = [goal for goal in GOALS if goal.quick]
     assert {goal.column for goal in measured} <= {column for _, column in plan([], quick=True)}
     left_out = {part for part, _ in plan([])} - {part for part, _ in plan([], quick=True)}
     assert left_out == {"control plane"}
@@ -72,12 +75,12 @@ def test_what_quick_leaves_out_has_no_goal_there() -> None:
 
 def test_a_report_is_read_from_its_own_lines() -> None:
     found = figures(pause=1.0) | {("x", LARGE): Figure("x", 2.0, 3.0, None, "us", "a baseline", where=LARGE)}
-    judged = (AT_MOST.judged(found), AT_LEAST.judged(found), Goal("l", LARGE, 1.0, awaited="yet").judged({}))
+    judged = (AT_MOST.judged(found), AT_LEAST.judged(found), NOISY.judged(figures(noisy=1.2)))
     made = Report({"machine": "m"}, judged, others(judged, found.values()), {LARGE: {"pause": "w"}}, ["why"])
     again = load(made.lines())
     assert again.goals == judged
     assert again.lines() == made.lines()
-    assert [one["name"] for one in map(json.loads, made.lines()[1:])] == ["pause", "rate", "l", "x"]
+    assert [one["name"] for one in map(json.loads, made.lines()[1:])] == ["pause", "rate", "noisy", "x"]
 
 
 def test_growth_is_an_exponent() -> None:
@@ -130,7 +133,5 @@ def test_all_of_it_runs_on_small_clusters() -> None:
     about, *found = map(json.loads, done.stdout.splitlines())
     assert about["missing"] == []
     goals = [one for one in found if one["goal"]]
-    assert [one["name"] for one in goals if one["value"] is None] == [
-        one.name for one in judge({}, quick=True) if one.awaited
-    ]
+    assert not [one["name"] for one in goals if one["value"] is None]
     assert done.returncode == int(any(one["met"] is False for one in goals))
