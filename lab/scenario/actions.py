@@ -21,6 +21,7 @@ from adapters.api import (
     POLICIES,
     PRIORITY_CLASSES,
     PROFILES,
+    QUOTAS,
     RESERVATIONS,
     VOLUME_CLAIMS,
     VOLUMES,
@@ -104,18 +105,24 @@ class Actions:
             await self.add_nodes(group)
         made = [objects.reservation(wanted, scope) for wanted in scenario.reservations]
         await self._create_all(RESERVATIONS, "", made)
+        quotas = [objects.quota(wanted, scope) for wanted in scenario.quotas]
+        await self._create_all(QUOTAS, scope.namespace, quotas)
         await self.apply_policies(policies)
 
     async def define(self) -> None:
-        """Make the definition of Reservations, and wait until they are served."""
-        if not self.scenario.reservations:
-            return
+        """Make the definitions of Reservations and ElasticQuotas, and wait until they are served."""
+        if self.scenario.reservations:
+            await self._define(RESERVATIONS)
+        if self.scenario.quotas:
+            await self._define(QUOTAS)
+
+    async def _define(self, resource: Resource) -> None:
         api, deadline = self.target.api, time.monotonic() + _RUNNING_SECONDS
         with contextlib.suppress(Conflict):
-            await api.create(objects.DEFINITIONS, "", objects.reservation_definition())
+            await api.create(objects.DEFINITIONS, "", objects.definition(resource.plural))
         while True:
             try:
-                await api.list_page(RESERVATIONS, limit=1)
+                await api.list_page(resource, limit=1)
             except NotFound:
                 if time.monotonic() > deadline:
                     raise

@@ -114,6 +114,17 @@ class Reservation(Model):
     spec: dict[str, Any]
 
 
+class Quota(Model):
+    """An ElasticQuota in the scenario's namespace: its name, labels, annotations and spec. The definition is
+    made with it.
+    """
+
+    name: Name
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    spec: dict[str, Any]
+
+
 class Run(Model):
     """One variant: the same nodes and steps on a cluster of its own."""
 
@@ -149,6 +160,8 @@ class Scenario(Model):
     budgets: list[Budget] = Field(default_factory=list)
     reservations: list[Reservation] = Field(default_factory=list)
     """The extender needs config: {koordinator: {reservations: true}}."""
+    quotas: list[Quota] = Field(default_factory=list)
+    """The extender needs config: {quotas: {enabled: true}}."""
     policies: list[Policy] = Field(default_factory=list)
     runs: list[Run] = Field(default_factory=list)
     """Variants to compare; one run of everything unless given."""
