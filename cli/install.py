@@ -14,6 +14,7 @@ from rich.syntax import Syntax
 
 from adapters.output import Output, OutputOption
 from cli import host_files, installation
+from cli.keeping import Keeper, KeeperOption
 from cli.kubectl import Kubectl, Object, as_list, find
 from cli.preflight import (
     AgentOption,
@@ -34,11 +35,14 @@ from cli.preflight import (
     SchedulerImageOption,
     WithoutOption,
     assess,
+    by_placeholders,
     gather,
     percentage_after,
+    refuse_what_verbs_do,
     show_changes,
     with_autoscaler,
     with_koordinator,
+    with_placeholders,
 )
 from ledger.decisions import Mode
 
@@ -53,6 +57,7 @@ are rolled out, install with --no-network-floors again: that takes the right fro
 
 def install(
     overlay: OverlayOption = Overlay.SECOND,
+    keeper: KeeperOption = None,
     image: ImageOption = "",
     scheduler_image: SchedulerImageOption = "",
     mode: ModeOption = None,
@@ -92,7 +97,7 @@ def install(
     quotas kept and autoscalers asked for nodes, and --percentage-of-nodes-to-score.
     Exit code 1 when a check of `j10ce preflight` fails or a file would be lost: nothing has been changed.
     """
-    if files is not None and overlay is not Overlay.DEFAULT:
+    if files is not None and (overlay is not Overlay.DEFAULT or keeper is Keeper.PLACEHOLDERS):
         raise typer.BadParameter("is for --overlay default-scheduler only", param_hint="--files")
     kubectl = find(os.environ, kubeconfig, context)
     facts = gather(kubectl)
@@ -109,8 +114,11 @@ def install(
         percentage=percentage_after(facts, overlay, percentage),
         autoscaling=facts.autoscales if autoscaling is None else autoscaling,
         quotas=facts.quotas if quotas is None else quotas,
+        placeholders=by_placeholders(facts, keeper),
     )
+    refuse_what_verbs_do(choices)
     facts = with_autoscaler(kubectl, with_koordinator(kubectl, facts, choices), choices)
+    facts = with_placeholders(kubectl, facts, choices)
     if network_floors and not choices.agent:
         raise typer.BadParameter("needs --agent: agents shape networks", param_hint="--network-floors")
     _refuse_unfit(assess(facts, overlay.value, choices, datetime.now(UTC)))
@@ -126,10 +134,11 @@ def install(
             host_files.write(files, texts)  # first: where it fails, the cluster is not changed either
         apply(kubectl, wanted, force_conflicts=force_conflicts)
     if output is Output.JSON:
-        document = {"overlay": overlay.value, "dryRun": dry_run, "changes": [c.to_json() for c in changes]}
+        made = "placeholders" if choices.placeholders else overlay.value
+        document = {"overlay": made, "dryRun": dry_run, "changes": [c.to_json() for c in changes]}
         typer.echo(json.dumps(document, indent=2))
         return
-    _show(changes, overlay, files, dry_run=dry_run)
+    _show(changes, None if choices.placeholders else overlay, files, dry_run=dry_run)
     if choices.agent and not dry_run:
         typer.echo(f"Agent: kubectl -n {installation.NAMESPACE} rollout status daemonset/j10ce-agent")
     if choices.network is installation.Network.LEAVING and not dry_run:
@@ -158,7 +167,9 @@ def _refuse_unfit(checks: list[Check]) -> None:
         raise typer.Exit(1)
 
 
-def _show(changes: list[installation.Change], overlay: Overlay, files: Path | None, *, dry_run: bool) -> None:
+def _show(
+    changes: list[installation.Change], overlay: Overlay | None, files: Path | None, *, dry_run: bool
+) -> None:
     console = Console()
     show_changes(changes, console)
     for change in changes:
@@ -167,6 +178,8 @@ def _show(changes: list[installation.Change], overlay: Overlay, files: Path | No
             console.print(Syntax(change.difference, "diff", background_color="default"))
     if dry_run:
         console.print("\nNothing was changed (--dry-run).")
+    elif overlay is None:
+        console.print(f"\nNext: kubectl -n {installation.NAMESPACE} rollout status deployment/j10ce-extender")
     elif overlay is Overlay.SECOND:
         console.print(
             f"\nNext: kubectl -n {installation.NAMESPACE} rollout status deployment/j10ce-scheduler"

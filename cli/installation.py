@@ -21,6 +21,8 @@ from cli import admission
 from cli.kubectl import Kubectl, Object, identity
 
 NAMESPACE: Final = "j10ce-system"
+PLACEHOLDERS: Final = "j10ce-placeholders"
+"""The namespace of placeholders."""
 PROGRAMS: Final = ("Deployment", "DaemonSet")
 """Kinds of what runs: extender and second kube-scheduler, manager, agent."""
 PART_OF: Final = {"app.kubernetes.io/part-of": "j10ce-qos"}
@@ -99,6 +101,7 @@ class Choices:
     server itself can raise requests, "" where it cannot (cli.admission). manager: with the manager.
     reservations: Koordinator's Reservations are held, too. percentage: kube-scheduler's
     percentageOfNodesToScore. autoscaling: autoscalers are asked for nodes. quotas: ElasticQuotas are kept.
+    placeholders: they keep holds, in place of an overlay with an extender.
     """
 
     image: str = ""
@@ -113,6 +116,7 @@ class Choices:
     percentage: int = 0
     autoscaling: bool = False
     quotas: bool = False
+    placeholders: bool = False
 
 
 @cache
@@ -123,14 +127,14 @@ def definitions() -> tuple[Object, ...]:
 
 
 def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
-    """What the overlay makes, and the agent if it is chosen; the CRDs aside."""
+    """What the overlay makes, or placeholders as keeper; with what else is chosen; the CRDs aside."""
     with TemporaryDirectory(prefix="j10ce-") as scratch, manifests.overlay(overlay) as folder:
         # kustomize has to see the choice: the ConfigMap's name is a hash of its content.
         tree = shutil.copytree(folder.parents[1], Path(scratch) / "manifests")
-        for name in HOST_CONFIGURATION:
-            path = tree / "overlays" / overlay / name
+        main = tree / "placeholders" if choices.placeholders else tree / "overlays" / overlay
+        for path in (main / name for name in HOST_CONFIGURATION if (main / name).exists()):
             path.write_text(chosen(path.read_text(encoding="utf-8"), choices), encoding="utf-8")
-        made = {identity(item): item for item in kubectl.kustomize(tree / "overlays" / overlay)}
+        made = {identity(item): item for item in kubectl.kustomize(main)}
         for part in _parts(choices):
             made |= {identity(item): item for item in kubectl.kustomize(tree / part)}
     for item in made.values():
@@ -169,7 +173,12 @@ def sparing(wanted: Iterable[Object], namespace: Object | None) -> list[Object]:
     namespace: as it is in the cluster, None when it is not there.
     """
     spared = namespace is not None and not is_ours(namespace)
-    return [item for item in wanted if not (spared and item["kind"] == "Namespace")]
+    return [item for item in wanted if not (spared and is_our_namespace(item))]
+
+
+def is_our_namespace(item: Mapping[str, Any]) -> bool:
+    """Whether an object is the namespace that everything is in but placeholders."""
+    return bool(item["kind"] == "Namespace" and item["metadata"]["name"] == NAMESPACE)
 
 
 def chosen(text: str, choices: Choices) -> str:
@@ -335,8 +344,14 @@ def second_scheduler_itself() -> Object:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
 
 
+def placeholders_program_itself() -> Object:
+    """The Deployment of the program that keeps placeholders, to be looked up."""
+    metadata = {"namespace": NAMESPACE, "name": "j10ce-extender"}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
+
+
 def configuration_of(kubectl: Kubectl, scheduler: Mapping[str, Any]) -> Mapping[str, str]:
-    """The files of HOST_CONFIGURATION that the second scheduler mounts as it is installed; empty for none."""
+    """The files of HOST_CONFIGURATION that a Deployment mounts as it is installed; empty for none."""
     volumes = scheduler.get("spec", {}).get("template", {}).get("spec", {}).get("volumes", [])
     names = [volume["configMap"]["name"] for volume in volumes if "configMap" in volume]
     maps = [

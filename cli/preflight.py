@@ -18,7 +18,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from adapters.output import Output, OutputOption
-from cli import admission, bypassing, installation, koordinator, sampling
+from cli import admission, bypassing, installation, keeping, koordinator, sampling
+from cli.keeping import Keeper, KeeperOption
 from cli.koordinator import Koordinator
 from cli.kubectl import Kubectl, KubectlError, Object, find
 from ledger.decisions import Mode
@@ -41,6 +42,11 @@ NEEDED: Final = (
     ("create", "deployments.apps"),
     ("create", "daemonsets.apps"),
     ("create", "poddisruptionbudgets.policy"),
+)
+NEEDED_FOR_PLACEHOLDERS: Final = (
+    ("create", "services"),
+    ("create", "secrets"),
+    ("create", "mutatingwebhookconfigurations.admissionregistration.k8s.io"),
 )
 _LEASE_SECONDS: Final = 60.0
 _POD_SECURITY: Final = "pod-security.kubernetes.io/enforce"
@@ -77,7 +83,8 @@ class Facts:
     release: the Helm release that made what is there, as namespace/name, "" for none.
     raising: the version by which the API server itself can raise requests to a floor, "" where it cannot.
     percentage: the second scheduler's percentageOfNodesToScore. nodes: how many, -1 where nobody asked for
-    nodes and pods. load: what pods request, None where that may not be read.
+    nodes and pods. load: what pods request, None where that may not be read. second: the second scheduler is
+    there. placeholders: the program that keeps them is; room: their namespace, where they are to keep holds.
     """
 
     version: str
@@ -100,6 +107,9 @@ class Facts:
     percentage: int = 0
     nodes: int = -1
     load: bypassing.Load | None = None
+    second: bool = False
+    placeholders: bool = False
+    room: keeping.Room = field(default_factory=keeping.Room)
 
 
 def gather(kubectl: Kubectl) -> Facts:
@@ -116,9 +126,14 @@ def gather(kubectl: Kubectl) -> Facts:
         installation.account_itself(),
         installation.agent_itself(),
         installation.second_scheduler_itself(),
+        installation.placeholders_program_itself(),
     ]
-    there = {item["kind"]: item for item in kubectl.existing(ours)}
-    configuration = installation.configuration_of(kubectl, there.get("Deployment", {}))
+    found = kubectl.existing(ours)
+    there = {item["kind"]: item for item in found if item["kind"] != "Deployment"}
+    programs = {item["metadata"]["name"]: item for item in found if item["kind"] == "Deployment"}
+    placing = installation.placeholders_program_itself()["metadata"]["name"]
+    program = programs.get(installation.SCHEDULER) or programs.get(placing) or {}
+    configuration = installation.configuration_of(kubectl, program)
     extender = configuration.get("extender.yaml", "")
     return Facts(
         version,
@@ -135,7 +150,26 @@ def gather(kubectl: Kubectl) -> Facts:
         schedulers=tuple(installation.kube_scheduler_pods(kubectl)),
         wanted_definitions=tuple(wanted),
         raising=admission.raising(kubectl),
+        second=installation.SCHEDULER in programs,
+        placeholders=placing in programs,
     )
+
+
+def by_placeholders(facts: Facts, wanted: Keeper | None) -> bool:
+    """Whether placeholders shall keep holds; wanted: as the user says, None: as it is installed."""
+    if wanted is not None:
+        return wanted is Keeper.PLACEHOLDERS
+    return facts.placeholders and not facts.second
+
+
+def with_placeholders(kubectl: Kubectl, facts: Facts, choices: installation.Choices) -> Facts:
+    """The facts, with what is where placeholders are to be."""
+    if not choices.placeholders or facts.missing_rights:
+        return facts
+    missing = tuple(f"{v} {r}" for v, r in NEEDED_FOR_PLACEHOLDERS if not kubectl.allowed(v, r))
+    if missing:
+        return replace(facts, missing_rights=missing)
+    return replace(facts, room=keeping.found(kubectl))
 
 
 def with_autoscaler(kubectl: Kubectl, facts: Facts, choices: installation.Choices) -> Facts:
@@ -179,7 +213,8 @@ def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datet
         *(_autoscaler(facts) if choices.autoscaling else ()),
         _requests(facts.raising),
         _extenders(facts.leases, now),
-        _schedulers(facts.schedulers, overlay, choices),
+        *_keeper(facts, choices),
+        *([] if choices.placeholders else [_schedulers(facts.schedulers, overlay, choices)]),
         *(_load(facts, Overlay(overlay), choices.percentage) if facts.nodes >= 0 else ()),
     ]
 
@@ -276,6 +311,21 @@ def _agent(facts: Facts, *, agent: bool) -> list[Check]:
             )
             return [Check("agent", Outcome.FAILED, message)]
     return [Check("agent", Outcome.OK, "is there, will be kept" if facts.agent else "will run on every node")]
+
+
+def _keeper(facts: Facts, choices: installation.Choices) -> list[Check]:
+    """Two programs that hold the same policies would hold each slot twice."""
+    other = facts.second if choices.placeholders else facts.placeholders
+    if other:
+        name = installation.SCHEDULER if choices.placeholders else "j10ce-extender"
+        message = f"Deployment {name} keeps holds here by the other keeper: j10ce uninstall first"
+        return [Check("keeper", Outcome.FAILED, message)]
+    if not choices.placeholders:
+        return []
+    if refusals := keeping.refusals(facts.room):
+        return [Check("keeper", Outcome.FAILED, one) for one in refusals]
+    message = "placeholders, which need nothing of kube-scheduler's configuration"
+    return [Check("keeper", Outcome.OK, message)]
 
 
 def _autoscaler(facts: Facts) -> list[Check]:
@@ -533,6 +583,7 @@ ModeOption = Annotated[
 
 def preflight(
     overlay: OverlayOption = Overlay.SECOND,
+    keeper: KeeperOption = None,
     image: ImageOption = "",
     scheduler_image: SchedulerImageOption = "",
     agent: AgentOption = False,
@@ -565,9 +616,13 @@ def preflight(
         percentage=percentage_after(facts, overlay, percentage),
         autoscaling=facts.autoscales if autoscaling is None else autoscaling,
         quotas=facts.quotas if quotas is None else quotas,
+        placeholders=by_placeholders(facts, keeper),
     )
+    refuse_what_verbs_do(choices)
     facts = with_autoscaler(kubectl, with_koordinator(kubectl, facts, choices), choices)
-    facts = with_load(kubectl, facts, overlay)
+    facts = with_placeholders(kubectl, facts, choices)
+    if not choices.placeholders:
+        facts = with_load(kubectl, facts, overlay)
     checks = assess(facts, overlay.value, choices, datetime.now(UTC))
     changes: list[installation.Change] = []
     if not facts.missing_rights:
@@ -580,6 +635,13 @@ def preflight(
         show(checks, changes, Console())
     if any(check.outcome is Outcome.FAILED for check in checks):
         raise typer.Exit(1)
+
+
+def refuse_what_verbs_do(choices: installation.Choices) -> None:
+    """What placeholders do not: they hold no Reservations and keep no quotas. typer.BadParameter."""
+    wanted = {"--reservations": choices.reservations, "--quotas": choices.quotas}
+    for option in (option for option, asked in wanted.items() if asked and choices.placeholders):
+        raise typer.BadParameter("needs --keeper extender", param_hint=option)
 
 
 def percentage_after(facts: Facts, overlay: Overlay, wanted: int | None) -> int:

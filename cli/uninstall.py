@@ -6,14 +6,14 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
 
 from adapters.output import Output, OutputOption
-from cli import admission, installation, restoring
+from cli import admission, installation, placeholders, restoring
 from cli.kubectl import Kubectl, Object, as_list, find, identity
 from cli.preflight import ContextOption, KubeconfigOption, running_extenders
 from manifests import OVERLAYS
@@ -38,11 +38,12 @@ _IN_EVERY_NAMESPACE: Final = {
 _LEASES_OF: Final = {
     "j10ce-scheduler": ("j10ce-extender", "j10ce-scheduler"),
     "j10ce-manager": ("j10ce-manager",),
+    "j10ce-extender": ("j10ce-extender",),
 }
 """The Leases of each Deployment's programs. An extender beside the cluster's own kube-scheduler has none here
 that ends with a Deployment: it may still run.
 """
-_LEASES: Final = tuple(name for names in _LEASES_OF.values() for name in names)
+_LEASES: Final = tuple(dict.fromkeys(name for names in _LEASES_OF.values() for name in names))
 """In our namespace; the programs make them, so they carry no label."""
 
 
@@ -67,11 +68,13 @@ class Remains:
     release: str = ""
     budgets: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
+    placeholders: placeholders.Left = field(default_factory=placeholders.Left)
 
     @property
     def nothing(self) -> bool:
         """True when nothing of ours is in the cluster."""
-        return not (self.objects or self.nodes or self.pods or self.offering or self.buffers)
+        written = self.nodes or self.pods or self.offering or self.buffers or not self.placeholders.nothing
+        return not (self.objects or written)
 
     def to_json(self) -> dict[str, object]:
         """For -o json."""
@@ -90,6 +93,7 @@ class Remains:
             "waitingPods": self.waiting,
             "keptNamespace": self.kept,
             "helmRelease": self.release,
+            **self.placeholders.to_json(),
         }
 
 
@@ -140,6 +144,7 @@ def uninstall(
     if stop_programs(kubectl, remains):
         remains = survey(kubectl)  # they may have annotated until now
     _refuse_running(kubectl, force=force)
+    placeholders.take_away(kubectl, installation.PLACEHOLDERS)
     clean_annotations(kubectl, remains)
     unask(kubectl)
     take_bandwidth(kubectl)
@@ -154,26 +159,18 @@ def uninstall(
 def survey(kubectl: Kubectl) -> Remains:
     """Read what there is to remove."""
     raising = admission.raising(kubectl)
-    wanted = {
-        identity(item): item
-        for overlay in OVERLAYS
-        for item in installation.objects(
-            kubectl,
-            overlay,
-            installation.Choices(
-                agent=overlay == OVERLAYS[0],
-                raising=raising,
-                reservations=True,
-                autoscaling=True,
-                quotas=True,
-            ),
-        )
-    }
+    every = installation.Choices(raising=raising, reservations=True, autoscaling=True, quotas=True)
+    made = [installation.objects(kubectl, overlay, every) for overlay in OVERLAYS]
+    last = replace(every, agent=True, placeholders=True)
+    made.append(installation.objects(kubectl, OVERLAYS[0], last))
+    wanted = {identity(item): item for items in made for item in items}
     definitions = {item["metadata"]["name"] for item in kubectl.existing(installation.definitions())}
     found = kubectl.existing([*installation.definitions(), *wanted.values()])
-    namespace = next((item for item in found if item["kind"] == "Namespace"), None)
+    namespace = next((item for item in found if installation.is_our_namespace(item)), None)
+    theirs = [item for item in found if item["kind"] == "Namespace" and not installation.is_ours(item)]
+    found = [item for item in found if item is namespace or item not in theirs]
     kept = why_kept(namespace, _foreign(kubectl)) if namespace else ""
-    removed = [item for item in found if not (kept and item["kind"] == "Namespace")]
+    removed = [item for item in found if not (kept and item is namespace)]
     removed += [*kubectl.existing(installation.extender_leases()), *_unnamed(kubectl)]
     nodes = kubectl.objects("get", "nodes")
     return Remains(
@@ -184,6 +181,7 @@ def survey(kubectl: Kubectl) -> Remains:
         nodes=_marked(nodes),
         buffers=tuple("/".join(identity(item)[2:]) for item in _asked(kubectl, installation.BUFFERS)),
         pods=_annotated_pods(kubectl),
+        placeholders=placeholders.left(kubectl, installation.PLACEHOLDERS),
         kept=kept,
         offering=tuple(item["metadata"]["name"] for item in nodes if _offers(item)),
         waiting=len(kubectl.objects("get", "pods", "--all-namespaces", "--field-selector", _WAITING)),
@@ -283,6 +281,8 @@ def _show(remains: Remains) -> None:
         _, kind, namespace, name = identity(item)
         typer.echo(f"remove {kind} {f'{namespace}/' if namespace else ''}{name}")
     pods, nodes = (sum(map(len, by.values())) for by in (remains.pods, remains.nodes))
+    for line in remains.placeholders.said():
+        typer.echo(line)
     typer.echo(f"take our annotations off {nodes} nodes and {pods} pods")
     if remains.buffers:
         typer.echo(f"ask autoscalers for no more nodes: remove {len(remains.buffers)} CapacityBuffers")

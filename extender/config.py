@@ -253,7 +253,7 @@ class ExtenderConfig(Section):
 
     @model_validator(mode="after")
     def _verbs_keep_quotas(self) -> ExtenderConfig:
-        if self.keeper is Keeper.PLACEHOLDERS and self.quotas.enabled:
+        if self.quotas.enabled and not self.keepers.runs(Keeper.EXTENDER):
             raise ValueError(
                 "keeper Placeholders does not keep quotas, because kube-scheduler asks nobody: leave "
                 "quotas.enabled out, or set keeper: Extender"

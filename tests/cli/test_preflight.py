@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cli import bypassing, installation
+from cli import bypassing, installation, keeping
 from cli.koordinator import Koordinator
-from cli.preflight import Check, Facts, Outcome, assess, running_extenders
+from cli.preflight import Check, Facts, Outcome, assess, by_placeholders, running_extenders
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 WANTED = tuple(installation.definitions())
@@ -254,3 +254,60 @@ def test_the_sample_of_nodes_is_recommended_by_size() -> None:
     for mode in ("Guard", "Observe", "Strict"):
         chosen = installation.chosen(shipped, installation.Choices(mode=mode, percentage=5))
         assert installation.percentage_in(chosen) == 5
+
+
+OURS = {"metadata": {"name": "j10ce-placeholders", "labels": dict(installation.PART_OF)}}
+PLACING = installation.Choices(placeholders=True)
+
+
+def keeper_checks(facts: Facts, choices: installation.Choices = PLACING) -> list[Check]:
+    return [one for one in assess(facts, "second-scheduler", choices, NOW) if one.name == "keeper"]
+
+
+@pytest.mark.parametrize(
+    ("room", "texts"),
+    [
+        (keeping.Room(), ["nothing of kube-scheduler"]),
+        (keeping.Room(OURS), ["nothing of kube-scheduler"]),
+        (keeping.Room({"metadata": {"name": "j10ce-placeholders"}}), ["there and not ours"]),
+        (keeping.Room(OURS, ("ResourceQuota/all",)), ["ResourceQuota/all in namespace j10ce-placeholders"]),
+        (keeping.Room(OURS, ("ResourceQuota/a",), ("LimitRange/b",)), ["ResourceQuota/a", "LimitRange/b"]),
+    ],
+)
+def test_placeholders_need_a_namespace_that_limits_nothing(room: keeping.Room, texts: list[str]) -> None:
+    found = keeper_checks(replace(GOOD, schedulers=(), room=room))
+    assert len(found) == len(texts)
+    assert all(text in one.message for text, one in zip(texts, found, strict=True))
+    failed = {one.outcome is Outcome.FAILED for one in found}
+    assert failed == {"nothing" not in texts[0]}
+
+
+def test_placeholders_need_no_schedulers_image() -> None:
+    checks = assess(replace(GOOD, schedulers=()), "second-scheduler", PLACING, NOW)
+    assert "kube-scheduler" not in {one.name for one in checks}
+    assert Outcome.FAILED not in {one.outcome for one in checks}
+
+
+def test_two_programs_do_not_hold_the_same_policies() -> None:
+    (found,) = keeper_checks(replace(GOOD, second=True))
+    assert found.outcome is Outcome.FAILED
+    assert "Deployment j10ce-scheduler keeps holds here by the other keeper" in found.message
+    (found,) = keeper_checks(replace(GOOD, placeholders=True), installation.Choices())
+    assert "Deployment j10ce-extender" in found.message
+    assert keeper_checks(GOOD, installation.Choices()) == []
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "found"),
+    [
+        (GOOD, None, False),
+        (GOOD, keeping.Keeper.PLACEHOLDERS, True),
+        (replace(GOOD, placeholders=True), None, True),
+        (replace(GOOD, placeholders=True), keeping.Keeper.EXTENDER, False),
+        (replace(GOOD, second=True), None, False),
+    ],
+)
+def test_the_keeper_stays_as_it_is_installed(
+    there: Facts, wanted: keeping.Keeper | None, found: bool
+) -> None:
+    assert by_placeholders(there, wanted) is found

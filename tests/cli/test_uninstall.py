@@ -37,7 +37,7 @@ elif words[0] == "get":
     items = [item for kind in words[1].split(",") for item in cluster.get(kind, [])]
     for word in words:
         label, sign, value = word.partition("!=") if "!=" in word else word.partition("=")
-        if sign:
+        if sign and label != "status.phase":
             items = [
                 item for item in items
                 if (item["metadata"].get("labels", {{}}).get(label) == value) == (sign == "=")
@@ -190,3 +190,30 @@ def test_pods_that_nobody_will_schedule_are_told_of(
     uninstall._show(waiting)
     assert "2 pods wait for j10ce-scheduler" in capsys.readouterr().err
     assert waiting.to_json()["waitingPods"] == 2
+
+
+def test_a_namespace_of_placeholders_that_others_made_stays(kubectl: Kubectl) -> None:
+    theirs = thing("Namespace", installation.PLACEHOLDERS)
+    ours = thing("Namespace", installation.NAMESPACE, ours=True)
+    kubectl.binary.with_name("cluster.json").write_text(json.dumps({"namespace": [ours, theirs]}))
+    assert names(uninstall.survey(kubectl)) == {f"Namespace/{installation.NAMESPACE}"}
+
+
+def test_what_placeholders_leave_is_named(kubectl: Kubectl, capsys: pytest.CaptureFixture[str]) -> None:
+    gated = thing("Pod", "waits", namespace="default")
+    gated["spec"] = {"schedulingGates": [{"name": "example.com/other"}, {"name": keys.HAND_OVER_GATE}]}
+    pods = [gated, thing("Pod", "free", namespace="default")]
+    holds = thing("Pod", "hold", namespace=installation.PLACEHOLDERS)
+    holds["metadata"]["labels"] = {keys.PLACEHOLDER_LABEL: "true"}
+    classes = [thing("PriorityClass", "j10ce-placeholder-9"), thing("PriorityClass", "high")]
+    remains = survey(kubectl, namespace_ours=True, pods=[*pods, holds], priorityclasses=classes)
+    assert remains.placeholders.to_json() == {
+        "gatedPods": ["default/waits"],
+        "placeholders": 1,
+        "priorityClasses": ["j10ce-placeholder-9"],
+    }
+    assert list(remains.placeholders.said()) == [
+        "let 1 pods that wait for a hand-over go to kube-scheduler",
+        "remove 1 placeholders: what they hold is free for all at once",
+        "remove PriorityClass j10ce-placeholder-9",
+    ]

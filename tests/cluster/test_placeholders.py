@@ -215,6 +215,11 @@ def test_it_does_its_work_with_the_installed_rights_and_nobody_else_makes_placeh
     stranger["metadata"] |= {"namespace": placeholders.NAMESPACE, "labels": {keys.PLACEHOLDER_LABEL: "true"}}
     with pytest.raises(LabError, match="is for placeholders of j10ce-qos"):
         rig.create(stranger)
+    with pytest.raises(LabError, match="are for placeholders of j10ce-qos"):
+        rig.create(pod("disguised", "1", "batch", priorityClassName="j10ce-placeholder-999"))
+    of_that_name = HIGH | {"metadata": {"name": "j10ce-placeholder-5"}}
+    with pytest.raises(LabError, match="are for placeholders of j10ce-qos"):
+        rig.create(of_that_name)
 
 
 def registered(rig: Rig) -> bool:

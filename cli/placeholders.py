@@ -1,0 +1,87 @@
+"""What the keeper Placeholders leaves in a cluster beside what is installed, and how it is taken away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from cli.kubectl import Kubectl, KubectlError, Object, as_list, identity
+from qos import keys
+
+WEBHOOK: Final = "j10ce-hand-over"
+"""Its MutatingWebhookConfiguration."""
+CLASSES: Final = "j10ce-placeholder-"
+"""How the names of its PriorityClasses begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Pods that wait for a hand-over, placeholders, and their PriorityClasses."""
+
+    gated: tuple[Object, ...] = ()
+    standing: tuple[Object, ...] = ()
+    classes: tuple[Object, ...] = ()
+
+    @property
+    def nothing(self) -> bool:
+        """True when none of it is there."""
+        return not (self.gated or self.standing or self.classes)
+
+    def to_json(self) -> dict[str, object]:
+        """For -o json."""
+        return {
+            "gatedPods": ["/".join(identity(pod)[2:]) for pod in self.gated],
+            "placeholders": len(self.standing),
+            "priorityClasses": [item["metadata"]["name"] for item in self.classes],
+        }
+
+    def said(self) -> Iterator[str]:
+        """What is done with it, a line each."""
+        if self.gated:
+            yield f"let {len(self.gated)} pods that wait for a hand-over go to kube-scheduler"
+        if self.standing:
+            yield f"remove {len(self.standing)} placeholders: what they hold is free for all at once"
+        for item in self.classes:
+            yield f"remove PriorityClass {item['metadata']['name']}"
+
+
+def left(kubectl: Kubectl, namespace: str) -> Left:
+    """What is there of it; namespace: where placeholders are."""
+    pods = kubectl.objects("get", "pods", "--all-namespaces", "--field-selector", "status.phase=Pending")
+    label = f"{keys.PLACEHOLDER_LABEL}=true"
+    classes = kubectl.objects("get", "priorityclasses")
+    return Left(
+        tuple(pod for pod in pods if keys.HAND_OVER_GATE in _gates(pod)),
+        tuple(kubectl.objects("get", "pods", "--namespace", namespace, "--selector", label)),
+        tuple(item for item in classes if item["metadata"]["name"].startswith(CLASSES)),
+    )
+
+
+def _gates(pod: Object) -> list[str]:
+    return [gate["name"] for gate in pod.get("spec", {}).get("schedulingGates") or ()]
+
+
+def take_away(kubectl: Kubectl, namespace: str) -> None:
+    """Take all of it away, once its program is ended: first what gates pods, then gates, then the rest."""
+    kubectl.run("delete", "mutatingwebhookconfigurations", "--ignore-not-found", WEBHOOK)
+    there = left(kubectl, namespace)
+    for pod in there.gated:
+        _let_go(kubectl, pod)
+    how = ("--ignore-not-found", "--timeout=120s", "-f", "-")
+    for items in (there.standing, there.classes):
+        if items:
+            kubectl.run("delete", *how, stdin=as_list(items), seconds=150)
+
+
+def _let_go(kubectl: Kubectl, pod: Object) -> None:
+    metadata = pod["metadata"]
+    others = [{"name": name} for name in _gates(pod) if name != keys.HAND_OVER_GATE]
+    change = {"metadata": {"uid": metadata["uid"]}, "spec": {"schedulingGates": others or None}}
+    scope = ("--namespace", metadata["namespace"])
+    try:
+        kubectl.run("patch", "pod", metadata["name"], *scope, "--type=merge", f"--patch={json.dumps(change)}")
+    except KubectlError:
+        if kubectl.existing_named("pods", [metadata["name"]], *scope):
+            raise
