@@ -150,7 +150,7 @@ class HandOver:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(bound.wait(), BOUND_SECONDS)
         finally:
-            if self._last[given.node] is task:
+            if self._last.get(given.node) is task:  # gone when all are cancelled at once
                 del self._last[given.node]
 
     async def _try(self, one: Gated, tried: _Try, given: Placeholder | None) -> None:

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 PER_SECOND: Final = 200
 AT_ONCE: Final = 16
 STANDBY_SECONDS: Final = 0.5
+STANDBY_PAUSE: Final = 30.0
+"""For so long nobody stands by for a policy on a node where one was bound in vain: there is room."""
 _MOST_STANDBY: Final = 16
 """Of one policy. Each that waits is tried whenever a pod goes, anywhere."""
 _A_ROUND: Final = 100
@@ -109,6 +111,7 @@ class Placeholders:
         self._clock = clock
         self._standby: Mapping[str, Mapping[str, int]] = {}
         self._stand_by: dict[str, Mapping[str, int]] = {}
+        self._in_vain: dict[tuple[str, str], float] = {}
         self._standby_due = 0.0
         self._standby_of: object = None
 
@@ -120,6 +123,7 @@ class Placeholders:
         """Wait for a change, and bring placeholders nearer to where holds lie, as far as one call may."""
         await self._changes.wait()
         await self._look_who_stands_by()
+        self._standing.forget_unseen()
         delete = [*self._standing.ended.values()]
         create: list[tuple[Demand, str]] = []
         crowded = Counter(self._standing.crowded())
@@ -162,6 +166,12 @@ class Placeholders:
         same = was[0].demand is holding.demand and was[0].nodes is holding.nodes
         return same and was[2] == self._standby.get(holding.demand.key, {})
 
+    def _who_stands_by(self, policy: str) -> dict[str, int]:
+        now = self._clock()
+        self._in_vain = {where: until for where, until in self._in_vain.items() if until > now}
+        nodes = self._standby.get(policy, {}).items()
+        return {node: slots for node, slots in nodes if (policy, node) not in self._in_vain}
+
     def _decide(self, holding: Holding, crowded: Mapping[str, int]) -> Steps:
         demand, wanted = holding.demand, dict(holding.nodes)
         there = self._standing.of(demand.key)
@@ -169,14 +179,16 @@ class Placeholders:
         value = priority_of(demand, ordinary)
         form = form_of(demand, value, self._image)
         # Only where it comes before others in the queue is waiting there worth anything.
-        standby = self._standby.get(demand.key, {}) if value > ordinary else {}
+        standby = self._who_stands_by(demand.key) if value > ordinary else {}
         self._stand_by[demand.key] = standby
         barred = self._standing.refusals.barred(self._clock())
         steps = decide(wanted, form, there, crowded, standby, barred)
         stand = Counter(one.node for one in there if one.bound and one.form == form)
         missing = {node for node, slots in wanted.items() if stand[node] < slots}
         self._guards[demand.key] = _guard(missing, barred)
-        pauses = any(node in barred for node in (*wanted, *standby))  # which end without a change
+        pauses = any(node in barred for node in (*wanted, *standby)) or any(
+            policy == demand.key for policy, _ in self._in_vain
+        )  # which end without a change
         if steps == Steps() and not pauses:
             at = self._standing.versions[demand.key], self._standby.get(demand.key, {})
             self._settled[demand.key] = holding, *at
@@ -206,6 +218,8 @@ class Placeholders:
                 self._standing.take_back(one)
                 self._failed("delete", error)
                 return
+        if one.bound and self._stand_by.get(one.policy, {}).get(one.node):
+            self._in_vain[one.policy, one.node] = self._clock() + STANDBY_PAUSE
         self._standing.drop(one.uid)
         self._standing.ended.pop(one.uid, None)
         self._metrics.placeholder("deleted")
@@ -220,7 +234,7 @@ class Placeholders:
                 self._classes.discard(value)
                 self._failed("create", error)
                 return
-        self._standing.put(placeholders.placeholder(raw))
+        self._standing.made(placeholders.placeholder(raw))
         self._metrics.placeholder("created")
 
     def _body(self, demand: Demand, node: str, value: int) -> dict[str, Any]:

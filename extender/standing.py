@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 1.0
 """How long a placeholder may wait to be bound before others make room on its node."""
+UNSEEN_SECONDS: Final = 30.0
+"""How long a placeholder counts that we made and no watch shows: it may have gone before the list began."""
 _MOST_GONE: Final = 10_000
 
 
@@ -54,6 +56,7 @@ class Standing:
         self._asked: dict[str, float] = {}
         self._given: dict[str, Placeholder] = {}
         self._gone: dict[str, None] = {}
+        self._unseen: dict[str, float] = {}
         self._bound: dict[str, asyncio.Event] = {}
 
     def take(self, pod: Pod, raw: bytes) -> bool:
@@ -91,6 +94,7 @@ class Standing:
 
     def _take(self, pod: Pod, raw: bytes) -> None:
         one = placeholders.placeholder(raw)
+        self._unseen.pop(pod.uid, None)
         if pod.deleting or pod.terminal:
             self.drop(pod.uid)
         elif pod.uid not in self._gone:
@@ -114,6 +118,19 @@ class Standing:
         self._by_policy.setdefault(one.policy, {})[one.uid] = one
         self._note(one.policy)
 
+    def made(self, one: Placeholder) -> None:
+        """We have created it. The watch may have shown it before the answer came: as it is now, or gone."""
+        if one.uid not in self._by_uid and one.uid not in self._gone:
+            self._unseen[one.uid] = self._clock()
+            self.put(one)
+
+    def forget_unseen(self) -> None:
+        """Leave out what has not been shown for long; if it is there after all, the watch will tell."""
+        due = self._clock() - UNSEEN_SECONDS
+        for uid in [uid for uid, since in self._unseen.items() if since <= due]:
+            self.drop(uid)
+            self._gone.pop(uid, None)
+
     def remove(self, uid: str) -> bool:
         """A pod is gone; True when it was a placeholder."""
         self.gated.pop(uid, None)
@@ -123,13 +140,13 @@ class Standing:
             self._bound[uid].set()
         ours = uid in self._by_uid or uid in self._gone
         self.drop(uid)
-        self._gone.pop(uid, None)
         return ours
 
     def drop(self, uid: str) -> None:
         """A placeholder was deleted, whatever watches still show of it."""
         one = self._by_uid.pop(uid, None)
         self._given.pop(uid, None)
+        self._unseen.pop(uid, None)
         if one is None:
             return
         self._asked.pop(uid, None)

@@ -186,6 +186,9 @@ def pinned(daemon: Body, node: str, number: int) -> Body:
     container = daemon["spec"]["template"]["spec"]["containers"][0]
     body = pod(f"{meta['name']}-{node}-{number}", 0, 0, 0, {"daemon": meta["name"], PIN_LABEL: node})
     owner = {"kind": "DaemonSet", "name": meta["name"], "uid": meta["uid"], "controller": True}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     body["metadata"]["ownerReferences"] = [owner]
     body["spec"]["containers"] = [container]
+    body["spec"]["affinity"] = {"nodeAffinity": required}
     return body

@@ -30,8 +30,9 @@ GATED_SECONDS = 65.0
 """So long at most an owner waits for a hand-over while somebody is there who lifts gates, whatever fails."""
 CROWDED_SECONDS = 0.9
 """From then on placeholders may go for one that waits to be bound (extender.standing)."""
-SETTLED_SECONDS = 4.0
-"""Before the end of the quiet nothing is written any more for so long."""
+SETTLED_SECONDS = 10.0
+MOST_WRITES = 10
+"""So many in the last SETTLED_SECONDS of the quiet: who stood by in vain does so again after a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,12 @@ class PlaceholderWatcher(Watching):
         self._gated: dict[str, float] = {}
         self._handed: dict[str, str] = {}
         """Where owners go whose hand-over has begun."""
+        self._overtaken: set[str] = set()
+        """Those of them in whose place kube-scheduler put a pod of higher priority."""
+        self._evicted: set[str] = set()
         self._leads_since = float("inf")
-        self._written = 0, 0.0
+        self._written: list[tuple[float, int]] = [(0.0, 0)]
+        """How many writes had been sent, look by look."""
         store.listeners.append(self._see)
 
     @property
@@ -86,6 +91,9 @@ class PlaceholderWatcher(Watching):
     def assumed(self, pod: Pod, node: str) -> None:
         """kube-scheduler has chosen."""
         self.say(f"kube-scheduler chooses {node} for {pod.name}")
+        for uid, where in self._handed.items():
+            if where == node and uid in self._pods and pod.priority > self._pods[uid].priority:
+                self._overtaken.add(uid)
 
     def unassumed(self, pod: Pod) -> None:
         """kube-scheduler takes its choice back."""
@@ -95,9 +103,22 @@ class PlaceholderWatcher(Watching):
         """kube-scheduler evicts."""
         self.say(f"{pod.name} preempts {' '.join(one.name for one in victims)} on {node}")
         where = self._handed.get(pod.uid)
-        if where is not None and self.extender is not None and self.extender.part.alive:
-            names = " ".join(one.name for one in victims)
-            self.wrong("nobody is evicted", f"{pod.name}, handed over to {where}, evicts {names} on {node}")
+        more = [one for one in victims if one.uid not in self._evicted]
+        self._evicted.update(one.uid for one in victims)
+        if where is None or not more or pod.uid in self._overtaken or not self._takes_a_slot(pod):
+            return
+        names = " ".join(one.name for one in more)
+        self.wrong("nobody is evicted", f"{pod.name}, handed over to {where}, evicts {names} on {node}")
+
+    def _takes_a_slot(self, pod: Pod) -> bool:
+        """Whether our service is there, and the owner asks for no more than a slot, which alone is kept."""
+        extender = self.extender
+        if extender is None or not extender.part.alive:
+            return False
+        demand = extender.books.demands().get(extender.ledger.policy_of(pod))
+        return demand is not None and all(
+            amount <= demand.vector.get(name, 0) for name, amount in pod.requests.items()
+        )
 
     def _name(self, uid: str) -> str:
         return self._pods[uid].name if uid in self._pods else uid
@@ -129,6 +150,7 @@ class PlaceholderWatcher(Watching):
             self._pods[pod.uid] = pod
         if gone or pod.node_name:
             self._handed.pop(pod.uid, None)
+            self._overtaken.discard(pod.uid)
         if gone or not parsed.wants(entry.raw).gated:
             self._gated.pop(pod.uid, None)
         elif pod.uid not in self._gated:
@@ -205,8 +227,7 @@ class PlaceholderWatcher(Watching):
             self._leads_since = float("inf")
             return
         self._leads_since = min(self._leads_since, now)
-        if extender.api.writes != self._written[0]:
-            self._written = extender.api.writes, now
+        self._written.append((now, extender.api.writes))
         for uid, since in self._gated.items():
             if now - max(since, self._leads_since) > GATED_SECONDS + 6 * extender.api.latency:
                 self.wrong("no gate stays", f"{self._name(uid)} has been gated since {since:.1f}")
@@ -222,9 +243,10 @@ class PlaceholderWatcher(Watching):
         for uid in self._gated:
             self.wrong("no gate stays", f"{self._name(uid)} is gated after quiet")
         self._look_where_they_stand(extender)
-        since = self._clock() - self._written[1]
-        if since < SETTLED_SECONDS:
-            self.wrong("all comes to rest", f"{self._written[0]} writes, the last {since:.1f} s ago")
+        since = self._clock() - SETTLED_SECONDS
+        before = max(writes for at, writes in self._written if at <= since)
+        if (late := extender.api.writes - before) > MOST_WRITES:
+            self.wrong("all comes to rest", f"{late} writes since {since:.1f}")
         now = self._clock()
         for name, (pod, nodes) in waiting.items():
             would_now = extender.ledger.filter(pod, nodes, now, prefers=True).nodes
