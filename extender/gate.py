@@ -15,7 +15,6 @@ import orjson
 
 from adapters.kubernetes import decode
 from extender.metrics import Metrics
-from extender.standing import Standing
 from ledger.ledger import Ledger
 from qos.keys import HAND_OVER_GATE
 
@@ -47,14 +46,21 @@ _POD = msgspec.json.Decoder(_Pod)
 
 
 class Gate:
-    """Decides about one pod; `lifts`: whether somebody is there who lifts gates."""
+    """Decides about one pod. `kept`: whether placeholders keep a policy; `lifts`: whether somebody is there
+    who lifts gates.
+    """
 
     def __init__(
-        self, ledger: Ledger, standing: Standing, metrics: Metrics, *, lifts: Callable[[], bool]
+        self,
+        ledger: Ledger,
+        metrics: Metrics,
+        *,
+        kept: Callable[[str], bool],
+        lifts: Callable[[], bool],
     ) -> None:
         self._ledger = ledger
-        self._standing = standing
         self._metrics = metrics
+        self._kept = kept
         self._lifts = lifts
 
     def review(self, body: bytes) -> bytes:
@@ -75,7 +81,9 @@ class Gate:
             return False
         pod = replace(decode.pod(raw), namespace=namespace)  # it is the request that has it
         policy = "" if pod.node_name else self._ledger.policy_of(pod)
-        gated = bool(policy) and any(one.bound for one in self._standing.of(policy))
+        # With every slot filled, too: a predecessor may just be going, and no watch have shown it yet.
+        openings = self._ledger.openings(policy) if policy and self._kept(policy) else None
+        gated = openings is not None and openings.desired > 0
         self._metrics.reviewed("gated" if gated else "passed")
         return gated
 

@@ -1,22 +1,22 @@
-"""Gives owners the places of placeholders: nominates the owner, deletes the placeholder, lifts the gate.
+"""Gives owners the places of placeholders, or of predecessors that are ending, so that nobody is evicted.
 
-In this order each watch shows it, so nobody else fits in between, and nobody is evicted. On one node one
-after the other: an owner that is tried beside another one's nomination and placeholder does not fit, and
-preempts.
+The owner is nominated, the placeholder deleted, the gate lifted: in this order each watch shows it, so nobody
+else fits in between. One owner a node at a time: kube-scheduler counts a nominated owner beside the
+placeholder that is not deleted yet, so another one that it tries there meanwhile would not fit, and preempt.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Final
 
-from adapters.api import PODS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
-from adapters.kubernetes import placeholders
+from adapters.api import APIError, ClusterAPI, Conflict, NotFound, Unreachable
 from adapters.loops import Changes
+from extender.giving import Giving, Taken
 from extender.metrics import Metrics
 from extender.standing import Gated, Standing
 from ledger.ledger import Ledger
@@ -27,26 +27,39 @@ from qos.cluster.placeholders import Placeholder
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
-PATIENCE_SECONDS: Final = 10.0
+BIND_SECONDS: Final = 10.0
 """How long an owner may take from the hand-over to its node before its slot is held anew."""
-RETRY_SECONDS: Final = 0.5
-BOUND_SECONDS: Final = 1.0
-"""How long the next hand-over on a node, or to an owner without a gate, waits for the one before."""
-_MOST_TRIES: Final = 3
+UNGATED_SECONDS: Final = 1.0
+PATIENCE_SECONDS: Final = 10.0
+"""How long an owner stays gated while places may come for it, and other owners of its policy get none."""
+LONGEST_SECONDS: Final = 60.0
+UNPLACED_SECONDS: Final = 1.0
+"""How long it stays gated when its slot has no place: a predecessor may just have gone."""
 
 
 @dataclass(slots=True)
-class _Try:
-    """A hand-over that failed: how often, and when it may be tried again."""
+class _Place:
+    """What an owner is given: a node, and the placeholder there, or the predecessor (UID) that is ending."""
 
-    failed: int = 0
-    due: float = 0.0
+    policy: str
+    node: str
+    given: Placeholder | None = None
+    predecessor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Handed:
+    """An owner that kube-scheduler is to bind to `node`."""
+
+    node: str
+    since: float
+    gated: bool
 
 
 class HandOver:
-    """Hands placeholders over to owners that are gated, or that kube-scheduler refused; 16 at once.
+    """Serves owners that are gated, or that kube-scheduler refused; 16 at once.
 
-    `changes` tells of gated pods. `clock`: seconds, monotonic.
+    `changes` tells of gated pods and of the account. `clock`: seconds, monotonic.
     """
 
     def __init__(
@@ -60,69 +73,164 @@ class HandOver:
         namespace: str,
         clock: Callable[[], float],
     ) -> None:
-        self._api = api
+        self._giving = Giving(api, standing, namespace)
         self._ledger = ledger
         self._standing = standing
         self._metrics = metrics
         self._changes = changes
-        self._namespace = namespace
         self._clock = clock
         self._places = asyncio.Semaphore(AT_ONCE)
-        self._ungated = asyncio.Lock()
         self._refused: dict[str, Gated] = {}
-        self._under_way: dict[str, asyncio.Task[None]] = {}
-        self._last: dict[str, asyncio.Task[None]] = {}
-        """By node."""
-        self._tries: dict[str, _Try] = {}
-        self._handed: dict[str, float] = {}
+        self._under_way: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        self._handed: dict[str, _Handed] = {}
+        self._heirs: dict[str, _Place] = {}
+        self._seen: dict[str, float] = {}
+        self._progress: dict[str, float] = {}
 
     def add(self, pod: Pod) -> bool:
         """An owner that kube-scheduler refused; False when its policy has nothing to hand over."""
         if pod.uid in self._handed or pod.uid in self._under_way:
             return True
-        if not self._free(self._ledger.policy_of(pod)):
+        if pod.nominated_node_name:
+            return False  # kube-scheduler makes room for it
+        policy = self._ledger.policy_of(pod)
+        if not (policy and any(one.bound for one in self._standing.of(policy))):
             return False
         self._refused[pod.uid] = Gated(pod, ())
         self._changes.note()
         return True
 
     async def run_once(self) -> None:
-        """Wait for a change, begin what is due, and release what came to nothing."""
+        """Wait for a change, begin what can be begun, and release what came to nothing."""
         await self._changes.wait()
-        self._release_late()
-        waiting = {**self._refused, **self._standing.gated}
-        self._refused.clear()
-        self._tries = {uid: tried for uid, tried in self._tries.items() if uid in waiting}
-        for uid, one in waiting.items():
+        self._look_who_is_bound()
+        self._forget()
+        line, idle = Counter[str](), dict[str, list[Placeholder]]()
+        for uid, one in [*self._standing.gated.items(), *self._refused.items()]:
             alone = set(one.gates) <= {keys.HAND_OVER_GATE}
-            due = self._tries[uid].due <= self._clock() if uid in self._tries else True
-            if alone and due and uid not in self._under_way and uid not in self._handed:
-                self._under_way[uid] = asyncio.create_task(self._hand_over(one))
+            if not alone or uid in self._under_way or uid in self._handed:
+                continue
+            self._serve(one, line, idle)
+            await asyncio.sleep(0)
 
     async def drain(self) -> None:
         """Finish what is under way."""
-        await asyncio.gather(*self._under_way.values(), return_exceptions=True)
+        await asyncio.gather(*(task for _, task in self._under_way.values()), return_exceptions=True)
 
-    def _release_late(self) -> None:
-        """Owners that did not come to a node: their slots are held anew, or they are gone."""
-        due = self._clock() - PATIENCE_SECONDS
-        for uid, since in [*self._handed.items()]:
+    def _look_who_is_bound(self) -> None:
+        """Who did not come to a node: its slot is held anew, or it is gone."""
+        now = self._clock()
+        for uid, one in [*self._handed.items()]:
             pod = self._ledger.known(uid)
+            refused = one.gated and pod is not None and pod.unschedulable_since
             if pod is None or pod.node_name:
                 del self._handed[uid]
-            elif since <= due:
+            elif refused or one.since + (BIND_SECONDS if one.gated else UNGATED_SECONDS) <= now:
                 del self._handed[uid]
                 self._ledger.release(uid)
 
-    def _free(self, policy: str) -> list[Placeholder]:
-        return [one for one in self._standing.of(policy) if one.bound] if policy else []
+    def _forget(self) -> None:
+        waiting = self._standing.gated.keys() | self._refused.keys()
+        self._seen = {uid: since for uid, since in self._seen.items() if uid in waiting}
+        self._heirs = {uid: place for uid, place in self._heirs.items() if uid in self._standing.gated}
+        for uid in [*self._refused]:
+            pod = self._ledger.known(uid)
+            if pod is None or pod.node_name or uid in self._standing.gated:
+                del self._refused[uid]
 
-    async def _hand_over(self, one: Gated) -> None:
+    def _serve(self, one: Gated, line: Counter[str], idle: dict[str, list[Placeholder]]) -> None:
+        """`line`: owners before it that wait for a place, by policy; `idle`: placeholders on nodes where no
+        other owner is on its way.
+        """
+        uid, policy = one.pod.uid, self._ledger.policy_of(one.pod)
+        if not one.gates and self._ungated_under_way():
+            return
+        busy = self._busy() - {self._heirs[uid].node if uid in self._heirs else ""}
+        if policy not in idle:
+            idle[policy] = [held for held in self._standing.of(policy) if held.bound] if policy else []
+        idle[policy] = [held for held in idle[policy] if held.node not in busy]
+        if (place := self._choose(one.pod, policy, idle[policy]) or self._inherited(one.pod)) is not None:
+            self._begin(one, self._carry_out(one, place), place.node)
+        elif one.gates and not self._waits(one, line, busy, len(idle[policy])):
+            self._begin(one, self._lift(one), "")
+        elif not one.gates:
+            self._refused.pop(uid, None)  # it is asked about again
+
+    def _ungated_under_way(self) -> bool:
+        """An owner without a gate is tried whenever a placeholder goes, and an attempt that fails takes its
+        nomination back: so the next one waits for it.
+        """
+        return any(uid in self._refused for uid in self._under_way) or any(
+            not one.gated for one in self._handed.values()
+        )
+
+    def _busy(self) -> set[str]:
+        """Nodes to which an owner is on its way."""
+        handed = {one.node for one in self._handed.values()}
+        heirs = {place.node for place in self._heirs.values()}
+        return handed | heirs | {node for node, _ in self._under_way.values()}
+
+    def _choose(self, pod: Pod, policy: str, idle: list[Placeholder]) -> _Place | None:
+        """The placeholder whose place the owner gets, by the ledger, which claims it for the owner."""
+        by_node = {one.node: one for one in idle}
+        node = self._claim(pod, [*by_node])
+        if not node:
+            return None
+        self._standing.give(by_node[node])
+        return _Place(policy, node, by_node[node])
+
+    def _inherited(self, pod: Pod) -> _Place | None:
+        """The place it was nominated to, once the predecessor is gone."""
+        place = self._heirs.get(pod.uid)
+        if place is None or self._is_there(place.predecessor):
+            return None
+        return place if self._claim(pod, [place.node]) else None
+
+    def _is_there(self, uid: str) -> bool:
+        pod = self._ledger.known(uid)
+        return pod is not None and not pod.terminal
+
+    def _claim(self, pod: Pod, nodes: list[str]) -> str:
+        now = self._clock()
+        found = self._ledger.filter(pod, nodes, now).nodes if nodes else []
+        if not found or self._ledger.bind(pod, found[0], now).refusal:
+            return ""
+        return found[0]
+
+    def _waits(self, one: Gated, line: Counter[str], busy: set[str], useless: int) -> bool:
+        """Whether a place may still come for it; makes it the heir of a predecessor that is ending.
+
+        `useless`: placeholders there that the ledger did not give it.
+        """
+        uid, policy, now = one.pod.uid, self._ledger.policy_of(one.pod), self._clock()
+        since = self._seen.setdefault(uid, now)
+        late = now - max(since, self._progress.get(policy, since)) >= PATIENCE_SECONDS
+        openings = self._ledger.openings(policy)
+        if late or now - since >= LONGEST_SECONDS or openings is None:
+            return False
+        place = self._heirs.get(uid)
+        if place is None:
+            taken = {place.predecessor for place in self._heirs.values()}
+            for predecessor, node in openings.ending:
+                if predecessor not in taken and node not in busy:
+                    self._heirs[uid] = _Place(policy, node, predecessor=predecessor)
+                    self._begin(one, self._nominate(one, node), node)
+                    break
+        before, line[policy] = line[policy], line[policy] + 1
+        coming = max(0, openings.held - useless) + len(openings.ending)
+        if place is not None and not self._is_there(place.predecessor):
+            coming += 1  # its slot, until the ledger has a place for it
+        soon = openings.missing if now - since < UNPLACED_SECONDS else 0
+        return before < coming + soon
+
+    def _begin(self, one: Gated, work: Coroutine[None, None, None], node: str) -> None:
+        self._seen.setdefault(one.pod.uid, self._clock())
+        self._under_way[one.pod.uid] = node, asyncio.create_task(self._watched(one, work))
+
+    async def _watched(self, one: Gated, work: Coroutine[None, None, None]) -> None:
         try:
-            # Without a gate kube-scheduler tries an owner whenever a placeholder goes, and an attempt that
-            # fails takes its nomination back: so the next one waits for it.
-            async with contextlib.nullcontext() if one.gates else self._ungated:
-                await self._to_a_node(one)
+            async with self._places:
+                await work
         except Exception:
             log.exception("hand-over failed pod=%s", one.pod.key)
             self._metrics.handed_over("failed")
@@ -130,77 +238,50 @@ class HandOver:
             del self._under_way[one.pod.uid]
             self._changes.note()
 
-    async def _to_a_node(self, one: Gated) -> None:
-        uid, tried = one.pod.uid, self._tries.get(one.pod.uid, _Try())
-        # After some attempts that failed the gate is lifted all the same: owners preempt then.
-        given = self._choose(one.pod) if tried.failed < _MOST_TRIES else None
-        if given is None:
-            async with self._places:
-                await self._try(one, tried, None)
-            return
-        task, before = self._under_way[uid], self._last.get(given.node)
-        self._last[given.node] = task
+    async def _nominate(self, one: Gated, node: str) -> None:
+        """Its predecessor's place is its own from now on."""
         try:
-            if before is not None:
-                await asyncio.wait([before])
-            with self._standing.bound(uid) as bound:
-                async with self._places:
-                    await self._try(one, tried, given)
-                if uid in self._handed:
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(bound.wait(), BOUND_SECONDS)
-        finally:
-            if self._last.get(given.node) is task:  # gone when all are cancelled at once
-                del self._last[given.node]
-
-    async def _try(self, one: Gated, tried: _Try, given: Placeholder | None) -> None:
-        pod = one.pod
-        annotations: Mapping[str, str] = {}
-        try:
-            if given is not None:
-                annotations = {keys.POLICY_ANNOTATION: given.policy}
-                status = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": given.node}}
-                await self._api.patch(PODS, pod.namespace, pod.name, status, subresource="status")
-                await self._let_go(given)
-            if one.gates:
-                lifted = placeholders.ungated(pod.uid, one.gates, annotations)
-                await self._api.patch(PODS, pod.namespace, pod.name, lifted)
-        except (NotFound, Conflict):
-            self._end(pod, given, "gone", came=False)
+            await self._giving.nominate(one.pod, node)
         except (APIError, Unreachable) as error:
-            log.warning("hand-over failed pod=%s error=%s", pod.key, error)
-            self._tries[pod.uid] = _Try(tried.failed + 1, self._clock() + RETRY_SECONDS)
-            self._end(pod, given, "failed", came=False)
+            log.warning("owner not nominated pod=%s node=%s error=%s", one.pod.key, node, error)
+            self._heirs.pop(one.pod.uid, None)
+
+    async def _lift(self, one: Gated) -> None:
+        """There is no place for it: it is an ordinary pod of its priority."""
+        try:
+            await self._giving.lift(one, {})
+        except (NotFound, Conflict):
+            self._metrics.handed_over("gone")
+        except (APIError, Unreachable) as error:
+            log.warning("gate not lifted pod=%s error=%s", one.pod.key, error)
+            self._metrics.handed_over("failed")
         else:
-            self._tries.pop(pod.uid, None)
-            self._standing.gated.pop(pod.uid, None)
-            self._end(pod, given, "handed" if given else "none", came=given is not None)
+            self._standing.gated.pop(one.pod.uid, None)
+            self._metrics.handed_over("none")
 
-    def _choose(self, pod: Pod) -> Placeholder | None:
-        """The placeholder whose place the owner gets, by the ledger, which claims it for the owner."""
-        free = self._free(self._ledger.policy_of(pod))
-        if not free:
-            return None
-        now = self._clock()
-        by_node = {one.node: one for one in free}
-        found = self._ledger.filter(pod, [*by_node], now).nodes
-        if not found:
-            return None
-        chosen = by_node[found[0]]
-        if self._ledger.bind(pod, chosen.node, now).refusal:
-            return None
-        self._standing.give(chosen)
-        return chosen
-
-    async def _let_go(self, given: Placeholder) -> None:
-        with contextlib.suppress(NotFound, Conflict):  # somebody else was quicker: the place is free
-            await self._api.delete(PODS, self._namespace, given.name, uid=given.uid)
-        self._standing.drop(given.uid)
-
-    def _end(self, pod: Pod, given: Placeholder | None, outcome: str, *, came: bool) -> None:
+    async def _carry_out(self, one: Gated, place: _Place) -> None:
+        outcome = "handed"
+        try:
+            await self._giving.nominate(one.pod, place.node)
+            if place.given is not None:
+                await self._giving.let_go(place.given)
+            if one.gates:
+                await self._giving.lift(one, {keys.POLICY_ANNOTATION: place.policy})
+        except Taken:
+            outcome = "taken"
+        except (NotFound, Conflict):
+            outcome = "gone"
+        except (APIError, Unreachable) as error:
+            log.warning("hand-over failed pod=%s node=%s error=%s", one.pod.key, place.node, error)
+            outcome = "failed"
         self._metrics.handed_over(outcome)
-        if came:
-            self._handed[pod.uid] = self._clock()
-        elif given is not None:
-            self._ledger.release(pod.uid)
-            self._standing.take_back(given)
+        self._heirs.pop(one.pod.uid, None)
+        self._refused.pop(one.pod.uid, None)
+        if outcome == "handed":
+            self._standing.gated.pop(one.pod.uid, None)
+            self._progress[place.policy] = self._clock()
+            self._handed[one.pod.uid] = _Handed(place.node, self._clock(), bool(one.gates))
+            return
+        self._ledger.release(one.pod.uid)
+        if place.given is not None:
+            self._standing.take_back(place.given)

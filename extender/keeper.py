@@ -108,7 +108,7 @@ class PlaceholderKeeper:
             timer=timer,
             looks=self._alone,
         )
-        self.gate = Gate(ledger, self.standing, metrics, lifts=cluster.leads)
+        self.gate = Gate(ledger, metrics, kept=self._keeps, lifts=cluster.leads)
         self._serves = settings.webhook if self._acts else None
         self._webhook: Webhook | None = None
         if self._serves is not None:

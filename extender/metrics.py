@@ -83,7 +83,7 @@ class Metrics:
         )
         self._hand_overs = self._counter(
             "hand_overs",
-            "Owners that waited for a placeholder's place: handed over, none there, gone, failed.",
+            "Owners that waited for a place: handed over, none there, gone, failed; taken by others.",
             "outcome",
         )
         self._reviews = self._counter(
@@ -166,7 +166,7 @@ class Metrics:
         self._placeholders.labels(outcome).inc()
 
     def handed_over(self, outcome: str) -> None:
-        """handed, none, gone or failed."""
+        """handed, none, gone, taken or failed."""
         self._hand_overs.labels(outcome).inc()
 
     def reviewed(self, outcome: str) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,7 +55,6 @@ class Standing:
         self._given: dict[str, Placeholder] = {}
         self._gone: dict[str, None] = {}
         self._unseen: dict[str, float] = {}
-        self._bound: dict[str, asyncio.Event] = {}
 
     def take(self, pod: Pod, raw: bytes) -> bool:
         """Take a pod as it is now; True for a placeholder, which is in no other account. DecodeError."""
@@ -66,8 +63,6 @@ class Standing:
             return True
         waits = not (pod.node_name or pod.terminal or pod.deleting)
         gates = placeholders.gates(raw) if waits else ()
-        if not waits and pod.uid in self._bound:
-            self._bound[pod.uid].set()
         if waits and pod.unschedulable_since:
             self.places[pod.uid] = placeholders.placement(raw)
         else:
@@ -78,15 +73,6 @@ class Standing:
         else:
             self.gated.pop(pod.uid, None)
         return False
-
-    @contextmanager
-    def bound(self, uid: str) -> Iterator[asyncio.Event]:
-        """What is set once a pod that waits has its node, or is gone."""
-        event = self._bound[uid] = asyncio.Event()
-        try:
-            yield event
-        finally:
-            del self._bound[uid]
 
     def is_placeholder(self, pod: Pod) -> bool:
         """Whether it is a hold, and so no claim."""
@@ -136,8 +122,6 @@ class Standing:
         self.gated.pop(uid, None)
         self.places.pop(uid, None)
         self.ended.pop(uid, None)
-        if uid in self._bound:
-            self._bound[uid].set()
         ours = uid in self._by_uid or uid in self._gone
         self.drop(uid)
         return ours

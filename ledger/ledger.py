@@ -17,7 +17,7 @@ from ledger.preempt import candidates, open_hole
 from ledger.quotas import Quotas
 from ledger.report import Holding
 from ledger.reserving import Account, account
-from ledger.seats import Occupants, Untrue, gather_untrue, occupants
+from ledger.seats import Occupants, Openings, Untrue, gather_untrue, occupants, openings
 from ledger.state import State
 from ledger.waiting import SAMPLE, Waiting
 from qos.cluster.budget import Budget, Part, Scope
@@ -317,6 +317,10 @@ class Ledger:
     def occupants(self, key: str, asked: Iterable[str]) -> Occupants | None:
         """Who has a policy's slots, and what became of the pods with these UIDs; None: not known yet."""
         return occupants(self._state, key, asked)
+
+    def openings(self, key: str) -> Openings | None:
+        """What the next pods of a policy may get; None of a policy that is not there."""
+        return openings(self._state, key)
 
     def reservation(self, key: str) -> Account:
         """What became of a Reservation's demand; `key` as the demand has it."""

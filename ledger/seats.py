@@ -59,6 +59,31 @@ def _is_known_to_have_left(state: State, uid: str) -> bool:
     return uid in state.gone or uid in state.claims.by_uid or (pod is not None and pod.terminal)
 
 
+class Openings(NamedTuple):
+    """What a policy's next pods may get: of `desired` slots those that are `held`; those that are `missing`,
+    with no place for now; and the places of its pods that are being deleted, `ending`: UID and node.
+    """
+
+    desired: int
+    held: int
+    missing: int
+    ending: tuple[tuple[str, str], ...]
+
+
+def openings(state: State, key: str) -> Openings | None:
+    """None of a policy that is not there."""
+    number = state.demands.numbers.get(key)
+    if number is None:
+        return None
+    holds, ending = state.holds, tuple[tuple[str, str], ...]()
+    if state.claims.ending[number]:
+        there = state.claims.of.get(number, {}).values()
+        names = state.table.names
+        ending = tuple((one.pod.uid, names[one.row]) for one in there if one.pod.deleting and not one.away)
+    missing = max(0, holds.missing(number))
+    return Openings(state.demands[number].desired, holds.held_total[number], missing, ending)
+
+
 class Untrue(NamedTuple):
     """The pods of a policy whose annotations say something else than `wanted`, each with that."""
 

@@ -87,6 +87,16 @@ class Rig:
         events = self.get("events", "-A")["items"]
         return sum(one["reason"] == "Preempted" for one in events)
 
+    def story(self) -> str:
+        """Why there may have been evictions."""
+        with urllib.request.urlopen(f"{self.program.url}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        told = [line for line in lines if line.startswith(("j10ce_hand_overs", "j10ce_gate_reviews"))]
+        events = [f"{one['reason']}: {one['message']}" for one in self.get("events", "-A")["items"]]
+        return "\n".join(
+            [*told, *(line for line in events if line.startswith("Preempted")), self.program.last_words()]
+        )
+
     def metric(self, name: str) -> float:
         with urllib.request.urlopen(f"{self.program.url}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
@@ -122,8 +132,8 @@ def test_owners_get_their_places_on_a_full_cluster_and_nobody_is_evicted(rig: Ri
     room = full_of_batch(rig, 6, 3, priorityClassName="high")
     rig.create(*(pod(f"checkout-{number}", "2", "checkout", priorityClassName="high") for number in range(4)))
     rig.wait(lambda: len(rig.bound("checkout")) == 4, "four owners are bound")
+    assert rig.evicted() == 0, rig.story()
     assert len(rig.bound("batch")) == room
-    assert rig.evicted() == 0
     assert rig.metric('j10ce_hand_overs_total{outcome="handed"}') == 4
     assert rig.metric('j10ce_gate_reviews_total{outcome="gated"}') == 4
     assert rig.stand() == 2
@@ -160,8 +170,8 @@ def test_a_hundred_owners_at_once_on_a_full_cluster(rig: Rig) -> None:
     owners = [pod(f"checkout-{n}", "2", "checkout", priorityClassName="high") for n in range(100)]
     rig.create(*owners)
     rig.wait(lambda: len(rig.bound("checkout")) == 100, "all owners are bound")
+    assert rig.evicted() == 0, rig.story()
     assert len(rig.bound("batch")) == room
-    assert rig.evicted() == 0
     assert rig.metric('j10ce_hand_overs_total{outcome="handed"}') == 100
 
 

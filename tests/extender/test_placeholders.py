@@ -109,8 +109,8 @@ def keeping(api, running):
     """keeping(cpus): a cluster whose scheduler knows nothing of us, and our program beside it."""
 
     @contextlib.asynccontextmanager
-    async def run(cpus=4, **options):
-        scheduler = Scheduler(api, cpus)
+    async def run(cpus=4, scheduler=Scheduler, **options):
+        scheduler = scheduler(api, cpus)
         async with beside(scheduler.run()), running(api, keeper=Keeper.PLACEHOLDERS, **options) as program:
             program.scheduler = scheduler
             yield program
@@ -258,6 +258,101 @@ async def test_a_gate_is_lifted_where_there_is_nothing_to_hand_over(
     api.put(PODS, owner)
     async with keeping():
         await eventually(lambda: nodes_of(api, "checkout") == {"checkout-1": "n1"})
+
+
+def gated(pod):
+    pod["spec"]["schedulingGates"] = [{"name": keys.HAND_OVER_GATE}]
+    return pod
+
+
+class Watched(Scheduler):
+    """Remembers nodes where an owner could be tried while more was nominated than there is room for."""
+
+    def __init__(self, api, cpus: int) -> None:
+        super().__init__(api, cpus)
+        self.beside: list[str] = []
+
+    async def once(self) -> None:
+        asked = Counter()
+        for one in self.api.objects(PODS):
+            if node := one["spec"].get("nodeName") or one.get("status", {}).get("nominatedNodeName"):
+                asked[node] += cpus_of(one)
+        for one in self.api.objects(PODS):
+            node = one.get("status", {}).get("nominatedNodeName")
+            free = not one["spec"].get("schedulingGates") and not one["spec"].get("nodeName")
+            if node and free and asked[node] > self.cpus:
+                self.beside.append(node)
+        await super().once()
+
+
+async def test_owners_get_their_places_one_after_the_other_on_each_node(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """kube-scheduler counts one that is nominated beside its placeholder: others would seem not to fit."""
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=4, cpu="1"))
+    async with keeping(scheduler=Watched) as program:
+        await eventually(lambda: stand(api) == {"n1": 4})
+        for number in range(4):
+            api.put(PODS, gated(make_pod(f"checkout-{number}", cpu="1", app="checkout")))
+        await eventually(lambda: len(nodes_of(api, "checkout")) == 4)
+        assert program.scheduler.beside == []
+
+
+async def test_an_owner_waits_for_the_placeholder_that_is_on_its_way(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """Were its gate lifted, it would preempt, and evict somebody else."""
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=1, cpu="2"))
+    api.put(PODS, gated(make_pod("checkout-1", cpu="2", app="checkout")))
+    async with keeping():
+        await eventually(lambda: nodes_of(api, "checkout") == {"checkout-1": "n1"})
+        pod = api.get_object(PODS, "default", "checkout-1")
+        assert pod["metadata"]["annotations"][keys.POLICY_ANNOTATION] == "default/checkout"
+        assert pod["status"]["nominatedNodeName"] == "n1"
+
+
+async def test_an_owner_inherits_the_place_of_its_predecessor_that_is_ending(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """On a full node, beside a pod that waits for the room: a rollout evicts nobody, and loses no slot."""
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=1, cpu="2"))
+    before = make_pod("checkout-1", cpu="2", app="checkout", node="n1")
+    before["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    api.put(PODS, before)
+    api.put(PODS, make_pod("there", cpu="2", node="n1"))
+    api.put(PODS, make_pod("batch", cpu="2"))
+    async with keeping() as program:
+        await eventually(lambda: program.ledger.report()["default/checkout"].filled == 1)
+        api.put(PODS, gated(make_pod("checkout-2", cpu="2", app="checkout")))
+        await eventually(
+            lambda: (
+                api.get_object(PODS, "default", "checkout-2").get("status", {}).get("nominatedNodeName")
+                == "n1"
+            )
+        )
+        assert api.get_object(PODS, "default", "checkout-2")["spec"]["schedulingGates"]
+        api.remove(PODS, "default", "checkout-1")
+        await eventually(lambda: nodes_of(api, "checkout") == {"checkout-2": "n1"})
+        assert program.scheduler.history == ["checkout-2"]
+
+
+async def test_a_placeholder_that_somebody_else_deleted_gives_no_place(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """Its place may be taken: the owner gets another one."""
+    for name in ("n1", "n2"):
+        api.put(NODES, make_node(name))
+    api.put(POLICIES, make_policy(count=2, cpu="3"))
+    async with keeping():
+        await eventually(lambda: stand(api) == {"n1": 1, "n2": 1})
+        api.fail("delete", NotFound(404, "NotFound", "gone"), resource=PODS)
+        api.put(PODS, gated(make_pod("checkout-1", cpu="3", app="checkout")))
+        await eventually(lambda: nodes_of(api, "checkout"))
+        (node,) = nodes_of(api, "checkout").values()
+        await eventually(lambda: stand(api) == {other: 1 for other in ("n1", "n2") if other != node})
 
 
 @pytest.mark.parametrize(
@@ -421,8 +516,8 @@ async def test_only_owners_whose_policy_can_hand_over_are_gated(
 
     async with keeping() as program:
         await eventually(lambda: program.keeper.standing.count(bound=True) == 1)
-        there = program.ledger, program.keeper.standing, metrics
-        gate, alone = Gate(*there, lifts=lambda: True), Gate(*there, lifts=lambda: False)
+        there = program.ledger, metrics
+        gate, alone = (Gate(*there, kept=lambda _: True, lifts=lambda up=up: up) for up in (True, False))
         owner = make_pod("checkout-1", cpu="2", app="checkout")
         (patch,) = reviewed(gate, owner)
         assert patch == {

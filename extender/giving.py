@@ -1,0 +1,75 @@
+"""The calls by which an owner gets a place: nominate it, delete the placeholder, lift the gate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from adapters.api import PODS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
+from adapters.kubernetes import placeholders
+from extender.standing import Gated, Standing
+from qos.cluster.objects import Pod
+from qos.cluster.placeholders import Placeholder
+
+RETRY_SECONDS: Final = 0.5
+_TRIES: Final = 3
+
+
+class Taken(Exception):  # noqa: N818 - it reads as what happened
+    """The placeholder had gone already: its place may be somebody else's."""
+
+
+class Giving:
+    """Each call is made three times before its error is raised: APIError, Unreachable.
+
+    NotFound, Conflict of `nominate` and `lift`: the owner has gone. `namespace`: of placeholders.
+    """
+
+    def __init__(self, api: ClusterAPI, standing: Standing, namespace: str) -> None:
+        self._api = api
+        self._standing = standing
+        self._namespace = namespace
+
+    async def nominate(self, pod: Pod, node: str | None) -> None:
+        """Have kube-scheduler keep others of no higher priority out of the place; None: no longer."""
+        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
+        await _again(lambda: self._api.patch(PODS, pod.namespace, pod.name, body, subresource="status"))
+
+    async def let_go(self, given: Placeholder) -> None:
+        """Delete the placeholder. Taken."""
+        tried = 0
+
+        async def delete() -> None:
+            nonlocal tried
+            tried += 1
+            try:
+                await self._api.delete(PODS, self._namespace, given.name, uid=given.uid)
+            except (NotFound, Conflict):
+                if tried == 1:  # else it is our own call, whose answer was lost
+                    raise Taken from None
+
+        try:
+            await _again(delete)
+        except Taken:
+            self._standing.drop(given.uid)
+            raise
+        self._standing.drop(given.uid)
+
+    async def lift(self, one: Gated, annotations: Mapping[str, str]) -> None:
+        """Let kube-scheduler have the owner."""
+        body = placeholders.ungated(one.pod.uid, one.gates, annotations)
+        await _again(lambda: self._api.patch(PODS, one.pod.namespace, one.pod.name, body))
+
+
+async def _again(call: Callable[[], Awaitable[object]]) -> None:
+    for tried in range(1, _TRIES + 1):
+        try:
+            await call()
+            return
+        except (NotFound, Conflict):
+            raise
+        except (APIError, Unreachable):
+            if tried == _TRIES:
+                raise
+            await asyncio.sleep(RETRY_SECONDS)
