@@ -25,7 +25,7 @@ from lab.progress import build_progress
 from lab.scenario import source, table
 from lab.scenario.models import Run, Scenario
 from lab.scenario.progress import LiveProgress
-from lab.scenario.results import ScenarioResult
+from lab.scenario.results import ScenarioResult, without
 from lab.scenario.runner import run_scenario
 from lab.scenario.targets import Keeper, Target, TargetError, lab_target, own_target
 
@@ -115,11 +115,16 @@ def _run_one(
             return own_target(scenario, one, kubeconfig)
         return lab_target(scenario, one, file, binaries, keeper=keeper, keep=keep)
 
+    difference = scenario.with_placeholders if keeper is Keeper.PLACEHOLDERS else None
+    if difference is not None and not difference.runs:
+        console.print(f"{scenario.name}: not with placeholders: {difference.says}", highlight=False)
+        return ScenarioResult(scenario.name, scenario.description, str(file), (), ())
     progress = LiveProgress(console)
     try:
-        return asyncio.run(run_scenario(scenario, file, targets, progress))
+        result = asyncio.run(run_scenario(scenario, file, targets, progress))
     finally:
         progress.close()
+    return result if difference is None else without(result, difference)
 
 
 def _load(files: list[Path]) -> list[tuple[Path, Scenario]]:

@@ -148,6 +148,17 @@ class Comparison(Model):
     says: str | None = None
 
 
+class Difference(Model):
+    """What of a scenario is kept otherwise by placeholders (docs/keepers.md)."""
+
+    says: str
+    """Why, in a sentence."""
+    unmet: list[str] = Field(default_factory=list)
+    """Expectations that need not be met then, each as its row in the results begins."""
+    runs: bool = True
+    """False: it cannot be run with that keeper."""
+
+
 class Scenario(Model):
     """A scenario."""
 
@@ -170,6 +181,8 @@ class Scenario(Model):
     comparisons: list[Comparison] = Field(default_factory=list)
     undecided_at_most_percent: float = Field(default=1.0, ge=0, le=100)
     """Of so many of all binds the checker may be unable to say whether they broke a floor."""
+    with_placeholders: Difference | None = None
+    """Where the scenario's promises differ with `--keeper placeholders`."""
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Scenario:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
 from lab.checker import Finding, Verdict
-from lab.scenario.models import Comparison
+from lab.scenario.models import Comparison, Difference
 from lab.scenario.observation import Observation, PodRecord
 from qos import quantity
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One expectation: whether it was met, and what was seen."""
+    """One expectation: whether it was met, and what was seen. `differs`: why it need not be met."""
 
     says: str
     met: bool
     saw: str
+    differs: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the scenario may pass."""
+        return self.met or bool(self.differs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +57,8 @@ class RunResult:
 
     @property
     def passed(self) -> bool:
-        """Whether every expectation was met."""
-        return all(outcome.met for outcome in self.outcomes)
+        """Whether every expectation was met that must be."""
+        return all(outcome.passed for outcome in self.outcomes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ class ScenarioResult:
     @property
     def passed(self) -> bool:
         """Whether every expectation of every run was met, and every comparison."""
-        return all(run.passed for run in self.runs) and all(outcome.met for outcome in self.comparisons)
+        return all(run.passed for run in self.runs) and all(outcome.passed for outcome in self.comparisons)
 
     def to_json(self) -> dict[str, Any]:
         """For -o json."""
@@ -131,6 +137,17 @@ def bound_requests(observation: Observation) -> dict[str, int]:
         for name, amount in record.pod.requests.items() if record.runs else ():
             total[name] = total.get(name, 0) + amount
     return total
+
+
+def without(result: ScenarioResult, difference: Difference) -> ScenarioResult:
+    """The result, where some expectations need not be met."""
+
+    def judged(one: Outcome) -> Outcome:
+        excused = not one.met and one.says.startswith(tuple(difference.unmet))
+        return replace(one, differs=difference.says) if excused else one
+
+    runs = [replace(run, outcomes=tuple(map(judged, run.outcomes))) for run in result.runs]
+    return replace(result, runs=tuple(runs), comparisons=tuple(map(judged, result.comparisons)))
 
 
 def always(verdict: Verdict, undecided_at_most_percent: float) -> list[Outcome]:

@@ -95,5 +95,6 @@ def expected(result: ScenarioResult) -> Table:
 
 
 def _row(table: Table, outcome: Outcome, run: list[str]) -> None:
-    mark = "[green]ok[/]" if outcome.met else "[red]NO[/]"
-    table.add_row(mark, *run, escape(outcome.says), escape(outcome.saw))
+    mark = "[green]ok[/]" if outcome.met else "[yellow]--[/]" if outcome.differs else "[red]NO[/]"
+    says = f"{outcome.says} (need not be met: {outcome.differs})" if outcome.differs else outcome.says
+    table.add_row(mark, *run, escape(says), escape(outcome.saw))

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from lab.checker import Finding, Kind, Verdict
 from lab.scenario import table
-from lab.scenario.models import Comparison
-from lab.scenario.results import Outcome, RunResult, ScenarioResult, WorkloadResult, always, compare
+from lab.scenario.models import Comparison, Difference
+from lab.scenario.results import Outcome, RunResult, ScenarioResult, WorkloadResult, always, compare, without
 
 BROKEN = Finding(Kind.FLOOR_BROKEN, 5.0, "pod a/b was bound", "a/checkout", "a/b", "n1")
 WITHOUT = RunResult(
@@ -99,3 +99,17 @@ def test_json_has_it_all() -> None:
     assert data["runs"][0]["checker"]["violations"][0]["kind"] == "FloorBroken"
     assert data["runs"][0]["boundRequests"] == {"cpu": "80", "memory": "160Gi"}
     assert data["passed"] is True
+
+
+def test_what_a_keeper_keeps_otherwise_need_not_be_met_and_is_shown() -> None:
+    difference = Difference(says="nobody asks the verbs", unmet=["they wait"])
+    missed = replace(WITHOUT, outcomes=(Outcome("they wait: within 60 s", False, "bound 3"),))
+    other = replace(WITHOUT, outcomes=(Outcome("event PodsBypass", False, "events 0"),))
+    result = ScenarioResult("one", "what it shows", "one.yaml", (missed, WITH))
+    assert not result.passed
+    excused = without(result, difference)
+    assert excused.passed
+    output = io.StringIO()
+    table.show(excused, Console(file=output, width=300))
+    assert "need not be met: nobody asks the verbs" in output.getvalue()
+    assert not without(replace(result, runs=(missed, other)), difference).passed
