@@ -10,7 +10,7 @@ same picture: what an autoscaler sees as free is what the extender may give to o
 - An owner that waits, unschedulable, is counted by the autoscaler itself, and the slot that it is to fill
   once more by the buffer: one less in the buffer for each.
 - A placeholder is a pod, too: with that keeper held slots are none in the buffer, and an owner that waits
-  takes a held slot first.
+  takes a held slot first. Where a placeholder may wait for the slots that are unplaced, there is no buffer.
 - What a budget or a cap does not give is not to be held anywhere: no node is asked for.
 """
 
@@ -157,11 +157,7 @@ def provisioned(
 ) -> Condition:
     """The policy's condition. refused: why its objects are not written, "" where they are."""
     if wanted is None:
-        missing = report.missing if report is not None else 0
-        text = "no slot is held, or unplaced for want of nodes: no autoscaler is asked for any"
-        if missing:
-            text = f"{missing} slots are unplaced, which no new node would change: see Feasible"
-        return Condition(keys.PROVISIONED, "True", "NothingAsked", text)
+        return _nothing_asked(report)
     if refused:
         return Condition(keys.PROVISIONED, "False", "NotWritten", refused[:LONGEST_MESSAGE])
     if buffer is None:
@@ -175,3 +171,19 @@ def provisioned(
         return Condition(keys.PROVISIONED, "Unknown", "NoAnswer", text)
     reason = told.reason or "NoReason"
     return Condition(keys.PROVISIONED, told.status, reason, told.message[:LONGEST_MESSAGE])
+
+
+def waited_for(placeholders: int, report: DemandReport | None) -> Condition:
+    """The same of a policy for whose unplaced slots so many placeholders wait: no autoscaler answers them."""
+    if not placeholders:
+        return _nothing_asked(report)
+    text = f"placeholders wait for a node, for {placeholders} unplaced slots: autoscalers see them as pods"
+    return Condition(keys.PROVISIONED, "Unknown", "PlaceholdersWait", text)
+
+
+def _nothing_asked(report: DemandReport | None) -> Condition:
+    missing = report.missing if report is not None else 0
+    text = "no slot is held, or unplaced for want of nodes: no autoscaler is asked for any"
+    if missing:
+        text = f"{missing} slots are unplaced, which no new node would change: see Feasible"
+    return Condition(keys.PROVISIONED, "True", "NothingAsked", text)

@@ -45,6 +45,7 @@ class Cluster:
     `ordinary`: the priority of pods that name no PriorityClass. `kept`: whether placeholders are to keep a
     policy, by key. `away`: whether pods are bound that the verbs were not asked about. `namespaces`: those
     with policies that placeholders keep. `leads`: whether this program is the leader, and complete.
+    `awaited`: for how many unplaced slots of a policy autoscalers are to bring nodes.
     """
 
     view: View
@@ -53,6 +54,7 @@ class Cluster:
     away: Callable[[], bool]
     namespaces: Callable[[], Iterable[str]]
     leads: Callable[[], bool]
+    awaited: Callable[[str], int]
 
 
 class PlaceholderKeeper:
@@ -92,6 +94,7 @@ class PlaceholderKeeper:
             image=settings.image,
             ordinary=cluster.ordinary,
             kept=self._keeps,
+            awaited=cluster.awaited,
             clock=clock,
             name=name,
         )

@@ -19,6 +19,7 @@ from adapters.loops import Changes, last_of
 from adapters.pace import Turns
 from extender.guarding import Guard
 from extender.metrics import Metrics
+from extender.roaming import Roaming
 from extender.standing import Standing
 from ledger.ledger import Ledger
 from ledger.report import Holding
@@ -73,7 +74,8 @@ class Placeholders:
     """Creates and deletes placeholders, at most 200 a second and 16 at once.
 
     `scheduler`: who is to bind them. `image`: what they run, "" for nothing. `ordinary`: the priority of pods
-    that name no PriorityClass. `kept`: whether placeholders keep a policy; the others' go.
+    that name no PriorityClass. `kept`: whether placeholders keep a policy; the others' go. `awaited`: for how
+    many of its slots autoscalers are to bring nodes.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Placeholders:
         image: str,
         ordinary: Callable[[], int],
         kept: Callable[[str], bool],
+        awaited: Callable[[str], int],
         clock: Callable[[], float],
         name: Callable[[], str] = random_name,
     ) -> None:
@@ -102,9 +105,10 @@ class Placeholders:
         self._image = image
         self._ordinary = ordinary
         self._kept = kept
+        self._roaming = Roaming(awaited, clock)
         self._name = name
         self._turns = Turns(PER_SECOND, AT_ONCE, clock, asyncio.sleep)
-        self._settled: dict[str, tuple[Holding, int, Mapping[str, int]]] = {}
+        self._settled: dict[str, tuple[Holding, int, Mapping[str, int], int]] = {}
         self._guards: dict[str, Guard] = {}
         self._classes: set[int] = set()
         self._problem = ""
@@ -146,6 +150,7 @@ class Placeholders:
             del self._guards[policy]
             self._settled.pop(policy, None)
             self._stand_by.pop(policy, None)
+            self._roaming.forget(policy)
         if delete or create:
             await self._act(delete, create)
 
@@ -164,7 +169,8 @@ class Placeholders:
         if was is None or was[1] != self._standing.versions[holding.demand.key]:
             return False
         same = was[0].demand is holding.demand and was[0].nodes is holding.nodes
-        return same and was[2] == self._standby.get(holding.demand.key, {})
+        others = self._standby.get(holding.demand.key, {}), self._roaming.awaited(holding)
+        return same and was[2:] == others
 
     def _who_stands_by(self, policy: str) -> dict[str, int]:
         now = self._clock()
@@ -174,7 +180,8 @@ class Placeholders:
 
     def _decide(self, holding: Holding, crowded: Mapping[str, int]) -> Steps:
         demand, wanted = holding.demand, dict(holding.nodes)
-        there = self._standing.of(demand.key)
+        mine = self._standing.of(demand.key)
+        there = [one for one in mine if one.node]
         ordinary = self._ordinary()
         value = priority_of(demand, ordinary)
         form = form_of(demand, value, self._image)
@@ -189,8 +196,15 @@ class Placeholders:
         pauses = any(node in barred for node in (*wanted, *standby)) or any(
             policy == demand.key for policy, _ in self._in_vain
         )  # which end without a change
+        pauses |= bool(steps.create)  # so does what is left to who roams
+        steps = self._roaming.with_them(steps, holding, form, mine)
+        pauses |= self._roaming.pauses(demand.key)
         if steps == Steps() and not pauses:
-            at = self._standing.versions[demand.key], self._standby.get(demand.key, {})
+            at = (
+                self._standing.versions[demand.key],
+                self._standby.get(demand.key, {}),
+                self._roaming.awaited(holding),
+            )
             self._settled[demand.key] = holding, *at
         else:
             self._settled.pop(demand.key, None)

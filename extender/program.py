@@ -201,6 +201,7 @@ class Program:
             away=lambda: self.guarding.recent(self._wall()).away,
             namespaces=self._with_placeholders,
             leads=lambda: self.elector.is_leader and not self.readiness.problem(),
+            awaited=lambda key: self.buffers.awaited.get(key, 0) if self.buffers is not None else 0,
         )
         return PlaceholderKeeper(
             self.config,

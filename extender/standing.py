@@ -175,7 +175,8 @@ class Standing:
     def crowded(self) -> Mapping[str, int]:
         """Nodes to which placeholders have waited to be bound for longer than PATIENCE_SECONDS: how many."""
         due = self._clock() - PATIENCE_SECONDS
-        return Counter(self._by_uid[uid].node for uid, since in self._asked.items() if since <= due)
+        late = (self._by_uid[uid].node for uid, since in self._asked.items() if since <= due)
+        return Counter(node for node in late if node)  # who roams waits for room that nobody has yet
 
     def count(self, *, bound: bool) -> int:
         """How many there are, bound or not."""

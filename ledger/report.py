@@ -29,10 +29,11 @@ _DEMANDS_A_STEP = 50
 
 
 class Holding(NamedTuple):
-    """A demand, and where its holds lie: node and count."""
+    """A demand, and where its holds lie: node and count; how many slots are unplaced."""
 
     demand: Demand
     nodes: tuple[tuple[str, int], ...]
+    unplaced: int = 0
 
 
 class Reports:
@@ -82,7 +83,8 @@ class Reports:
                 yield None
             number = state.demands.numbers.get(key)
             if number is not None:
-                yield Holding(state.demands[number], self._held(state, number, key))
+                lie = self._held(state, number, key)
+                yield Holding(state.demands[number], lie, max(0, state.holds.missing(number)))
 
     @staticmethod
     def gather_replaced(state: State) -> Iterator[Mapping[str, Mapping[str, int]]]:

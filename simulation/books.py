@@ -264,6 +264,7 @@ def opened(
                 away=lambda: False,
                 namespaces=lambda: ["default"],
                 leads=leads,
+                awaited=lambda _policy: 0,
             ),
             changed=changed,
             clock=clock,

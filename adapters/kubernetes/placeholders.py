@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from adapters.kubernetes import wire
+from adapters.kubernetes.buffers import slot_content
 from adapters.kubernetes.templates import placement_of
 from adapters.kubernetes.wire import read
 from qos import keys
@@ -75,7 +76,8 @@ def placeholder(raw: bytes) -> Placeholder:
     obj = read(_OBJECT, "Pod", raw)
     meta, marks = obj.metadata, obj.metadata.annotations or _Marks()
     node = obj.spec.node_name
-    return Placeholder(meta.uid, meta.name, marks.of, marks.form, node or marks.node, bool(node))
+    roams = not marks.node
+    return Placeholder(meta.uid, meta.name, marks.of, marks.form, node or marks.node, bool(node), roams)
 
 
 def ended_because(raw: bytes) -> str:
@@ -113,7 +115,7 @@ def body(
     scheduler: str,
     image: str = "",
 ) -> dict[str, Any]:
-    """A placeholder of a demand that kube-scheduler is to bind to this node, and to no other.
+    """A placeholder of a demand that kube-scheduler is to bind to this node, and to no other; "": anywhere.
 
     It runs the image, or never starts without one: it mounts a ConfigMap that is not there. It is deleted at
     once, evicts nobody, and is admitted under Pod Security's `restricted`.
@@ -122,8 +124,9 @@ def body(
     volumes = [] if image else [{"name": _NEVER, "configMap": {"name": _NEVER}}]
     requests = {name: _quantity(name, amount) for name, amount in demand.vector.items() if name != keys.PODS}
     limits = {name: amount for name, amount in requests.items() if _must_be_limited(name)}
-    where = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    selected = {"nodeSelectorTerms": [where]}
+    annotations = {keys.PLACEHOLDER_OF_ANNOTATION: demand.key, keys.PLACEHOLDER_FORM_ANNOTATION: form}
+    if node:
+        annotations[keys.PLACEHOLDER_NODE_ANNOTATION] = node
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -131,19 +134,15 @@ def body(
             "name": name,
             "namespace": namespace,
             "labels": {keys.PLACEHOLDER_LABEL: "true"},
-            "annotations": {
-                keys.PLACEHOLDER_OF_ANNOTATION: demand.key,
-                keys.PLACEHOLDER_FORM_ANNOTATION: form,
-                keys.PLACEHOLDER_NODE_ANNOTATION: node,
-            },
+            "annotations": annotations,
         },
-        "spec": {
+        "spec": (_there(node) if node else _anywhere(demand))
+        | {
             "schedulerName": scheduler,
             "priorityClassName": priority_class,
             "terminationGracePeriodSeconds": 0,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selected}},
             "tolerations": [
                 {
                     field: value
@@ -179,6 +178,18 @@ def body(
             "volumes": volumes,
         },
     }
+
+
+def _there(node: str) -> dict[str, Any]:
+    where = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    selected = {"nodeSelectorTerms": [where]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": selected}}}
+
+
+def _anywhere(demand: Demand) -> dict[str, Any]:
+    """Where the demand's slots may lie."""
+    spec = (slot_content(demand) or {}).get("spec", {})
+    return {name: spec[name] for name in ("nodeSelector", "affinity") if name in spec}
 
 
 def priority_class(value: int) -> str:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from qos.cluster.objects import Demand
-from qos.keys import HIGHEST_USER_PRIORITY
+from qos.keys import BANDWIDTHS, HIGHEST_USER_PRIORITY
 
 _LOWEST: Final = -1_000_000_000
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
@@ -24,7 +24,8 @@ _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 class Placeholder:
     """A placeholder as it is: whose hold it stands for, by key, in which form, on which node.
 
-    `bound`: it takes its node's capacity; until then it only asks for it.
+    `bound`: it takes its node's capacity; until then it only asks for it. `roams`: it was made for a slot
+    without a place, and may be bound to any node; `node` is "" until then.
     """
 
     uid: str
@@ -33,12 +34,13 @@ class Placeholder:
     form: str
     node: str
     bound: bool
+    roams: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What is to be done for one policy now: nodes that get one placeholder each time they are named, and
-    placeholders that go.
+    """What is to be done for one policy now: nodes that get one placeholder each time they are named ("": it
+    roams), and placeholders that go.
     """
 
     create: tuple[str, ...] = ()
@@ -64,6 +66,15 @@ def priority_of(demand: Demand, ordinary: int) -> int:
     below = demand.priority - 1
     value = below if below >= ordinary else demand.priority
     return max(_LOWEST, min(value, HIGHEST_USER_PRIORITY))
+
+
+def may_roam(demand: Demand) -> bool:
+    """Whether kube-scheduler and autoscalers find the right node for one of its slots by themselves.
+
+    Not where it depends on the policy's other slots, nor on what a node offers only once our agent runs.
+    """
+    together = demand.spread or demand.max_slots_per_node is not None
+    return not together and not any(name in demand.vector for name in BANDWIDTHS.values())
 
 
 def decide(
@@ -104,3 +115,19 @@ def decide(
         (freed if room[one.node] > 0 else others).append(one)
         room[one.node] -= 1
     return Steps(tuple(create), (*useless, *freed, *others[: max(0, len(others) - missing)]))
+
+
+def with_roaming(
+    steps: Steps, roaming: list[Placeholder], form: str, awaited: int, *, patient: bool
+) -> Steps:
+    """The steps for those with a node, and those for the ones that roam, which are not bound yet.
+
+    awaited: how many slots wait for room that nobody has yet. patient: a slot that has got its place just now
+    leaves it to one of them: kube-scheduler is about to bind it there by itself.
+    """
+    good = sorted((one for one in roaming if one.form == form), key=lambda one: one.name)
+    covered = min(len(good), len(steps.create)) if patient else 0
+    kept = good[: covered + awaited]
+    more = covered + awaited - len(kept)
+    useless = [one for one in roaming if one not in kept]
+    return Steps((*steps.create[covered:], *[""] * more), (*steps.delete, *useless))

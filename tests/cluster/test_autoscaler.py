@@ -12,7 +12,7 @@ import pytest
 
 from cli import uninstall
 from cli.kubectl import find
-from lab import extender_process, karpenter
+from lab import extender_process, karpenter, placeholders
 from lab.binaries import silent
 from lab.cluster import Cluster
 from lab.scheduler_config import with_extender
@@ -115,3 +115,30 @@ def test_nodes_come_for_slots_and_go_only_where_nothing_is_held(
     uninstall.unask(program)
     for kind in ("capacitybuffers", "podtemplates"):
         assert rig.get(kind)["items"] == []
+
+
+def test_nodes_come_for_placeholders_that_wait(make_cluster: Callable[..., Cluster]) -> None:
+    """A node each for two pods and two slots, and no more; without a buffer."""
+    folder = karpenter.programs(os.environ, silent)
+    cluster = make_cluster()
+    karpenter.start(cluster, folder, idle="5s")
+    placeholders.install(cluster)
+    config = placeholders.config(cluster) | {"autoscaling": {"buffers": True}, "capPercent": 100}
+    program = extender_process.start(cluster, config=config)
+    program.wait_ready()
+    rig = Rig(cluster, program.last_words)
+    rig.create(batch("batch-0"), batch("batch-1"), POLICY)
+    rig.wait("the pods have their nodes", lambda: rig.bound() == 2)
+    rig.wait("the slots have theirs", lambda: rig.status().get("slots", {}).get("held") == 2)
+
+    def guarded() -> bool:
+        told = {one["type"]: one["status"] for one in rig.status()["conditions"]}
+        return told["Guarded"] == told["Provisioned"] == "True"
+
+    rig.wait("placeholders stand there", guarded)
+    assert len(rig.nodes()) == 4
+    assert rig.get("capacitybuffers")["items"] == []
+    held = rig.held()
+    cluster.kubectl("delete", "pods", "--all", "--grace-period=0", "--force")
+    rig.wait("nodes without placeholders go", lambda: len(rig.nodes()) == 2)
+    assert set(rig.nodes()) == held == rig.held()

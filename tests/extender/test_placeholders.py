@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from adapters.api import (
+    CAPACITY_BUFFERS,
     LEASES,
     NODES,
     PODS,
@@ -21,7 +22,7 @@ from adapters.api import (
     NotFound,
     Unreachable,
 )
-from extender.config import Keeper, Placeholders, Webhook
+from extender.config import Autoscaling, Keeper, Placeholders, Webhook
 from extender.gate import Gate
 from qos import keys
 from tests.waiting import running as beside
@@ -468,6 +469,54 @@ async def test_a_node_that_refuses_always_is_asked_ever_less(
         assert len(refused) == 4
         await eventually(lambda: "on node n1 (OutOfcpu)" in condition(api, keys.GUARDED)[2])
         await eventually(lambda: not ours(api))
+
+
+async def test_where_autoscalers_are_asked_a_placeholder_waits_for_an_unplaced_slot(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """It comes before what waits as soon as there is room, on whatever node; no buffer is made."""
+    api.put(NODES, make_node("n1"))
+    api.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    api.put(PODS, make_pod("there", cpu="3", node="n1"))
+    api.put(POLICIES, make_policy(count=2, cpu="2", priorityClassName="high"))
+    async with keeping(autoscaling=Autoscaling(buffers=True)) as program:
+        await eventually(lambda: len(ours(api)) == 2)
+        assert not stand(api)
+        assert not any("affinity" in one["spec"] for one in ours(api))
+        await eventually(lambda: condition(api, keys.PROVISIONED)[1] == "PlaceholdersWait")
+        for number in range(4):
+            api.put(PODS, make_pod(f"batch-{number}", cpu="2"))
+        names = {one["metadata"]["name"] for one in ours(api)}
+        api.put(NODES, make_node("n2"))
+        await eventually(lambda: stand(api) == {"n2": 2})
+        await eventually(lambda: program.ledger.report()["default/checkout"].held == 2)
+        await eventually(lambda: condition(api, keys.PROVISIONED)[1] == "NothingAsked")
+        assert {one["metadata"]["name"] for one in ours(api)} == names
+        assert not nodes_of(api, "batch")
+        assert not api.objects(CAPACITY_BUFFERS[0])
+
+
+async def test_one_that_roams_to_where_it_is_not_wanted_goes_and_is_not_made_again_at_once(
+    api, keeping, make_node, make_policy, eventually
+):
+    api.put(NODES, make_node("n1", cpu="1"))
+    api.put(POLICIES, make_policy(count=1, cpu="2"))
+    made = set()
+
+    async def strange_scheduler():
+        while True:
+            for one in ours(api):
+                made.add(one["metadata"]["uid"])
+                if not one["spec"].get("nodeName"):
+                    one["spec"]["nodeName"] = "n1"
+                    api.put(PODS, one)
+            await asyncio.sleep(0.002)
+
+    async with keeping(cpus=0, autoscaling=Autoscaling(buffers=True)), beside(strange_scheduler()):
+        await eventually(lambda: len(made) == 2)
+        await eventually(lambda: not ours(api))
+        await asyncio.sleep(0.5)
+        assert len(made) == 2  # the second pause is two seconds
 
 
 async def test_observe_makes_none(api, keeping, make_node, make_policy, eventually):

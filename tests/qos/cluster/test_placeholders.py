@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qos.cluster.objects import Demand, NodePredicate, Selector, Toleration
-from qos.cluster.placeholders import Placeholder, Steps, decide, form_of, priority_of
+from qos.cluster.placeholders import (
+    Placeholder,
+    Steps,
+    decide,
+    form_of,
+    may_roam,
+    priority_of,
+    with_roaming,
+)
+from qos.keys import BANDWIDTHS
 
 FORM = "f"
 NODES = "abcd"
@@ -73,6 +82,36 @@ def test_what_is_done_next(wanted, there, crowded, steps):
 )
 def test_who_stands_by_waits_and_no_more(wanted, there, standby, steps):
     assert decide(wanted, FORM, there, standby=standby) == steps
+
+
+ROAMS = replace(placeholder("roams", "", bound=False), roams=True)
+OTHER = replace(ROAMS, name="roams-too", uid="uid-other")
+
+
+@pytest.mark.parametrize(
+    ("steps", "roaming", "awaited", "patient", "then"),
+    [
+        (Steps(), [], 0, True, Steps()),
+        (Steps(), [], 2, True, Steps(("", ""))),
+        (Steps(), [ROAMS], 2, True, Steps(("",))),
+        (Steps(), [ROAMS, OTHER], 1, True, Steps((), (OTHER,))),
+        (Steps(), [replace(ROAMS, form="before")], 1, True, Steps(("",), (replace(ROAMS, form="before"),))),
+        (Steps(("a",)), [ROAMS], 0, True, Steps()),  # kube-scheduler is about to bind it there
+        (Steps(("a",)), [ROAMS], 0, False, Steps(("a",), (ROAMS,))),  # it did not
+        (Steps(("a", "b")), [ROAMS], 0, True, Steps(("b",))),
+        (Steps(("a",)), [ROAMS], 1, True, Steps(("",))),
+        (Steps(("a",)), [], 1, True, Steps(("a", ""))),
+        (Steps((), (THERE,)), [ROAMS], 0, True, Steps((), (THERE, ROAMS))),
+    ],
+)
+def test_for_slots_without_a_place_placeholders_roam(steps, roaming, awaited, patient, then):
+    assert with_roaming(steps, roaming, FORM, awaited, patient=patient) == then
+
+
+def test_who_may_roam():
+    assert may_roam(demand())
+    assert not may_roam(demand(max_slots_per_node=1))
+    assert not may_roam(demand(vector={"cpu": 1000, **dict.fromkeys(BANDWIDTHS.values(), 1)}))
 
 
 def test_none_is_made_where_kubelet_refuses_them():

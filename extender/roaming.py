@@ -1,0 +1,59 @@
+"""Placeholders for slots without a place: they may go to any node, so autoscalers bring one for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ledger.report import Holding
+from qos.cluster.placeholders import Placeholder, Steps, with_roaming
+from qos.cluster.refusals import Refusals
+
+MOST: Final = 100
+"""Of one policy. kube-scheduler tries them again when a pod goes, anywhere."""
+PATIENCE_SECONDS: Final = 1.0
+"""How long a slot that has got its place leaves it to one that roams."""
+
+
+class Roaming:
+    """How many are to roam, and what becomes of them. `wanted`: for how many slots of a policy autoscalers
+    are to bring nodes. `clock`: seconds, monotonic.
+    """
+
+    def __init__(self, wanted: Callable[[str], int], clock: Callable[[], float]) -> None:
+        self._wanted = wanted
+        self._clock = clock
+        self._left: dict[str, float] = {}
+        self._misplaced = Refusals()
+        """By policy: kube-scheduler bound one where the ledger does not want it."""
+
+    def awaited(self, holding: Holding) -> int:
+        """For how many slots without a place one is to wait."""
+        return min(self._wanted(holding.demand.key), holding.unplaced, MOST)
+
+    def with_them(self, steps: Steps, holding: Holding, form: str, mine: list[Placeholder]) -> Steps:
+        """The steps for a policy's placeholders that have a node, and those for the ones that roam.
+
+        These are bound as soon as there is room, before others, who are lower, and on a node that an
+        autoscaler has brought: so the slot's place is left to them for a while.
+        """
+        key, now = holding.demand.key, self._clock()
+        roaming = [one for one in mine if not one.node]
+        if any(one.roams and one.bound for one in steps.delete):
+            self._misplaced.note(key, "misplaced", now)
+        if not (steps.create and roaming):
+            self._left.pop(key, None)
+            return with_roaming(steps, roaming, form, self._now(holding), patient=False)
+        since = self._left.setdefault(key, now)
+        return with_roaming(steps, roaming, form, self._now(holding), patient=now < since + PATIENCE_SECONDS)
+
+    def _now(self, holding: Holding) -> int:
+        return 0 if self.pauses(holding.demand.key) else self.awaited(holding)
+
+    def pauses(self, policy: str) -> bool:
+        """Whether none of the policy's roams for a while, because one went astray."""
+        return policy in self._misplaced.barred(self._clock())
+
+    def forget(self, policy: str) -> None:
+        """The policy is gone."""
+        self._left.pop(policy, None)
