@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -P -m pytest
 export PYTHONDONTWRITEBYTECODE :=
 # Kubernetes' minors before the newest, and the tests that are run on each: `make test-minors`.
 OLDER_MINORS := $(notdir $(wildcard lab/oldgomodule/*))
-TESTS_OF_MINORS := $(patsubst %,tests/cluster/test_%.py,scenarios crds requests schedule_label budget_limits manifests install chart extender)
+TESTS_OF_MINORS := $(patsubst %,tests/cluster/test_%.py,scenarios crds requests schedule_label budget_limits manifests install chart extender placeholders both_keepers)
 # On two processors: unit tests, then control planes, three at a time, because they wait a lot. What needs the machine's
 # cgroups, network, runtimes or the VM has them to itself.
 QUICK_TESTS := $(PYTEST) -n 2 --dist worksteal

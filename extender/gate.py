@@ -46,8 +46,9 @@ _POD = msgspec.json.Decoder(_Pod)
 
 
 class Gate:
-    """Decides about one pod. `kept`: whether placeholders keep a policy; `lifts`: whether somebody is there
-    who lifts gates.
+    """Decides about one pod. `kept`: whether placeholders keep a policy; `lifts`: whether this program
+    would lift gates if it led: its account is complete. One that does not lead gates as well, because it
+    leads once nobody else does: owners wait until then, and evict nobody.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ class Cluster:
 
     `ordinary`: the priority of pods that name no PriorityClass. `kept`: whether placeholders are to keep a
     policy, by key. `away`: whether pods are bound that the verbs were not asked about. `namespaces`: those
-    with policies that placeholders keep. `leads`: whether this program is the leader, and complete.
+    with policies that placeholders keep. `complete`: whether its account is.
     `awaited`: for how many unplaced slots of a policy autoscalers are to bring nodes.
     """
 
@@ -53,7 +53,7 @@ class Cluster:
     kept: Callable[[str], bool]
     away: Callable[[], bool]
     namespaces: Callable[[], Iterable[str]]
-    leads: Callable[[], bool]
+    complete: Callable[[], bool]
     awaited: Callable[[str], int]
 
 
@@ -111,7 +111,7 @@ class PlaceholderKeeper:
             timer=timer,
             looks=self._alone,
         )
-        self.gate = Gate(ledger, metrics, kept=self._keeps, lifts=cluster.leads)
+        self.gate = Gate(ledger, metrics, kept=self._keeps, lifts=cluster.complete)
         self._serves = settings.webhook if self._acts else None
         self._webhook: Webhook | None = None
         if self._serves is not None:

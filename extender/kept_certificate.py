@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 
 from adapters import own_certificate
-from adapters.api import SECRETS, APIError, ClusterAPI, NotFound, Unreachable
+from adapters.api import SECRETS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
 from adapters.own_certificate import Certificate
 
 log = logging.getLogger(__name__)
@@ -28,6 +28,7 @@ class KeptCertificate:
         self._namespace = namespace
         self._name = name
         self._known: Certificate | None = None
+        self._version = ""
 
     async def provide(self) -> Certificate:
         """The one in the Secret; without access to it one for this life only."""
@@ -43,8 +44,9 @@ class KeptCertificate:
     async def _stored(self) -> Certificate | None:
         """None when there is none, or of another name, or none that can be used."""
         try:
-            data = orjson.loads(await self._api.get(SECRETS, self._namespace, NAME)).get("data") or {}
-            found = {key: b64decode(value) for key, value in data.items()}
+            secret = orjson.loads(await self._api.get(SECRETS, self._namespace, NAME))
+            self._version = secret["metadata"]["resourceVersion"]
+            found = {key: b64decode(value) for key, value in (secret.get("data") or {}).items()}
             own = Certificate(found["key"], found["certificate"])
             own_certificate.context(own)
         except (NotFound, KeyError, binascii.Error, ssl.SSLError):
@@ -54,10 +56,16 @@ class KeptCertificate:
     async def _store(self, made: Certificate) -> Certificate:
         parts = {"name": self._data(), "key": made.key, "certificate": made.certificate}
         data = {key: b64encode(value).decode() for key, value in parts.items()}
+        seen = {"metadata": {"resourceVersion": self._version}, "data": data}
         try:
-            await self._api.patch(SECRETS, self._namespace, NAME, {"data": data})  # installed empty
-        except NotFound:
-            await self._api.create(SECRETS, self._namespace, {"metadata": {"name": NAME}, "data": data})
+            try:
+                await self._api.patch(SECRETS, self._namespace, NAME, seen)  # installed empty
+            except NotFound:
+                await self._api.create(SECRETS, self._namespace, {"metadata": {"name": NAME}, "data": data})
+        except Conflict:
+            if found := await self._stored():
+                return found  # another replica was quicker
+            raise
         return made
 
     def _data(self) -> bytes:

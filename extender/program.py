@@ -200,7 +200,7 @@ class Program:
             kept=lambda key: self.catalog.keeper(key) is Keeper.PLACEHOLDERS,
             away=lambda: self.guarding.recent(self._wall()).away,
             namespaces=self._with_placeholders,
-            leads=lambda: self.elector.is_leader and not self.readiness.problem(),
+            complete=lambda: not self.readiness.problem(),
             awaited=lambda key: self.buffers.awaited.get(key, 0) if self.buffers is not None else 0,
         )
         return PlaceholderKeeper(

@@ -263,7 +263,7 @@ def opened(
                 kept=lambda _policy: True,
                 away=lambda: False,
                 namespaces=lambda: ["default"],
-                leads=leads,
+                complete=leads,
                 awaited=lambda _policy: 0,
             ),
             changed=changed,

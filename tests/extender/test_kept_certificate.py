@@ -43,6 +43,16 @@ async def test_an_empty_secret_is_filled_without_the_right_to_make_one(api):
     assert await kept(api).provide() == found
 
 
+async def test_of_two_that_begin_at_once_one_is_kept(api):
+    """Both have seen that there is none: the API server knows one of them, so both serve that one."""
+    api.put(SECRETS, {"metadata": {"namespace": "kube-system", "name": NAME}})
+    one, other = kept(api), kept(api)
+    assert await one._stored() is None
+    found = await other.provide()
+    assert await one._store(own_certificate.made("j10ce-extender.j10ce-system.svc", "")) == found
+    assert await one.provide() == found
+
+
 async def test_without_access_there_is_one_for_this_life(api):
     api.fail("get", APIError(403, "Forbidden", "no"), resource=SECRETS)
     one = kept(api)
