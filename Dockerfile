@@ -18,6 +18,7 @@ COPY manager manager
 COPY manifests manifests
 COPY qos qos
 COPY quota quota
+COPY rescheduling rescheduling
 COPY simulation simulation
 # A wheel first, so that the image holds what is released and nothing else; its dependencies at the tested versions.
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /dist .

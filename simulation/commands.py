@@ -12,6 +12,8 @@ import typer
 from qos.cluster.objects import Keeper
 from simulation.generator import history
 from simulation.history import History, load
+from simulation.load.play import play as load_play
+from simulation.load.play import summary
 from simulation.mutations import MUTATIONS, caught
 from simulation.play import play
 from simulation.run import Result, run_seeds, watched
@@ -87,6 +89,24 @@ def mutations(
         missed += not count
         typer.echo(f"{count or f'> {most}':>6}  {mutation.about}  {f'({rule})' if rule else ''}")
     if missed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def rescheduling(
+    count: Annotated[int, typer.Argument(help="How many histories.")] = 10_000,
+    first: Annotated[int, typer.Option(help="The first seed.")] = 0,
+) -> None:
+    """Play histories of load-aware rescheduling, and say when it ended; ends with 1 when a rule is broken."""
+    results = []
+    for seed in range(first, first + count):
+        results.append(load_play(seed))
+        if results[-1].broken:
+            typer.echo(f"seed {seed}: {results[-1].broken}")
+        if len(results) % 500 == 0:
+            typer.echo(f"{len(results)} histories", err=True)
+    typer.echo(summary(results))
+    if any(one.broken for one in results):
         raise typer.Exit(1)
 
 
