@@ -10,6 +10,7 @@ from pydantic import Field
 
 from adapters import configuration
 from adapters.configuration import HostPort, ObjectPath, Section
+from manager.rescheduling_config import Rescheduling
 
 
 class ManagerConfig(Section):
@@ -36,6 +37,9 @@ class ManagerConfig(Section):
     )
     look_seconds: float = Field(
         default=60.0, gt=0, description="Between two looks at the pods of namespaces that have policies."
+    )
+    rescheduling: Rescheduling = Field(
+        default=Rescheduling(), description="Load-aware rescheduling (docs/rescheduling.md)."
     )
 
     def named(self) -> ManagerConfig:

@@ -8,6 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from rescheduling.records import PoolState
+
 
 class Metrics:
     """The process's metrics, in a registry of their own."""
@@ -21,6 +23,9 @@ class Metrics:
         text = "Objects that cannot be read, by resource."
         self._skipped = Counter("j10ce_manager_objects_skipped", text, ["resource"], registry=self.registry)
 
+        text = "Migrations of rescheduling by outcome: previewed."
+        self._migrations = Counter("j10ce_rescheduling_migrations", text, ["outcome"], registry=self.registry)
+
     def event(self, outcome: str) -> None:
         """written, dropped or failed."""
         self._events.labels(outcome).inc()
@@ -32,6 +37,14 @@ class Metrics:
     def skipped(self, resource: str) -> None:
         """An object could not be read."""
         self._skipped.labels(resource).inc()
+
+    def migration(self, outcome: str) -> None:
+        """A pod that is moved, or would be: previewed."""
+        self._migrations.labels(outcome).inc()
+
+    def show_pools(self, read: Callable[[], Mapping[str, PoolState]]) -> None:
+        """Nodes by pool and state; read: the last round's pools, at each look."""
+        self.registry.register(_Pools(read))
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """A gauge that is read at each look."""
@@ -56,4 +69,18 @@ class _BelowFloor(Collector):
         for key, count in self._read().items():
             namespace, _, name = key.partition("/")
             family.add_metric([namespace, name], count)
+        yield family
+
+
+class _Pools(Collector):
+    def __init__(self, read: Callable[[], Mapping[str, PoolState]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        text = "Nodes by rescheduling's pool and state: all, unknown, low, high, abnormal; of the leader."
+        family = GaugeMetricFamily("j10ce_rescheduling_nodes", text, labels=["pool", "state"])
+        for pool, one in self._read().items():
+            counts = {"all": one.nodes, "unknown": one.unknown, "low": one.low, "high": one.high}
+            for state, count in (counts | {"abnormal": one.abnormal}).items():
+                family.add_metric([pool, state], count)
         yield family

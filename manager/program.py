@@ -21,7 +21,10 @@ from adapters.serving.server import serve_until, server
 from manager import rest
 from manager.below_floor import BelowFloor
 from manager.config import ManagerConfig
+from manager.loads import LoadSource
 from manager.metrics import Metrics
+from manager.rescheduling import Rounds
+from manager.rescheduling_config import RescheduleMode
 from qos.cluster.policy import Policy
 
 log = logging.getLogger(__name__)
@@ -70,12 +73,37 @@ class Program:
             stale_after=config.stale_seconds,
             clock=clock,
         )
-        self.readiness = Readiness({POLICIES.plural: self._watch}, clock)
+        self.rounds = self._rescheduling(api, clock, wall)
+        self._watches = {POLICIES.plural: self._watch, **(self.loads.watches if self.rounds else {})}
+        self.readiness = Readiness(self._watches, clock)
         namespace, _, name = config.lease.partition("/")
-        self.elector = LeaseElector(api, namespace, name, config.identity, on_stopped=self.below_floor.forget)
+        self.elector = LeaseElector(api, namespace, name, config.identity, on_stopped=self._forget)
         self.metrics.gauge("leader", "1 when this manager is the leader.", lambda: self.elector.is_leader)
         self.metrics.gauge("policies", "Policies that are known.", lambda: len(self.policies))
         self.metrics.show_below_floor(lambda: self.below_floor.counts)
+
+    def _rescheduling(
+        self, api: ClusterAPI, clock: Callable[[], float], wall: Callable[[], float]
+    ) -> Rounds | None:
+        """None where it is off: then nothing is watched for it."""
+        config = self.config.rescheduling
+        if config.mode is RescheduleMode.OFF:
+            return None
+        self.loads = LoadSource(
+            api,
+            self.policies,
+            skipped=self.metrics.skipped,
+            stale_after=self.config.stale_seconds,
+            clock=clock,
+        )
+        rounds = Rounds(config, self.loads, self.events, self.metrics, clock=clock, wall=wall)
+        self.metrics.show_pools(lambda: rounds.latest.pools)
+        return rounds
+
+    def _forget(self) -> None:
+        self.below_floor.forget()
+        if self.rounds is not None:
+            self.rounds.forget()
 
     def _set_policy(self, raw: bytes) -> str:
         try:
@@ -95,7 +123,7 @@ class Program:
         tasks = [asyncio.create_task(work, name=name) for name, work in self._tasks()]
         log.info("serving address=%s identity=%s", self.config.address, self.config.identity)
         try:
-            app = rest.app(self.readiness, self.metrics)
+            app = rest.app(self.readiness, self.metrics, self.rounds)
             await serve_until(stop, [(server(app), opened)], draining=self.readiness.drain)
         finally:
             for task in tasks:
@@ -104,10 +132,14 @@ class Program:
 
     def _tasks(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         yield "start", self._start()
-        yield "watch", self._loop("watch", RESTART_SECONDS, self._watch.run)
+        for name, watch in self._watches.items():
+            yield f"watch {name}", self._loop("watch", RESTART_SECONDS, watch.run)
         yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
         yield "events", self._loop("events", EVENT_SECONDS, self._leading(self.events.run_once))
         yield "requests", self._loop("requests", LOOK_SECONDS, self._leading(self.below_floor.run_when_due))
+        if self.rounds is not None:
+            rounds = self._leading(self.rounds.run_when_due)
+            yield "rescheduling", self._loop("rescheduling", LOOK_SECONDS, rounds)
 
     def _loop(
         self, name: str, seconds: float, once: Callable[[], Awaitable[object]]

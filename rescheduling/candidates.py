@@ -52,25 +52,39 @@ def _of_the_settings(pod: Pod, settings: Settings) -> str:
     return ""
 
 
-def latest(pods: Iterable[RunningPod]) -> Moved | None:
-    """What the last migration to a node left, on the pods that are there."""
-    return max((one.moved for one in pods if one.moved), key=lambda moved: moved.at, default=None)
+def expected(pods: Iterable[RunningPod]) -> Resources | None:
+    """What a node was expected to use after the last migrations to it, as its pods know; None: none came.
+
+    Those of one round are decided one after the other, and arrive in any order: the most counts.
+    """
+    moved = [one.moved for one in pods if one.moved]
+    last = max((one.decided for one in moved), default=0.0)
+    most: dict[str, int] = {}
+    for one in moved:
+        for name, amount in one.node.items() if one.decided == last else ():
+            most[name] = max(most.get(name, 0), amount)
+    return most if moved else None
 
 
 def unrested(
-    moved: Moved | None, last: Moved | None, gauge: Gauge, over: Iterable[str], settings: Settings, now: float
+    moved: Moved | None,
+    then: Resources | None,
+    gauge: Gauge,
+    over: Iterable[str],
+    settings: Settings,
+    now: float,
 ) -> str:
-    """Why a pod that was moved before is not moved again yet, "" if it may be. last: as latest() has it.
+    """Why a pod that was moved before is not moved again yet, "" if it may be. then: as expected() has it.
 
     Only if of something that is scarce now its node uses more, by `change`, than it was expected to after the
     last migration to it; and after the cooldown, which doubles with each time.
     """
-    if moved is None or last is None:
+    if moved is None or then is None:
         return ""
     if now - moved.at < settings.cooldown * 2 ** (moved.times - 1):
         return "it was moved not long ago"
     for name in over:
-        grown = gauge.used.get(name, 0) - last.node.get(name, 0)
+        grown = gauge.used.get(name, 0) - then.get(name, 0)
         if grown * 100 >= settings.change * gauge.node.allocatable.get(name, 0):
             return ""
     return "it was moved, and the load has not changed since"

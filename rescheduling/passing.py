@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from qos.cluster.running import PROD, RunningPod
 from rescheduling.budgets import Budgets
 from rescheduling.candidates import (
+    expected,
     failed_lately,
     helps,
-    latest,
     obstacle,
     ordered,
     times_of,
@@ -111,8 +111,8 @@ class Pass:
             return "it uses too little of what is scarce"
         if failed_lately(running.workload, self._world.failures, settings, now):
             return "a migration of its workload failed not long ago"
-        last = latest(self._world.pods[own.node.name])
-        return unrested(running.moved, last, own, over, settings, now) or self._budgets.refusal(running)
+        then = expected(self._world.pods[own.node.name])
+        return unrested(running.moved, then, own, over, settings, now) or self._budgets.refusal(running)
 
     def _begin(
         self,
@@ -123,7 +123,7 @@ class Pass:
         own: Gauge,
         over: Sequence[str],
     ) -> None:
-        expected = {name: target.used.get(name, 0) + target.charged.get(name, 0) for name in own.used}
+        then = {name: target.used.get(name, 0) + target.charged.get(name, 0) for name in own.used}
         one = Migration(
             pod=running.pod.key,
             uid=running.pod.uid,
@@ -132,10 +132,11 @@ class Pass:
             target=target.node.name,
             usage=dict(usage),
             requests=running.pod.requests,
-            expected=expected,
+            expected=then,
             times=times_of(running, self._now),
             why=f"{source} uses too much {' and '.join(over)}",
             prod=running.band == PROD,
+            at=self._now,
         )
         self.migrations.append(one)
         self._budgets.spend(one)

@@ -13,8 +13,8 @@ from qos.cluster.running import NodeUsage, RunningPod
 class Migration:
     """One pod that goes from one node to another. `pod`: namespace/name; `workload`: its controller's UID.
 
-    `usage`: what it used; `expected`: what the target will then use; `times`: as Moved has it. `why`: for
-    people.
+    `at`: the round, seconds since the epoch. `usage`: what it used; `expected`: what the target will then
+    use; `times`: as Moved has it. `why`: for people.
     """
 
     pod: str
@@ -28,6 +28,7 @@ class Migration:
     times: int = 1
     why: str = ""
     prod: bool = False
+    at: float = 0.0
 
     @property
     def namespace(self) -> str:

@@ -1,6 +1,6 @@
 """The rounds of rescheduling: what it remembers between two of them is how long nodes have been hot.
 
-All else that a decision depends on is in the world: pods say when they were moved, migrations under way and
+All else that a decision depends on is in the world: when pods were moved, migrations under way and
 failed ones are objects. So a restart forgets no migration; nodes must prove anew that they are hot.
 """
 

@@ -56,7 +56,7 @@ PARTS: Final = (
     Part("agent", ".Values.agent.enabled", "agent-network", 'ne .Values.agent.networkFloors "None"'),
 )
 
-NOT_RENDERED: Final = ("placeholders",)
+NOT_RENDERED: Final = ("placeholders", "rescheduling")
 """Kustomizations that the chart has not got (docs/limits.md)."""
 
 

@@ -23,16 +23,18 @@ NEVER: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a migration leaves on the pod that came in another's place.
+    """What is known of a pod that came in another's place by a migration.
 
-    `at`: when, seconds since the epoch. `times`: how often it has been moved in a row. `own`: what the pod
-    used before, `node`: what the target was then expected to use, it included.
+    `at`: when, `decided`: in which round, seconds since the epoch. `times`: how often it has been moved in a
+    row. `own`: what the pod used before, `node`: what the target was then expected to use, it included, and
+    what was decided before it in the same round.
     """
 
     at: float
     times: int
     own: Resources
     node: Resources
+    decided: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

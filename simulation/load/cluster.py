@@ -179,7 +179,7 @@ class Cluster:
             return []
         del self.under_way[uid]
         load, said = self.pods[one.came], one.migration
-        moved = Moved(self.now, said.times, said.usage, said.expected)
+        moved = Moved(self.now, said.times, said.usage, said.expected, said.at)
         load.running = replace(load.running, ready=True, moved=moved)
         return [(load.line, said.target)]
 

@@ -11,7 +11,9 @@ from simulation.load.cluster import CPU, MEMORY, TICK, Cluster, cluster
 from simulation.load.judge import BrokenError, Judge
 
 RESTLESS_TICKS = 60
-QUIET_TICKS = 400
+QUIET_TICKS = 180
+"""So long nothing may have begun until a history is over."""
+MOST_TICKS = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,13 @@ def play(seed: int, make: type[Rescheduler] = Rescheduler) -> Result:
         _run(world, judge, make, 10, restless=False)  # what is under way ends, and reports say so
         judge.hush()
         began, hot = world.now, set(_hot(world))
-        _run(world, judge, make, QUIET_TICKS, restless=False)
+        for _ in range(MOST_TICKS // QUIET_TICKS):
+            moves = judge.moves
+            _run(world, judge, make, QUIET_TICKS, restless=False)
+            if judge.moves == moves:
+                break
+        else:
+            return Result(seed, broken="it does not end")
     except BrokenError as error:
         return Result(seed, broken=str(error))
     minutes = (judge.latest - began) / 60 if judge.moves else 0.0

@@ -231,10 +231,10 @@ class TestNotTwice:
 
     def test_what_later_migrations_brought_is_no_change(self) -> None:
         pods = three(**self.moved(5000))
-        late = Moved(NOW - 4000, 1, {"cpu": 1000}, {"cpu": 6500, "memory": 20})
-        pods["late"] = (running("late", "hot", "late", moved=late), (10, 1))
-        found = decide(world({"hot": HOT, "cool": COOL}, pods))
-        assert found.migrations == ()
+        for most, decided in ((6500, 1.0), (6500, 0.0)):  # later, and in the same round but arrived before
+            late = Moved(NOW - 6000, 1, {"cpu": 1000}, {"cpu": most, "memory": 20}, decided)
+            pods["late"] = (running("late", "hot", "late", moved=late), (10, 1))
+            assert decide(world({"hot": HOT, "cool": COOL}, pods)).migrations == ()
 
     def test_a_node_is_left_alone_until_its_report_shows_what_was_moved(self) -> None:
         one = Rescheduler(settings())

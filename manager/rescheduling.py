@@ -1,0 +1,88 @@
+"""Rounds of rescheduling: who leads looks, decides, and says what it would do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from adapters.api import NODES, PODS
+from adapters.kubernetes.events import EventWriter, Regarding
+from manager.loads import LoadSource
+from manager.metrics import Metrics
+from manager.rescheduling_config import Rescheduling
+from rescheduling.records import Migration, Round
+from rescheduling.rescheduler import Rescheduler
+
+log = logging.getLogger(__name__)
+
+WOULD_MIGRATE: Final = "WouldMigrate"
+STAYS_HOT: Final = "StaysHot"
+
+
+class Rounds:
+    """Mode Preview: an Event at each pod that would be moved, and at each node that stays hot, with why.
+
+    `latest`: the last round. `clock`: monotonic, for durations; `wall`: since the epoch.
+    """
+
+    def __init__(
+        self,
+        config: Rescheduling,
+        source: LoadSource,
+        events: EventWriter,
+        metrics: Metrics,
+        *,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._settings = config.read()
+        self._source = source
+        self._events = events
+        self._metrics = metrics
+        self._clock, self._wall = clock, wall
+        self._due = clock()
+        self._decider = Rescheduler(self._settings)
+        self.latest = Round()
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is known, "" if something is."""
+        return self._source.problem
+
+    async def run_when_due(self) -> None:
+        """A round, if the last one is long enough ago."""
+        if self._clock() >= self._due:
+            self._due = self._clock() + self._config.interval_seconds
+            await self.run_once()
+
+    async def run_once(self) -> None:
+        """Look, decide, say."""
+        await self._source.look(self._wall())
+        if self._source.problem:
+            self.latest = Round()
+            return
+        world = await self._source.world()
+        # Another thread: with 5,000 nodes it is a while, and the Lease must be renewed.
+        self.latest = await asyncio.to_thread(self._decider.decide, world, self._wall())
+        for one in self.latest.migrations:
+            self._preview(one)
+        for node, why in self.latest.hot.items():
+            uid = world.nodes[node].uid
+            self._events.say(Regarding("v1", NODES.kind, "", node, uid), "Normal", STAYS_HOT, why)
+
+    def forget(self) -> None:
+        """Another one leads, and shows it; who leads again begins anew."""
+        self.latest = Round()
+        self._decider = Rescheduler(self._settings)
+        self._source.reports.forget()
+        self._due = self._clock()
+
+    def _preview(self, one: Migration) -> None:
+        self._metrics.migration("previewed")
+        namespace, _, name = one.pod.partition("/")
+        note = f"would go from {one.source} to {one.target}: {one.why}"
+        self._events.say(Regarding("v1", PODS.kind, namespace, name, one.uid), "Normal", WOULD_MIGRATE, note)
+        log.info("would migrate pod=%s from=%s to=%s", one.pod, one.source, one.target)

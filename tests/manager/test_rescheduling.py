@@ -1,0 +1,184 @@
+"""Preview on an API server in memory: what is looked at, what is said, and when nothing is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import orjson
+import pytest
+
+from adapters.api import EVENTS, NODE_METRICS, NODES, POD_METRICS, PODS, NotFound
+from adapters.kubernetes import decode
+from adapters.kubernetes.events import EventWriter
+from adapters.memory import MemoryAPI
+from manager.loads import LoadSource
+from manager.metrics import Metrics
+from manager.rescheduling import Rounds
+from manager.rescheduling_config import RescheduleMode, Rescheduling
+
+
+def node(name: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "status": {
+            "allocatable": {"cpu": "10", "memory": "100Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def pod(name: str, on: str, **meta: Any) -> dict[str, Any]:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+    return {
+        "metadata": {"namespace": "shop", "name": name, "uid": name, "ownerReferences": [owner]} | meta,
+        "spec": {"nodeName": on, "containers": [{"name": "m", "resources": {"requests": {"cpu": "100m"}}}]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+class Desk:
+    """A manager's rounds over two nodes, of which one is hot, and its three pods."""
+
+    def __init__(self, api: MemoryAPI, time: Any, **config: Any) -> None:
+        self.api, self.time, self.policies, self.skipped = api, time, {}, Counter()
+        self.metrics = Metrics()
+        self.events = EventWriter(api, lambda outcome: None, identity="me", clock=time, wall=time)
+        self.source = LoadSource(
+            api,
+            self.policies,
+            skipped=lambda kind: self.skipped.update([kind]),
+            stale_after=90,
+            clock=time,
+        )
+        pools = [{"name": "all", "anomalyCondition": {"consecutiveAbnormalities": 1}}]
+        settings = Rescheduling.model_validate({"mode": "Preview", "nodePools": pools} | config)
+        self.rounds = Rounds(settings, self.source, self.events, self.metrics, clock=time, wall=time)
+        for name, cpu in (("hot", "7"), ("cool", "1")):
+            api.put(NODES, node(name))
+            self.uses(name, cpu)
+        for name in ("a", "b", "c"):
+            api.put(PODS, pod(name, "hot"))
+            usage = {"usage": {"cpu": "1000000001n", "memory": "1Gi"}}
+            api.put(POD_METRICS, {"metadata": {"namespace": "shop", "name": name}, "containers": [usage]})
+
+    def uses(self, name: str, cpu: str) -> None:
+        usage = {"cpu": cpu, "memory": "10Gi"}
+        self.api.put(
+            NODE_METRICS, {"metadata": {"name": name}, "timestamp": str(self.time()), "usage": usage}
+        )
+
+    async def round(self) -> None:
+        """A minute goes by, and all report again."""
+        self.source._nodes = {
+            one.name: one for one in map(decode.node, (await self.api.list_page(NODES)).items)
+        }
+        for raw in (await self.api.list_page(PODS)).items:
+            self.source._set_pod(raw)
+        self.time.now += 60
+        for name, cpu in (("hot", "7"), ("cool", "1")):
+            self.uses(name, cpu)
+        await self.rounds.run_when_due()
+        await self.events.run_once()
+
+    def notes(self) -> list[tuple[str, str, str]]:
+        events = self.api.objects(EVENTS)
+        return [(one["regarding"]["name"], one["reason"], one["note"]) for one in events]
+
+
+@pytest.fixture
+def desk(api: MemoryAPI, fake_time: Any) -> Desk:
+    return Desk(api, fake_time)
+
+
+async def test_preview_says_what_it_would_do_and_does_nothing(desk: Desk, api: MemoryAPI) -> None:
+    before = api.objects(PODS)
+    await desk.round()
+    assert desk.notes() == []  # how old the first report was nobody knows
+    await desk.round()
+    assert [one.pod for one in desk.rounds.latest.migrations] == ["shop/a"]
+    assert desk.notes() == [("a", "WouldMigrate", "would go from hot to cool: hot uses too much cpu")]
+    assert api.objects(PODS) == before
+    assert {verb for verb, resource, _ in api.calls if resource == PODS} == {"list_page"}
+    assert b'j10ce_rescheduling_migrations_total{outcome="previewed"} 1.0' in desk.metrics.render()
+
+
+async def test_pods_of_a_policy_stay(desk: Desk, make_policy: Any) -> None:
+    policy = decode.policy(orjson.dumps(make_policy("checkout")))
+    desk.policies[policy.key] = policy
+    for name in ("a", "b", "c"):
+        desk.api.put(PODS, pod(name, "hot", labels={"app": "checkout"}))
+    await desk.round()
+    await desk.round()
+    assert desk.notes() == [("hot", "StaysHot", "it uses 70 % of cpu (high 65): 3 pods: it has a floor")]
+
+
+async def test_without_metrics_nothing_moves_and_it_says_why(desk: Desk) -> None:
+    await desk.round()
+    desk.api.fail("list_page", NotFound(404, "NotFound", "no metrics"), resource=NODE_METRICS, times=9)
+    await desk.round()
+    assert desk.notes() == []
+    assert desk.rounds.problem == "metrics.k8s.io does not say what nodes use: 404 NotFound: no metrics"
+
+
+async def test_a_report_that_does_not_change_is_old(desk: Desk) -> None:
+    for _ in range(2):
+        await desk.round()
+    desk.uses = lambda name, cpu: None  # type: ignore[method-assign]
+    for _ in range(4):
+        await desk.round()
+    assert desk.rounds.latest.pools["all"].unknown == 2
+
+
+async def test_who_leads_again_begins_anew(desk: Desk) -> None:
+    for _ in range(2):
+        await desk.round()
+    desk.rounds.forget()
+    assert desk.rounds.latest.migrations == ()
+    await desk.round()
+    assert desk.rounds.latest.pools["all"].unknown == 2
+
+
+async def test_what_cannot_be_read_is_counted(desk: Desk) -> None:
+    desk.api.put(NODE_METRICS, {"metadata": {"name": "odd"}, "usage": {"cpu": "much"}})
+    await desk.round()
+    assert desk.skipped == {"NodeMetrics": 1}
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"highThresholds": {"cpu": 50}}, "name different resources"),
+        ({"lowThresholds": {"cpu": 60, "memory": 20}}, "nodePool p: cpu: low and high are 5 apart"),
+        ({"prodLowThresholds": {"cpu": 1}}, "prod low and high thresholds"),
+        ({"lowThresholds": {"cpu": 101}}, "less than or equal to 100"),
+    ],
+)
+def test_thresholds_that_make_no_sense_are_refused(config: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Rescheduling.model_validate({"nodePools": [{"name": "p"} | config]})
+
+
+def test_the_configuration_becomes_settings() -> None:
+    said = Rescheduling.model_validate(
+        {
+            "nodePools": [
+                {
+                    "name": "d",
+                    "useDeviationThresholds": True,
+                    "nodeSelector": {
+                        "matchLabels": {"a": "b"},
+                        "matchExpressions": [{"key": "c", "operator": "Exists"}],
+                    },
+                    "lowThresholds": {"cpu": 5},
+                    "highThresholds": {"cpu": 5},
+                }
+            ],
+            "maxMigratingPerWorkload": "20%",
+            "maxUnavailablePerWorkload": 3,
+        }
+    ).read()
+    assert (said.limits.workload, said.limits.unavailable) == (0.2, 3)
+    assert [one.key for one in said.pools[0].selector.requirements] == ["a", "c"]
+    assert "kube-system" in said.spared
+    assert Rescheduling().mode is RescheduleMode.OFF
