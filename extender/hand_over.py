@@ -151,9 +151,11 @@ class HandOver:
         idle[policy] = [held for held in idle[policy] if held.node not in busy]
         if (place := self._choose(one.pod, policy, idle[policy]) or self._inherited(one.pod)) is not None:
             self._begin(one, self._carry_out(one, place), place.node)
-        elif one.gates and not self._waits(one, line, busy, len(idle[policy])):
-            self._begin(one, self._lift(one), "")
-        elif not one.gates:
+        elif one.gates:
+            waits = self._waits(one, line, busy, len(idle[policy]))
+            if not (waits or uid in self._under_way):  # it has just become an heir
+                self._begin(one, self._lift(one), "")
+        else:
             self._refused.pop(uid, None)  # it is asked about again
 
     def _ungated_under_way(self) -> bool:
