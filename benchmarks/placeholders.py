@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from adapters.kubernetes import placeholders
+from adapters.kubernetes import placeholders, priorities
 from benchmarks import clusters
 from benchmarks.clusters import GI, Size
 from lab.extender_process import ExtenderProcess
@@ -32,7 +32,7 @@ class StandingError(Exception):
 
 def classes(priority: int) -> dict[str, Any]:
     """The PriorityClass of placeholders of policies of this priority."""
-    return placeholders.priority_class_body(priority - 1)
+    return priorities.placeholder_class(priority)
 
 
 def standing(size: Size, slots: int, on: int, priority: int) -> Iterator[dict[str, Any]]:
@@ -47,7 +47,7 @@ def standing(size: Size, slots: int, on: int, priority: int) -> Iterator[dict[st
             slots,
             priority=priority,
         )
-        value = priority_of(demand, 0)
+        value = priority_of(demand)
         node = clusters.node_name(number % on)
         body = placeholders.body(
             demand,
@@ -55,7 +55,7 @@ def standing(size: Size, slots: int, on: int, priority: int) -> Iterator[dict[st
             node,
             namespace=NAMESPACE,
             form=form_of(demand, value),
-            priority_class=placeholders.priority_class(value),
+            priority_class=priorities.of_placeholders(value),
             scheduler="default-scheduler",
         )
         body["spec"]["nodeName"] = node

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from cli import admission
 from cli.kubectl import Kubectl, KubectlError, Object, as_list, identity
 from qos import keys
 
 WEBHOOK: Final = "j10ce-hand-over"
 """Its MutatingWebhookConfiguration."""
-CLASSES: Final = "j10ce-placeholder-"
+RAISING: Final = "j10ce-owners-raised"
+"""The binding of the admission that raises owners."""
+CLASSES: Final = ("j10ce-placeholder-", "j10ce-owner-")
 """How the names of its PriorityClasses begin."""
 
 
@@ -64,7 +67,11 @@ def _gates(pod: Object) -> list[str]:
 
 
 def take_away(kubectl: Kubectl, namespace: str) -> None:
-    """Take all of it away, once its program is ended: first what gates pods, then gates, then the rest."""
+    """Take all of it away, once its program is ended: first what gates and raises pods, then gates, then the
+    rest.
+    """
+    if admission.raising(kubectl):  # else owners of a class that is gone would be refused
+        kubectl.run("delete", "mutatingadmissionpolicybindings", "--ignore-not-found", RAISING)
     kubectl.run("delete", "mutatingwebhookconfigurations", "--ignore-not-found", WEBHOOK)
     there = left(kubectl, namespace)
     for pod in there.gated:

@@ -364,6 +364,12 @@ class Catalog:
         """The priority of pods that name no PriorityClass."""
         return self._priorities.default
 
+    def class_value(self, name: str) -> int | None:
+        """The value of a PriorityClass; None: it is not there."""
+        return (
+            None if name in self._deleted_classes or name not in self._classes else self._classes[name].value
+        )
+
     def _watch_end(self, policy: Policy, now: float) -> None:
         if policy.expires is None or policy.expired(now):
             self._expiring.pop(policy.key, None)

@@ -1,19 +1,20 @@
 """The admission webhook that gates owners until a placeholder's place is handed over to them.
 
-It fails open: with nobody there, or nothing to hand over, owners are not gated, and preempt.
+It fails open: with nobody there owners are not gated, have the priority that the API server has raised them
+to, and preempt. While somebody is there they get their own back: who is handed a hold need not preempt.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 import orjson
 
-from adapters.kubernetes import decode
+from adapters.kubernetes import decode, priorities
 from extender.metrics import Metrics
 from ledger.ledger import Ledger
 from qos.keys import HAND_OVER_GATE
@@ -69,17 +70,22 @@ class Gate:
         request = _REVIEW.decode(body).request
         answer: dict[str, Any] = {"uid": request.uid, "allowed": True}
         raw = bytes(request.object)
-        if self._gates(request.namespace, raw):
-            gates = [*(_POD.decode(raw).spec.scheduling_gates or ()), {"name": HAND_OVER_GATE}]
-            patch = [{"op": "add", "path": "/spec/schedulingGates", "value": gates}]
+        patch = [*self._changes(request.namespace, raw)] if self._lifts() else []
+        if patch:
             answer |= {"patchType": "JSONPatch", "patch": b64encode(orjson.dumps(patch)).decode()}
         return orjson.dumps(
             {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer}
         )
 
+    def _changes(self, namespace: str, raw: bytes) -> Iterator[dict[str, Any]]:
+        own = priorities.own(raw)
+        if own is not None:
+            yield from priorities.taken_back(own)
+        if self._gates(namespace, raw):
+            gates = [*(_POD.decode(raw).spec.scheduling_gates or ()), {"name": HAND_OVER_GATE}]
+            yield {"op": "add", "path": "/spec/schedulingGates", "value": gates}
+
     def _gates(self, namespace: str, raw: bytes) -> bool:
-        if not self._lifts():
-            return False
         pod = replace(decode.pod(raw), namespace=namespace)  # it is the request that has it
         policy = "" if pod.node_name else self._ledger.policy_of(pod)
         # With every slot filled, too: a predecessor may just be going, and no watch have shown it yet.

@@ -22,13 +22,14 @@ from extender.hand_over import HandOver
 from extender.kept_certificate import KeptCertificate
 from extender.metrics import Metrics
 from extender.placeholders import Placeholders, random_name
+from extender.priority_classes import Raising
 from extender.refused import Refused
 from extender.standing import Standing
 from extender.view import View
 from extender.webhook import Webhook, client_config
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
-from qos.cluster.objects import Keeper
+from qos.cluster.objects import Demand, Keeper
 
 SECONDS: Final = 0.01
 """Between two looks whether there is something to do, which wait for a change."""
@@ -36,20 +37,24 @@ IDLE_SECONDS: Final = 0.5
 """The longest such wait: a placeholder may have waited for long to be bound."""
 REFUSED_SECONDS: Final = 0.05
 WEBHOOK_SECONDS: Final = 0.5
+CLASSES_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """What it asks the rest of the program.
 
-    `ordinary`: the priority of pods that name no PriorityClass. `kept`: whether placeholders are to keep a
-    policy, by key. `away`: whether pods are bound that the verbs were not asked about. `namespaces`: those
-    with policies that placeholders keep. `complete`: whether its account is.
+    `ordinary`: the priority of pods that name no PriorityClass. `demands`: of all policies. `class_value`: a
+    PriorityClass' value by its name, if it is there. `kept`: whether placeholders are to keep a policy, by
+    key. `away`: whether pods are bound that the verbs were not asked about. `namespaces`: those with policies
+    that placeholders keep. `complete`: whether its account is.
     `awaited`: for how many unplaced slots of a policy autoscalers are to bring nodes.
     """
 
     view: View
     ordinary: Callable[[], int]
+    demands: Callable[[], Iterable[Demand]]
+    class_value: Callable[[str], int | None]
     kept: Callable[[str], bool]
     away: Callable[[], bool]
     namespaces: Callable[[], Iterable[str]]
@@ -101,6 +106,7 @@ class PlaceholderKeeper:
         self._hand_over = HandOver(
             api, ledger, self.standing, metrics, self._owners, namespace=settings.namespace, clock=clock
         )
+        self._raising = Raising(api, cluster.demands, cluster.class_value, kept=cluster.kept, clock=clock)
         self._alone = not config.keepers.runs(Keeper.EXTENDER)
         self.refused = Refused(
             ledger,
@@ -149,6 +155,12 @@ class PlaceholderKeeper:
             return True
         return bool(self.standing.of(policy)) and self._cluster.away()
 
+    def owner_priority(self, demand: Demand) -> int | None:
+        """What a policy's owners are raised to while nobody hands over; None without the webhook that takes
+        them back: owners beyond the slots would stay above others of their own priority.
+        """
+        return None if self._webhook is None else self._raising.raised(demand)
+
     def loops(self) -> Iterator[tuple[str, float, Callable[[], Awaitable[object]]]]:
         """What the leader does: name, seconds between two rounds, a round."""
         if not self._acts:
@@ -158,6 +170,7 @@ class PlaceholderKeeper:
         yield "refused", REFUSED_SECONDS, self.refused.run_once
         if self._webhook is not None:
             yield "webhook", WEBHOOK_SECONDS, self._webhook.run_once
+            yield "priority classes", CLASSES_SECONDS, self._raising.run_once
 
     async def servers(self) -> list[tuple[Serving, socket.socket]]:
         """What is served beside the verbs. OSError when the address cannot be had."""

@@ -11,14 +11,13 @@ from itertools import islice
 from secrets import token_hex
 from typing import Any, Final
 
-import orjson
-
-from adapters.api import PODS, PRIORITY_CLASSES, APIError, ClusterAPI, Conflict, NotFound, Unreachable
-from adapters.kubernetes import placeholders
+from adapters.api import PODS, APIError, ClusterAPI, NotFound, Unreachable
+from adapters.kubernetes import placeholders, priorities
 from adapters.loops import Changes, last_of
 from adapters.pace import Turns
 from extender.guarding import Guard
 from extender.metrics import Metrics
+from extender.priority_classes import provide
 from extender.roaming import Roaming
 from extender.standing import Standing
 from ledger.ledger import Ledger
@@ -182,11 +181,10 @@ class Placeholders:
         demand, wanted = holding.demand, dict(holding.nodes)
         mine = self._standing.of(demand.key)
         there = [one for one in mine if one.node]
-        ordinary = self._ordinary()
-        value = priority_of(demand, ordinary)
+        value = priority_of(demand)
         form = form_of(demand, value, self._image)
         # Only where it comes before others in the queue is waiting there worth anything.
-        standby = self._who_stands_by(demand.key) if value > ordinary else {}
+        standby = self._who_stands_by(demand.key) if value > self._ordinary() else {}
         self._stand_by[demand.key] = standby
         barred = self._standing.refusals.barred(self._clock())
         steps = decide(wanted, form, there, crowded, standby, barred)
@@ -239,10 +237,12 @@ class Placeholders:
         self._metrics.placeholder("deleted")
 
     async def _create(self, demand: Demand, node: str) -> None:
-        value = priority_of(demand, self._ordinary())
+        value = priority_of(demand)
         async with self._turns.turn():
             try:
-                await self._provide_class(value)
+                if value not in self._classes:
+                    await provide(self._api, priorities.placeholder_class(value))
+                    self._classes.add(value)
                 raw = await self._api.create(PODS, self._namespace, self._body(demand, node, value))
             except (APIError, Unreachable) as error:
                 self._classes.discard(value)
@@ -259,22 +259,10 @@ class Placeholders:
             node,
             namespace=self._namespace,
             form=form_of(demand, value, self._image),
-            priority_class=placeholders.priority_class(value),
+            priority_class=priorities.of_placeholders(value),
             scheduler=self._scheduler,
             image=self._image,
         )
-
-    async def _provide_class(self, value: int) -> None:
-        if value in self._classes:
-            return
-        wanted = placeholders.priority_class_body(value)
-        try:
-            await self._api.create(PRIORITY_CLASSES, "", wanted)
-        except Conflict:
-            there = orjson.loads(await self._api.get(PRIORITY_CLASSES, "", wanted["metadata"]["name"]))
-            if any(there.get(field) != wanted[field] for field in ("value", "preemptionPolicy")):
-                raise
-        self._classes.add(value)
 
     def _failed(self, what: str, error: Exception) -> None:
         self._metrics.placeholder("failed")

@@ -49,6 +49,7 @@ class PolicyStatus:
         *,
         reports: NodeReports,
         buffers: Buffers | None = None,
+        owner_priority: Callable[[Demand], int | None] = lambda _demand: None,
         owner_wait: float,
         clock: Callable[[], float],
         wall: Callable[[], float],
@@ -59,6 +60,7 @@ class PolicyStatus:
         self._guarding = guarding
         self._reports = reports
         self._buffers = buffers
+        self._owner_priority = owner_priority
         self._lives = Lives(api, ledger)
         self._owner_wait = owner_wait
         self._clock, self._wall = clock, wall
@@ -117,6 +119,7 @@ class PolicyStatus:
                     remembered=remembered,
                     unread=self._catalog.unread(policy),
                     unscaled=policy.headroom and self._catalog.ceiling(policy) is None,
+                    owner_priority=self._owner_priority(resolved) if isinstance(resolved, Demand) else None,
                     provisioned=self._buffers.condition(policy) if self._buffers else None,
                 )
             )

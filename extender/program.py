@@ -45,7 +45,7 @@ from extender.view import View
 from extender.waking import Waker
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
-from qos.cluster.objects import Keeper, Pod
+from qos.cluster.objects import Demand, Keeper, Pod
 from quota.limits import Limits
 
 log = logging.getLogger(__name__)
@@ -155,6 +155,7 @@ class Program:
             self.metrics,
             reports=self.reports,
             buffers=self.buffers,
+            owner_priority=(lambda _demand: None) if self.keeper is None else self.keeper.owner_priority,
             owner_wait=config.owner_wait_seconds,
             clock=clock,
             wall=wall,
@@ -197,6 +198,8 @@ class Program:
         cluster = Cluster(
             self.view,
             ordinary=lambda: self.catalog.ordinary,
+            demands=lambda: [one for one in self.catalog.resolved.values() if isinstance(one, Demand)],
+            class_value=lambda name: self.catalog.class_value(name),  # noqa: PLW0108 - it comes later
             kept=lambda key: self.catalog.keeper(key) is Keeper.PLACEHOLDERS,
             away=lambda: self.guarding.recent(self._wall()).away,
             namespaces=self._with_placeholders,

@@ -34,7 +34,8 @@ class Facts:
     `unscaled`: it asks for headroom up to what an autoscaler may scale to, and none is known.
     `unread`: why its workload is no longer read.
     `remembered`: what is to be written of slots that are used up, or outlive their pods; None: nothing new.
-    `provisioned`: what its buffer says, where autoscalers are asked for nodes.
+    `provisioned`: what its buffer says, where autoscalers are asked for nodes. `owner_priority`: what its
+    owners are raised to while nobody hands holds over.
     `waiting`: owners that stay unschedulable. `postponed`: the problem that the policy has when the grace is
     over.
     """
@@ -51,6 +52,7 @@ class Facts:
     unscaled: bool = False
     unread: str = ""
     provisioned: Condition | None = None
+    owner_priority: int | None = None
 
 
 def compute(facts: Facts, now: float) -> dict[str, Any]:
@@ -67,6 +69,8 @@ def compute(facts: Facts, now: float) -> dict[str, Any]:
     status |= _lives(facts)
     if facts.policy.survives and report is not None:
         status["survivesNodeFailures"] = report.survives
+    if facts.owner_priority is not None:
+        status["ownerPriority"] = facts.owner_priority
     status["conditions"] = stamped(conditions(facts, now), facts.policy.status, facts.policy.generation, now)
     return status
 

@@ -13,6 +13,8 @@ from lab import components, minors, ports
 from lab.binaries import Binaries
 from lab.nodes import REAL
 
+ADMINISTRATOR = "kwok-admin"
+"""Who kwokctl's kubeconfig is."""
 SERVICE = "10.0.0.1"
 """The address of Service kubernetes: the first of the range that kube-apiserver has by default."""
 

@@ -3,22 +3,50 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
+from importlib import resources
 from typing import Any, Final
 
-from lab.cluster import Cluster, reserve_ports
+from lab import kwok, requests
+from lab.cluster import Cluster, LabError, reserve_ports
 from lab.ports import LOOPBACK
+from qos.keys import RAISED_PRIORITY_LABEL
 
 NAMESPACE: Final = "j10ce-placeholders"
 """The product's default."""
+_RAISING: Final = "raising.yaml"
+_LOOK_SECONDS: Final = 0.1
+_FORGED: Final = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "j10ce-raising-probe",
+        "namespace": "default",
+        "labels": {RAISED_PRIORITY_LABEL: "true"},
+    },
+    "spec": {"containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": False},
+}
 
 
-def install(cluster: Cluster) -> None:
-    """Its namespace."""
+def install(cluster: Cluster, seconds: float = 60) -> None:
+    """Its namespace, and the admission by which owners are raised; wait until that is at work. LabError."""
     metadata = {"name": NAMESPACE}
-    cluster.kubectl(
-        "create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    )
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(namespace))
+    cluster.kubectl("apply", "--server-side", "--filename=-", stdin=raising(cluster))
+    deadline = time.monotonic() + seconds
+    pod = json.dumps(_FORGED)
+    while "forged" not in cluster.kubectl("create", "-f", "-", "--dry-run=server", "-o", "json", stdin=pod):
+        if time.monotonic() > deadline:
+            raise LabError(f"owners are not raised {seconds:g} s after {_RAISING} was applied")
+        time.sleep(_LOOK_SECONDS)
+
+
+def raising(cluster: Cluster) -> str:
+    """The manifest of that admission, as the cluster serves it: our program is an administrator here."""
+    text = (resources.files("manifests") / "placeholders" / _RAISING).read_text(encoding="utf-8")
+    return requests.as_served(text, cluster).replace("'j10ce-extender']", f"'{kwok.ADMINISTRATOR}']")
 
 
 def config(cluster: Cluster) -> dict[str, Any]:

@@ -260,6 +260,8 @@ def opened(
             Cluster(
                 view,
                 ordinary=lambda: catalogs[0].ordinary,
+                demands=lambda: (),  # nothing is raised by a status here, but by simulation.admission
+                class_value=lambda _name: None,
                 kept=lambda _policy: True,
                 away=lambda: False,
                 namespaces=lambda: ["default"],

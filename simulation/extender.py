@@ -68,7 +68,7 @@ class Extender:
 
     def form_of(self, demand: Demand) -> str:
         """What the placeholders of a demand must be like."""
-        return form_of(demand, priority_of(demand, self.books.catalog.ordinary))
+        return form_of(demand, priority_of(demand))
 
     def behind(self, seconds: float) -> bool:
         """Whether something that happened longer ago than so many seconds has not been shown to it."""

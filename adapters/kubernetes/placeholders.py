@@ -192,23 +192,6 @@ def _anywhere(demand: Demand) -> dict[str, Any]:
     return {name: spec[name] for name in ("nodeSelector", "affinity") if name in spec}
 
 
-def priority_class(value: int) -> str:
-    """The name of the PriorityClass of placeholders with this priority."""
-    return f"j10ce-placeholder-{'minus-' if value < 0 else ''}{abs(value)}"
-
-
-def priority_class_body(value: int) -> dict[str, Any]:
-    """That PriorityClass."""
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": priority_class(value)},
-        "value": value,
-        "preemptionPolicy": "Never",
-        "description": "Of j10ce-qos' placeholders; no other pod may use it.",
-    }
-
-
 def _quantity(name: str, amount: int) -> str:
     return f"{amount}m" if name == keys.CPU else str(amount)
 

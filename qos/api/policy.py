@@ -33,7 +33,7 @@ from qos.api.upstream import (
     TopologySpreadConstraint,
 )
 from qos.cluster.remembered import MOST as MOST_REMEMBERED
-from qos.keys import BANDWIDTHS, CPU
+from qos.keys import BANDWIDTHS, CPU, HIGHEST_USER_PRIORITY
 from qos.quantity import is_whole, parse
 
 ObjectName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)]
@@ -607,6 +607,15 @@ class MinimalReservationPolicyStatus(Reported):
         max_length=MOST_REMEMBERED,
         description="Slots that are held although their pods have ended, for releaseDelaySeconds.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    owner_priority: int | None = Field(
+        default=None,
+        ge=-(1 << 31),
+        le=HIGHEST_USER_PRIORITY,
+        description=(
+            "With placeholders as keeper: what the API server raises new pods of the policy's own priority, "
+            "one below, to while nobody hands holds over."
+        ),
     )
     survives_node_failures: int | None = Field(
         default=None,

@@ -16,7 +16,6 @@ from typing import Final
 from qos.cluster.objects import Demand
 from qos.keys import BANDWIDTHS, HIGHEST_USER_PRIORITY
 
-_LOWEST: Final = -1_000_000_000
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -56,16 +55,22 @@ def form_of(demand: Demand, priority: int, image: str = "") -> str:
     return blake2b(repr(told).encode(), digest_size=8).hexdigest()
 
 
-def priority_of(demand: Demand, ordinary: int) -> int:
-    """The priority of a demand's placeholders. `ordinary`: that of pods which name no PriorityClass.
+def priority_of(demand: Demand) -> int:
+    """The priority of a demand's placeholders: the policy's own, where a PriorityClass can have it.
 
-    One below the policy's own: while nobody hands a hold over, its owners get in by preemption. Not where
-    that would be less than ordinary pods' own: they would get in, too. Never above the policy's own: a
-    placeholder that waits would take what is handed over to an owner.
+    So a stranger of that priority takes no hold. Not more: a placeholder that waits would not see the owner
+    that is nominated for the same place.
     """
-    below = demand.priority - 1
-    value = below if below >= ordinary else demand.priority
-    return max(_LOWEST, min(value, HIGHEST_USER_PRIORITY))
+    return min(demand.priority, HIGHEST_USER_PRIORITY)
+
+
+def owner_priority_of(demand: Demand) -> int | None:
+    """What the policy's owners are raised to while nobody hands holds over: one above its placeholders.
+
+    None: no PriorityClass may be so high. Their own is one below (manifests/placeholders/raising.yaml).
+    """
+    raised = demand.priority + 1
+    return raised if raised <= HIGHEST_USER_PRIORITY else None
 
 
 def may_roam(demand: Demand) -> bool:

@@ -83,6 +83,26 @@ class Rig:
         there = self.get("pods", "-n", placeholders.NAMESPACE)["items"]
         return sum(bool(one["spec"].get("nodeName")) for one in there)
 
+    def refused(self, app: str) -> int:
+        """How many kube-scheduler has no place for."""
+        waiting = [
+            one for one in self.get("pods", "-l", f"app={app}")["items"] if "nodeName" not in one["spec"]
+        ]
+        conditions = (one for pod in waiting for one in pod["status"].get("conditions", ()))
+        return sum(one.get("reason") == "Unschedulable" for one in conditions)
+
+    def classes(self, app: str) -> dict[str, tuple[str, int]]:
+        """PriorityClass and priority of the bound pods."""
+        specs = {one["metadata"]["name"]: one["spec"] for one in self.bound(app)}
+        return {name: (spec.get("priorityClassName", ""), spec["priority"]) for name, spec in specs.items()}
+
+    def refuses(self, one: Object) -> str:
+        """What the API server says to a tenant's object that it does not take."""
+        tenant = ("--as=tenant", "--as-group=system:masters")
+        with pytest.raises(LabError) as raised:
+            self.cluster.kubectl("create", "-f", "-", *tenant, stdin=json.dumps(one))
+        return str(raised.value)
+
     def evicted(self) -> int:
         events = self.get("events", "-A")["items"]
         return sum(one["reason"] == "Preempted" for one in events)
@@ -144,6 +164,41 @@ def test_owners_get_their_places_on_a_full_cluster_and_nobody_is_evicted(rig: Ri
     rig.program.wait_ready()
     rig.wait(lambda: slots(rig) == (5, 1, 0), "one hold is left, and none too many")
     rig.wait(lambda: rig.stand() == 1, "and its placeholder")
+
+
+def test_a_stranger_of_the_owners_own_priority_takes_no_hold(rig: Rig) -> None:
+    """On an idle cluster and on a full one; owners get in with the program there, and while it is dead."""
+    rig.with_nodes(2, "8")
+    rig.create(HIGH, policy(2, "2", priorityClassName="high"))
+    rig.wait(lambda: rig.stand() == 2, "a placeholder for each slot")
+    rig.wait(
+        lambda: rig.get("mrp", "checkout").get("status", {}).get("ownerPriority") == 1001, "owners are raised"
+    )
+    rig.wait(lambda: registered(rig), "the webhook is registered")
+    high = {"priorityClassName": "high"}
+    rig.create(pod("large-0", "8", "stranger", **high), pod("large-1", "8", "stranger", **high))
+    rig.wait(lambda: len(rig.bound("stranger")) == 1 and rig.refused("stranger") == 1, "one has no place")
+    rig.cluster.kubectl("delete", "pods", "-l", "app=stranger")
+    rig.create(*(pod(f"batch-{number}", "1", "batch") for number in range(12)))
+    rig.wait(lambda: len(rig.bound("batch")) == 12, "batch pods take the rest")
+    rig.create(*(pod(f"small-{number}", "1", "stranger", **high) for number in range(7)))
+    rig.wait(lambda: len(rig.bound("stranger")) == 7, "strangers evict whom they outrank")
+    rig.create(pod("large-2", "8", "stranger", **high))
+    rig.wait(lambda: rig.refused("stranger") == 1, "and nobody else")
+    assert rig.stand() == 2
+    evicted = rig.evicted()
+    rig.create(pod("checkout-0", "2", "checkout", **high))
+    rig.wait(lambda: rig.classes("checkout") == {"checkout-0": ("high", 1000)}, "an owner is bound as it was")
+    assert (rig.stand(), rig.evicted()) == (1, evicted)
+    rig.program.kill()
+    rig.create(pod("checkout-1", "2", "checkout", **high))
+    raised = ("j10ce-owner-1001", 1001)
+    rig.wait(lambda: rig.classes("checkout").get("checkout-1") == raised, "one is raised, and bound")
+    forged = pod("forged", "1", "checkout", priorityClassName="j10ce-owner-1001")
+    forged["metadata"]["labels"][keys.RAISED_PRIORITY_LABEL] = "true"
+    assert "j10ce-owner-N are given by j10ce-qos alone" in rig.refuses(forged)
+    own_class = HIGH | {"metadata": {"name": "j10ce-owner-5"}}
+    assert "j10ce-owner-N are made by j10ce-qos" in rig.refuses(own_class)
 
 
 def slots(rig: Rig) -> tuple[int, int, int]:
@@ -226,7 +281,7 @@ def test_it_does_its_work_with_the_installed_rights_and_nobody_else_makes_placeh
     with pytest.raises(LabError, match="is for placeholders of j10ce-qos"):
         rig.create(stranger)
     with pytest.raises(LabError, match="are for placeholders of j10ce-qos"):
-        rig.create(pod("disguised", "1", "batch", priorityClassName="j10ce-placeholder-999"))
+        rig.create(pod("disguised", "1", "batch", priorityClassName="j10ce-placeholder-1000"))
     of_that_name = HIGH | {"metadata": {"name": "j10ce-placeholder-5"}}
     with pytest.raises(LabError, match="are for placeholders of j10ce-qos"):
         rig.create(of_that_name)

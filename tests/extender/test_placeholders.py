@@ -22,6 +22,7 @@ from adapters.api import (
     NotFound,
     Unreachable,
 )
+from extender import priority_classes
 from extender.config import Autoscaling, Keeper, Placeholders, Webhook
 from extender.gate import Gate
 from qos import keys
@@ -154,11 +155,48 @@ async def test_what_a_placeholder_is(api, keeping, make_node, make_policy, event
         await eventually(lambda: stand(api) == {"n1": 1})
     (one,) = ours(api)
     assert one["metadata"]["labels"] == {keys.PLACEHOLDER_LABEL: "true"}
-    assert one["spec"]["priorityClassName"] == "j10ce-placeholder-999"
+    assert one["spec"]["priorityClassName"] == "j10ce-placeholder-1000"
     assert one["spec"]["terminationGracePeriodSeconds"] == 0
     assert one["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "2000m"}, "limits": {}}
-    made = api.get_object(PRIORITY_CLASSES, "", "j10ce-placeholder-999")
-    assert (made["value"], made["preemptionPolicy"]) == (999, "Never")
+    made = api.get_object(PRIORITY_CLASSES, "", "j10ce-placeholder-1000")
+    assert (made["value"], made["preemptionPolicy"]) == (1000, "Never")
+
+
+async def test_what_owners_are_raised_to_is_said_once_its_class_is_there(
+    api, keeping, make_node, make_policy, eventually, monkeypatch
+):
+    """The API server would refuse owners of a class that is not there."""
+    monkeypatch.setattr(priority_classes, "AGAIN_SECONDS", 0.5)
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=1))
+    api.put(PRIORITY_CLASSES, {"metadata": {"name": "j10ce-owner-1"}, "value": 7})
+    hook = Webhook(address="127.0.0.1:0", url="https://127.0.0.1:1")
+    async with keeping(placeholders=Placeholders(webhook=hook)):
+        await eventually(lambda: condition(api, keys.GUARDED)[0] == "True")
+        assert raised_to(api) is None  # somebody made one, with another value
+        api.remove(PRIORITY_CLASSES, "", "j10ce-owner-1")
+        await eventually(lambda: raised_to(api) == 1)
+        made = api.get_object(PRIORITY_CLASSES, "", "j10ce-owner-1")
+        assert (made["value"], made["preemptionPolicy"]) == (1, "PreemptLowerPriority")
+        api.remove(PRIORITY_CLASSES, "", "j10ce-owner-1")
+        await eventually(lambda: raised_to(api) == 1 and api.objects(PRIORITY_CLASSES))
+        api.put(POLICIES, make_policy(count=1, suspend=True))
+        await eventually(lambda: raised_to(api) is None)
+
+
+async def test_without_a_webhook_that_takes_them_back_owners_are_not_raised(
+    api, keeping, make_node, make_policy, eventually
+):
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=1))
+    api.put(PRIORITY_CLASSES, {"metadata": {"name": "j10ce-owner-1"}, "value": 1})
+    async with keeping():
+        await eventually(lambda: condition(api, keys.GUARDED)[0] == "True")
+        assert raised_to(api) is None
+
+
+def raised_to(api) -> int | None:
+    return api.get_object(POLICIES, "default", "checkout").get("status", {}).get("ownerPriority")
 
 
 async def test_placeholders_run_the_image_that_is_named(api, keeping, make_node, make_policy, eventually):
@@ -581,6 +619,24 @@ async def test_only_owners_whose_policy_can_hand_over_are_gated(
         assert reviewed(gate, owner, "elsewhere") is None
         assert reviewed(gate, make_pod("batch", cpu="2")) is None
         assert reviewed(gate, make_pod("checkout-2", cpu="2", app="checkout", node="n1")) is None
+        mark, note = "j10ce.io~1raised-priority", "j10ce.io~1own-priority"
+        removed = [f"/metadata/labels/{mark}", f"/metadata/annotations/{note}"]
+        back = [{"op": "remove", "path": path} for path in removed]
+        for own, name in (("1000 high", "high"), ("0 ", "")):
+            raised = make_pod("checkout-3", cpu="2", app="checkout")
+            raised["metadata"]["labels"][keys.RAISED_PRIORITY_LABEL] = "true"
+            raised["metadata"]["annotations"] = {keys.OWN_PRIORITY_ANNOTATION: own}
+            *patch, gated = reviewed(gate, raised)
+            path = "/spec/priorityClassName"
+            assert patch == [
+                *back,
+                {"op": "replace", "path": "/spec/priority", "value": int(own.split()[0])},
+                {"op": "replace", "path": path, "value": name} if name else {"op": "remove", "path": path},
+            ]
+            assert gated["path"] == "/spec/schedulingGates"
+            assert reviewed(alone, raised) is None  # nobody hands over: it stays as the API server made it
+        raised["metadata"]["labels"][keys.RAISED_PRIORITY_LABEL] = "forged"
+        assert len(reviewed(gate, raised)) == 1
         api.put(POLICIES, make_policy(count=0, cpu="2"))
         await eventually(lambda: not ours(api))
         assert reviewed(gate, owner) is None

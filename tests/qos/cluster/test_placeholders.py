@@ -17,6 +17,7 @@ from qos.cluster.placeholders import (
     decide,
     form_of,
     may_roam,
+    owner_priority_of,
     priority_of,
     with_roaming,
 )
@@ -195,17 +196,15 @@ def test_what_makes_them_another_form():
 
 
 @pytest.mark.parametrize(
-    ("priority", "ordinary", "theirs"),
+    ("priority", "theirs", "owners"),
     [
-        (1000, 0, 999),
-        (1, 0, 0),  # ordinary pods do not outrank it
-        (0, 0, 0),  # owners wait while nobody hands over: else every pod would take it
-        (-5, 0, -5),
-        (100, 100, 100),
-        (101, 100, 100),
-        (1_500_000_000, 0, 1_000_000_000),
-        (-1_000_000_000, -2_000_000_000, -1_000_000_000),
+        (1000, 1000, 1001),
+        (0, 0, 1),
+        (-1, -1, 0),
+        (999_999_999, 999_999_999, 1_000_000_000),
+        (1_000_000_000, 1_000_000_000, None),  # no PriorityClass may be higher: such owners wait
+        (2_000_000_000, 1_000_000_000, None),
     ],
 )
-def test_their_priority(priority, ordinary, theirs):
-    assert priority_of(demand(priority), ordinary) == theirs
+def test_their_priority_and_what_owners_are_raised_to(priority, theirs, owners):
+    assert (priority_of(demand(priority)), owner_priority_of(demand(priority))) == (theirs, owners)
