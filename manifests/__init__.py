@@ -37,6 +37,11 @@ def agent() -> Iterator[Path]:
         yield root / "agent"
 
 
+def text(path: str) -> str:
+    """The text of a file, by its path here."""
+    return resources.files(__name__).joinpath(*path.split("/")).read_text(encoding="utf-8")
+
+
 def mode(name: str) -> str:
     """The text of kube-scheduler's configuration for one of MODES; else ValueError."""
     if name not in MODES:

@@ -12,6 +12,7 @@ from cli.kubectl import Object
 from extender.config import ExtenderConfig
 from ledger.decisions import Mode
 from manifests import OVERLAYS
+from qos.cluster.objects import Keeper
 
 NETWORK: Final = ("None", "Kept", "Leaving")
 _DIGEST: Final = r"^(sha256:[0-9a-f]{64})?$"
@@ -65,6 +66,13 @@ def _cap() -> Mapping[str, Any]:
 
 
 SETTINGS: Final = (
+    Setting(
+        "keeper",
+        "What makes schedulers respect holds. Extender: kube-scheduler calls it, as overlay says. "
+        "Placeholders: a pod of ours stands where each hold lies, on any kube-scheduler (docs/keepers.md).",
+        {"enum": [one.value for one in Keeper]},
+        Keeper.EXTENDER.value,
+    ),
     Setting(
         "overlay",
         "Where the extender runs: beside a second kube-scheduler of its own, or beside the cluster's own, on "

@@ -19,6 +19,7 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
+import manifests
 from cli import admission, installation
 from cli.chart import settings
 from cli.chart.kustomization import FILE, KustomizationError, Made, documents, render
@@ -26,11 +27,16 @@ from cli.kubectl import Object
 from ledger.decisions import Mode
 
 CHART: Final = "charts/j10ce-qos"
-_CONFIGURATION: Final = "j10ce-scheduler-config"
+_CONFIGURATIONS: Final = {
+    "j10ce-scheduler-config": "overlays/second-scheduler",
+    "j10ce-placeholders-config": "placeholders",
+}
+"""ConfigMaps with the programs' configuration, and where the manifests have it."""
 _BEST, _BETA = admission.VERSIONS
 _RAISES: Final = 'semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version'
 _RAISES_BY_BETA: Final = f'.Capabilities.APIVersions.Has "{admission.GROUP}/{_BETA}/{admission.RAISING[0]}"'
 _OBSERVE: Final = 'eq .Values.mode "Observe"'
+_ASKED: Final = 'eq .Values.keeper "Extender"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,9 @@ class Part:
 
 PARTS: Final = (
     Part("base", instead="agent", instead_when=".Values.agent.enabled"),
-    Part("overlays/second-scheduler", 'eq .Values.overlay "second-scheduler"'),
-    Part("overlays/default-scheduler", 'eq .Values.overlay "default-scheduler"'),
+    Part("overlays/second-scheduler", f'and ({_ASKED}) (eq .Values.overlay "second-scheduler")'),
+    Part("overlays/default-scheduler", f'and ({_ASKED}) (eq .Values.overlay "default-scheduler")'),
+    Part("placeholders", 'eq .Values.keeper "Placeholders"'),
     Part("manager", ".Values.manager.enabled"),
     Part("koordinator", ".Values.koordinator.reservations"),
     Part("quotas", ".Values.quotas.enabled"),
@@ -56,7 +63,7 @@ PARTS: Final = (
     Part("agent", ".Values.agent.enabled", "agent-network", 'ne .Values.agent.networkFloors "None"'),
 )
 
-NOT_RENDERED: Final = ("placeholders", "rescheduling")
+NOT_RENDERED: Final = ("rescheduling",)
 """Kustomizations that the chart has not got (docs/limits.md)."""
 
 
@@ -194,7 +201,8 @@ def _mark(item: Object) -> None:
             how = "scalar" if setting.schema.get("type") == "integer" else "block"
             settings.at(item, tuple(path))[last] = f"@@{how} {setting.path}@@"
     if item["kind"] == "ConfigMap":
-        item["data"] = {name: f"@@text {name}@@" for name in item["data"]}
+        folder = _CONFIGURATIONS[metadata["name"]]
+        item["data"] = {name: f"@@text {folder}/{name}@@" for name in item["data"]}
     if item["kind"] not in installation.PROGRAMS:
         return
     pod = item["spec"]["template"]
@@ -205,10 +213,11 @@ def _mark(item: Object) -> None:
         for variable in container.get("env", []):
             if chosen := _VARIABLES.get(variable["name"]):
                 variable["value"] = chosen
-    if any(
-        volume.get("configMap", {}).get("name") == _CONFIGURATION for volume in pod["spec"].get("volumes", [])
-    ):
-        template = f'print $.Template.BasePath "/second-scheduler/{_CONFIGURATION}.yaml"'
+    for name in [volume.get("configMap", {}).get("name") for volume in pod["spec"].get("volumes", [])]:
+        if name not in _CONFIGURATIONS:
+            continue
+        folder = _CONFIGURATIONS[name].rpartition("/")[2]
+        template = f'print $.Template.BasePath "/{folder}/{name}.yaml"'
         pod["metadata"]["annotations"]["checksum/configuration"] = f"@@include ({template}) . | sha256sum@@"
 
 
@@ -243,9 +252,9 @@ def _line(line: str) -> str:
             return f"{before}{key}: {{{{ {f'{word} {what}'.strip()} | quote }}}}\n"
 
 
-def _configuration(name: str, indent: str) -> str:
-    """A configuration file in each mode, as a block of a ConfigMap."""
-    shipped = installation.overlay_file("second-scheduler", name)
+def _configuration(path: str, indent: str) -> str:
+    """A configuration file in each mode, as a block of a ConfigMap; path: below the manifests."""
+    name, shipped = path.rpartition("/")[2], manifests.text(path)
     shipped = re.sub(
         installation.PERCENTAGE, r"\1{{ .Values.scheduler.percentageOfNodesToScore }}", shipped, flags=re.M
     )

@@ -36,7 +36,7 @@ DIGEST = f"sha256:{'ab' * 32}"
 SCHEDULER_IMAGE = "example.com/kube-scheduler:v1.36.3"
 BETA = f"--api-versions={minors.BETA}/{minors.BETA_GATE}"
 HERE = ("--namespace", "j10ce-system")
-HASH = re.compile(r"^(j10ce-scheduler-config)-[a-z0-9]{10}$")
+HASH = re.compile(r"^(j10ce-(?:scheduler|placeholders)-config)-[a-z0-9]{10}$")
 NETWORK = {"None": Network.OFF, "Kept": Network.ON, "Leaving": Network.LEAVING}
 
 
@@ -133,6 +133,18 @@ def test_it_makes_what_install_makes(program: Path, offline: Kubectl, overlay: s
         }
         made = rendered(program, *(f"--set={path}={value}" for path, value in values.items()))
         assert comparable(made) == comparable(installation.objects(offline, overlay, chosen)), values
+
+
+@pytest.mark.parametrize("mode", ["Guard", "Observe"])
+def test_it_makes_what_install_makes_with_placeholders(program: Path, offline: Kubectl, mode: str) -> None:
+    image = "example.com/floors:0.1.0"
+    chosen = Choices(image, mode=mode, autoscaling=True, placeholders=True)
+    values = f"keeper=Placeholders,mode={mode},autoscaling.buffers=true,image.repository=example.com/floors"
+    made = rendered(program, f"--set={values}")
+    assert comparable(made) == comparable(installation.objects(offline, OVERLAYS[0], chosen))
+    for value in ("koordinator.reservations", "quotas.enabled"):
+        command = (program, "template", "floors", CHART, f"--set=keeper=Placeholders,{value}=true")
+        assert f"{value}: placeholders" in run(*command, code=1)
 
 
 def test_it_leaves_out_what_install_leaves_out(program: Path, offline: Kubectl) -> None:

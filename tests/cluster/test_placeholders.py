@@ -7,17 +7,17 @@ import os
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from importlib import resources
 from typing import Any
 
 import pytest
 
-import manifests
+from cli import admission, installation
 from cli.install import apply
 from cli.kubectl import find
 from lab import extender_process, nodes, placeholders
 from lab.cluster import Cluster, LabError
 from lab.extender_process import ExtenderProcess
+from manifests import OVERLAYS
 from qos import keys
 from tests.cluster.test_installed_rights import as_account
 from tests.waiting import until
@@ -256,8 +256,8 @@ def test_it_does_its_work_with_the_installed_rights_and_nobody_else_makes_placeh
 ) -> None:
     cluster = make_cluster(crds=False)
     kubectl = find(os.environ, cluster.kubeconfig, "")
-    with resources.as_file(resources.files(manifests)) as tree:
-        wanted = kubectl.kustomize(tree / "placeholders")
+    chosen = installation.Choices(placeholders=True, manager=False, raising=admission.raising(kubectl))
+    wanted = installation.objects(kubectl, OVERLAYS[0], chosen)
     apply(kubectl, [item for item in wanted if item["kind"] != "Deployment"], force_conflicts=False)
     rig = Rig(cluster, as_account(cluster, kubectl))
     rig.with_nodes(1, "8")
