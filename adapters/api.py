@@ -204,3 +204,14 @@ class ClusterAPI(Protocol):
     ) -> None:
         """POST pods/binding with a UID precondition; annotations merge into the pod with nodeName (T03)."""
         ...
+
+
+class EvictingAPI(ClusterAPI, Protocol):
+    """An API server that is asked to evict, too: by programs that move pods."""
+
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Evict the pod of this UID (policy/v1), so that PodDisruptionBudgets count.
+
+        NotTaken: one does not allow it now. NotFound, Conflict: that pod is not there.
+        """
+        ...

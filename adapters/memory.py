@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from adapters.api import PODS, ClusterAPI, Conflict, Gone, NotFound, Page, Resource, Unreachable, WatchEvent
+from adapters.api import PODS, Conflict, EvictingAPI, Gone, NotFound, Page, Resource, Unreachable, WatchEvent
 from adapters.faults import Fault
 from adapters.field_selectors import as_watched, selects
 from adapters.writes import merge_patch, require_bindable, require_uid, require_version
@@ -61,7 +61,7 @@ class MemoryAPI:
     """The API server, played from memory.
 
     Drive it synchronously with put, remove and the faults; read what happened in `bindings` and `calls`.
-    Verbs that faults name: list_page, watch, get, create, replace, patch, delete, bind.
+    Verbs that faults name: list_page, watch, get, create, replace, patch, delete, bind, evict.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
@@ -312,6 +312,16 @@ class MemoryAPI:
 
         await self._write("bind", PODS, name, write)
 
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Evict: as delete; a test plays a budget by a fault."""
+
+        def write() -> bytes:
+            require_uid(self._existing(PODS, namespace, name)["metadata"], uid)
+            self.remove(PODS, namespace, name)
+            return b""
+
+        await self._write("evict", PODS, name, write)
+
     # --- inside ---
 
     async def _reach(self, verb: str, resource: Resource, name: str) -> Fault | None:
@@ -418,4 +428,4 @@ def _gone() -> Gone:
 
 
 if TYPE_CHECKING:
-    _plays_the_interface: ClusterAPI = MemoryAPI()
+    _plays_the_interface: EvictingAPI = MemoryAPI()

@@ -15,7 +15,7 @@ from adapters.kubernetes.running_pods import running_pod
 from adapters.kubernetes.usage import Used, node_usage, pod_usage
 from qos.cluster.objects import Node, Resources
 from qos.cluster.policy import Policy
-from qos.cluster.running import NodeUsage, RunningPod
+from qos.cluster.running import Moved, NodeUsage, RunningPod
 from qos.cluster.selectors import matches
 from rescheduling.records import Failure, Migration, World
 
@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 500
 """Objects that are read before others may run: some ten milliseconds."""
+
+
+NOBODY: Final[Mapping[str, Moved]] = {}
 
 
 class Reports:
@@ -97,6 +100,7 @@ class LoadSource:
 
     async def world(
         self,
+        moved: Mapping[str, Moved] = NOBODY,
         under_way: Sequence[Migration] = (),
         failures: Sequence[Failure] = (),
         begun: Sequence[float] = (),
@@ -109,7 +113,7 @@ class LoadSource:
             if done % AT_ONCE == 0:
                 await asyncio.sleep(0)
             if running.pod.node_name and not running.pod.terminal:
-                pods.setdefault(running.pod.node_name, []).append(self._as_known(running))
+                pods.setdefault(running.pod.node_name, []).append(self._as_known(running, moved))
         return World(
             dict(self._nodes), dict(self.reports.known), pods, usage, under_way, failures, tuple(begun)
         )
@@ -134,10 +138,15 @@ class LoadSource:
         self.problem = ""
         return found
 
-    def _as_known(self, running: RunningPod) -> RunningPod:
-        """A pod that a policy selects has a floor, whether its slot is counted yet or not."""
+    def _as_known(self, running: RunningPod, moved: Mapping[str, Moved]) -> RunningPod:
+        """A pod that a policy selects has a floor, whether its slot is counted yet or not.
+
+        The Reservation that a pod names which was moved was for that alone.
+        """
         pod = running.pod
-        if pod.reserved_by and not running.tied:
+        if pod.uid in moved:
+            running = replace(running, moved=moved[pod.uid])
+        elif pod.reserved_by and not running.tied:
             running = replace(running, tied="it uses a Reservation")
         if running.floor:
             return running

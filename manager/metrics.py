@@ -23,7 +23,7 @@ class Metrics:
         text = "Objects that cannot be read, by resource."
         self._skipped = Counter("j10ce_manager_objects_skipped", text, ["resource"], registry=self.registry)
 
-        text = "Migrations of rescheduling by outcome: previewed."
+        text = "Migrations of rescheduling by outcome: previewed; begun, succeeded, failed."
         self._migrations = Counter("j10ce_rescheduling_migrations", text, ["outcome"], registry=self.registry)
 
     def event(self, outcome: str) -> None:
@@ -39,7 +39,7 @@ class Metrics:
         self._skipped.labels(resource).inc()
 
     def migration(self, outcome: str) -> None:
-        """A pod that is moved, or would be: previewed."""
+        """A pod that is moved, or would be: previewed, begun, succeeded, failed."""
         self._migrations.labels(outcome).inc()
 
     def show_pools(self, read: Callable[[], Mapping[str, PoolState]]) -> None:

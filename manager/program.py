@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final
 
-from adapters.api import POLICIES, ClusterAPI
+from adapters.api import POLICIES, EvictingAPI
 from adapters.kubernetes import decode
 from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.lease import LeaseElector
@@ -20,6 +20,7 @@ from adapters.serving.readiness import Readiness
 from adapters.serving.server import serve_until, server
 from manager import rest
 from manager.below_floor import BelowFloor
+from manager.carrying import Carrier
 from manager.config import ManagerConfig
 from manager.loads import LoadSource
 from manager.metrics import Metrics
@@ -46,7 +47,7 @@ class Program:
     def __init__(
         self,
         config: ManagerConfig,
-        api: ClusterAPI,
+        api: EvictingAPI,
         *,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -73,6 +74,7 @@ class Program:
             stale_after=config.stale_seconds,
             clock=clock,
         )
+        self.carrier: Carrier | None = None
         self.rounds = self._rescheduling(api, clock, wall)
         self._watches = {POLICIES.plural: self._watch, **(self.loads.watches if self.rounds else {})}
         self.readiness = Readiness(self._watches, clock)
@@ -83,7 +85,7 @@ class Program:
         self.metrics.show_below_floor(lambda: self.below_floor.counts)
 
     def _rescheduling(
-        self, api: ClusterAPI, clock: Callable[[], float], wall: Callable[[], float]
+        self, api: EvictingAPI, clock: Callable[[], float], wall: Callable[[], float]
     ) -> Rounds | None:
         """None where it is off: then nothing is watched for it."""
         config = self.config.rescheduling
@@ -96,7 +98,17 @@ class Program:
             stale_after=self.config.stale_seconds,
             clock=clock,
         )
-        rounds = Rounds(config, self.loads, self.events, self.metrics, clock=clock, wall=wall)
+        if config.mode is RescheduleMode.ACTIVE:
+            self.carrier = Carrier(
+                api,
+                self.loads,
+                self.events,
+                self.metrics,
+                ttl=config.ttl_seconds,
+                clock=clock,
+                wall=wall,
+            )
+        rounds = Rounds(config, self.loads, self.carrier, self.events, self.metrics, clock=clock, wall=wall)
         self.metrics.show_pools(lambda: rounds.latest.pools)
         return rounds
 
@@ -104,6 +116,8 @@ class Program:
         self.below_floor.forget()
         if self.rounds is not None:
             self.rounds.forget()
+        if self.carrier is not None:
+            self.carrier.forget()
 
     def _set_policy(self, raw: bytes) -> str:
         try:
@@ -140,6 +154,10 @@ class Program:
         if self.rounds is not None:
             rounds = self._leading(self.rounds.run_when_due)
             yield "rescheduling", self._loop("rescheduling", LOOK_SECONDS, rounds)
+        if self.carrier is not None:
+            steps = self._leading(self.carrier.run_once)
+            yield "watch reservations", self._loop("watch", RESTART_SECONDS, self.carrier.watch.run)
+            yield "migrations", self._loop("migrations", LOOK_SECONDS, steps)
 
     def _loop(
         self, name: str, seconds: float, once: Callable[[], Awaitable[object]]

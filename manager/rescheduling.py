@@ -1,4 +1,4 @@
-"""Rounds of rescheduling: who leads looks, decides, and says what it would do."""
+"""Rounds of rescheduling: who leads looks, decides, and says what it would do, or has it done."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Final
 
 from adapters.api import NODES, PODS
 from adapters.kubernetes.events import EventWriter, Regarding
+from manager.carrying import Carrier
 from manager.loads import LoadSource
 from manager.metrics import Metrics
 from manager.rescheduling_config import Rescheduling
-from rescheduling.records import Migration, Round
+from rescheduling.records import Migration, Round, World
 from rescheduling.rescheduler import Rescheduler
 
 log = logging.getLogger(__name__)
@@ -22,15 +23,17 @@ STAYS_HOT: Final = "StaysHot"
 
 
 class Rounds:
-    """Mode Preview: an Event at each pod that would be moved, and at each node that stays hot, with why.
+    """Mode Preview (without a carrier): an Event at each pod that would be moved; Active: each is begun.
 
-    `latest`: the last round. `clock`: monotonic, for durations; `wall`: since the epoch.
+    In both an Event at each node that stays hot, with why. `latest`: the last round. `clock`: monotonic, for
+    durations; `wall`: since the epoch.
     """
 
     def __init__(
         self,
         config: Rescheduling,
         source: LoadSource,
+        carrier: Carrier | None,
         events: EventWriter,
         metrics: Metrics,
         *,
@@ -39,7 +42,7 @@ class Rounds:
     ) -> None:
         self._config = config
         self._settings = config.read()
-        self._source = source
+        self._source, self._carrier = source, carrier
         self._events = events
         self._metrics = metrics
         self._clock, self._wall = clock, wall
@@ -50,7 +53,7 @@ class Rounds:
     @property
     def problem(self) -> str:
         """Why nothing is known, "" if something is."""
-        return self._source.problem
+        return self._source.problem or (self._carrier.problem if self._carrier else "")
 
     async def run_when_due(self) -> None:
         """A round, if the last one is long enough ago."""
@@ -61,14 +64,14 @@ class Rounds:
     async def run_once(self) -> None:
         """Look, decide, say."""
         await self._source.look(self._wall())
-        if self._source.problem:
+        if self.problem:
             self.latest = Round()
             return
-        world = await self._source.world()
+        world = await self._world(self._carrier)
         # Another thread: with 5,000 nodes it is a while, and the Lease must be renewed.
         self.latest = await asyncio.to_thread(self._decider.decide, world, self._wall())
         for one in self.latest.migrations:
-            self._preview(one)
+            await self._begin(one)
         for node, why in self.latest.hot.items():
             uid = world.nodes[node].uid
             self._events.say(Regarding("v1", NODES.kind, "", node, uid), "Normal", STAYS_HOT, why)
@@ -79,6 +82,19 @@ class Rounds:
         self._decider = Rescheduler(self._settings)
         self._source.reports.forget()
         self._due = self._clock()
+
+    async def _world(self, carrier: Carrier | None) -> World:
+        if carrier is None:
+            return await self._source.world()
+        return await self._source.world(
+            carrier.moved(), carrier.under_way(), carrier.failures(), carrier.begun()
+        )
+
+    async def _begin(self, one: Migration) -> None:
+        if self._carrier is None:
+            self._preview(one)
+        else:
+            await self._carrier.begin(one)
 
     def _preview(self, one: Migration) -> None:
         self._metrics.migration("previewed")

@@ -23,6 +23,7 @@ class RescheduleMode(Enum):
 
     OFF = "Off"
     PREVIEW = "Preview"
+    ACTIVE = "Active"
 
 
 class Expression(Section):
@@ -126,11 +127,16 @@ class Rescheduling(Section):
     """Load-aware rescheduling (docs/rescheduling.md)."""
 
     mode: RescheduleMode = Field(
-        default=RescheduleMode.OFF, description="`Off`; `Preview`: says what it would do, and does nothing."
+        default=RescheduleMode.OFF, description="`Off`; `Preview`: says what it would do; `Active`: does it."
     )
     interval_seconds: float = Field(default=60.0, ge=1, description="Between two rounds.")
     node_pools: list[NodePool] = Field(
         default=[NodePool(name="default")], min_length=1, description="Nodes, and their thresholds."
+    )
+    ttl_seconds: float = Field(
+        default=300.0,
+        ge=1,
+        description="Until a moved pod must have its new place, and as long again until it must be ready.",
     )
     number_of_nodes: int = Field(
         default=0, ge=0, description="Nothing moves unless more nodes than this are low."

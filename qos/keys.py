@@ -39,6 +39,13 @@ RAISED_PRIORITY_LABEL: Final = f"{GROUP}/raised-priority"
 OWN_PRIORITY_ANNOTATION: Final = f"{GROUP}/own-priority"
 """On such an owner: the priority and, behind a space, the PriorityClass that it had before, if any."""
 
+MIGRATION_LABEL: Final = f"{GROUP}/migration"
+"""On Reservations, "true": each holds the place of a pod that is moved."""
+MIGRATION_ANNOTATION: Final = f"{GROUP}/migration-of"
+"""On such a Reservation: rescheduling.records.Migration, as JSON."""
+MIGRATION_OUTCOME_ANNOTATION: Final = f"{GROUP}/migration-outcome"
+"""And how it ended; without it the migration is under way."""
+
 RAISED_ANNOTATION: Final = f"{GROUP}/raised-from"
 """What the pod had asked for, and its QoS class with that, before its requests were raised to its floor."""
 

@@ -247,6 +247,16 @@ class KubernetesAPI:
         }
         await self._request("POST", self._path(PODS, namespace, name, "binding"), body)
 
+    async def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Evict a pod if it still is the one with this UID; NotTaken where a budget does not allow it now."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        await self._request("POST", self._path(PODS, namespace, name, "eviction"), body)
+
     async def delete(
         self,
         resource: Resource,

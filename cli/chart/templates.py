@@ -63,7 +63,7 @@ PARTS: Final = (
     Part("agent", ".Values.agent.enabled", "agent-network", 'ne .Values.agent.networkFloors "None"'),
 )
 
-NOT_RENDERED: Final = ("rescheduling",)
+NOT_RENDERED: Final = ("rescheduling", "rescheduling-active")
 """Kustomizations that the chart has not got (docs/limits.md)."""
 
 

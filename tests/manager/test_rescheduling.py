@@ -53,7 +53,7 @@ class Desk:
         )
         pools = [{"name": "all", "anomalyCondition": {"consecutiveAbnormalities": 1}}]
         settings = Rescheduling.model_validate({"mode": "Preview", "nodePools": pools} | config)
-        self.rounds = Rounds(settings, self.source, self.events, self.metrics, clock=time, wall=time)
+        self.rounds = Rounds(settings, self.source, None, self.events, self.metrics, clock=time, wall=time)
         for name, cpu in (("hot", "7"), ("cool", "1")):
             api.put(NODES, node(name))
             self.uses(name, cpu)
