@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from adapters.api import PODS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
@@ -35,6 +36,17 @@ class Giving:
         """Have kube-scheduler keep others of no higher priority out of the place; None: no longer."""
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
         await _again(lambda: self._api.patch(PODS, pod.namespace, pod.name, body, subresource="status"))
+
+    async def clear(self, node: str) -> None:
+        """Delete the placeholders that wait there: an owner's own priority may be below theirs."""
+        for one in self._standing.asking(node):
+            if self._standing.give(one):
+                try:
+                    with suppress(Taken):
+                        await self.let_go(one)
+                except (APIError, Unreachable):
+                    self._standing.take_back(one)
+                    raise
 
     async def let_go(self, given: Placeholder) -> None:
         """Delete the placeholder. Taken."""

@@ -33,6 +33,8 @@ UNGATED_SECONDS: Final = 1.0
 PATIENCE_SECONDS: Final = 10.0
 """How long an owner stays gated while places may come for it, and other owners of its policy get none."""
 LONGEST_SECONDS: Final = 60.0
+CLOSED_SECONDS: Final = 1.0
+"""How long after a hand-over no placeholder is made on the node: the next one may be about to begin."""
 UNPLACED_SECONDS: Final = 1.0
 """How long it stays gated when its slot has no place: a predecessor may just have gone."""
 
@@ -86,6 +88,7 @@ class HandOver:
         self._heirs: dict[str, _Place] = {}
         self._seen: dict[str, float] = {}
         self._progress: dict[str, float] = {}
+        self._closed: dict[str, float] = {}
 
     def add(self, pod: Pod) -> bool:
         """An owner that kube-scheduler refused; False when its policy has nothing to hand over."""
@@ -124,6 +127,7 @@ class HandOver:
             pod = self._ledger.known(uid)
             refused = one.gated and pod is not None and pod.unschedulable_since
             if pod is None or pod.node_name:
+                self._closed[one.node] = now
                 del self._handed[uid]
             elif refused or one.since + (BIND_SECONDS if one.gated else UNGATED_SECONDS) <= now:
                 del self._handed[uid]
@@ -165,6 +169,12 @@ class HandOver:
         return any(uid in self._refused for uid in self._under_way) or any(
             not one.gated for one in self._handed.values()
         )
+
+    def closed(self) -> set[str]:
+        """Nodes where a placeholder that waits might take what an owner is to get."""
+        due = self._clock() - CLOSED_SECONDS
+        self._closed = {node: since for node, since in self._closed.items() if since > due}
+        return self._busy() | self._closed.keys()
 
     def _busy(self) -> set[str]:
         """Nodes to which an owner is on its way."""
@@ -219,14 +229,21 @@ class HandOver:
                     self._begin(one, self._nominate(one, node), node)
                     break
         before, line[policy] = line[policy], line[policy] + 1
-        coming = max(0, openings.held - useless) + len(openings.ending)
+        # Where the ledger refuses all of them, it does not fit, or they are about to move.
+        held, unsure = (openings.held, 0) if useless < openings.held else (0, openings.held)
+        coming = held + len(openings.ending)
         if place is not None and not self._is_there(place.predecessor):
             coming += 1  # its slot, until the ledger has a place for it
-        soon = openings.missing if now - since < UNPLACED_SECONDS else 0
-        return before < coming + soon
+        soon = unsure + openings.missing if now - since < UNPLACED_SECONDS else 0
+        if before < coming + soon:
+            return True
+        log.info("no place for an owner pod=%s policy=%s before=%d %s", one.pod.key, policy, before, openings)
+        return False
 
     def _begin(self, one: Gated, work: Coroutine[None, None, None], node: str) -> None:
         self._seen.setdefault(one.pod.uid, self._clock())
+        if node:
+            self._closed[node] = self._clock()
         self._under_way[one.pod.uid] = node, asyncio.create_task(self._watched(one, work))
 
     async def _watched(self, one: Gated, work: Coroutine[None, None, None]) -> None:
@@ -243,6 +260,7 @@ class HandOver:
     async def _nominate(self, one: Gated, node: str) -> None:
         """Its predecessor's place is its own from now on."""
         try:
+            await self._giving.clear(node)
             await self._giving.nominate(one.pod, node)
         except (APIError, Unreachable) as error:
             log.warning("owner not nominated pod=%s node=%s error=%s", one.pod.key, node, error)
@@ -265,6 +283,7 @@ class HandOver:
         outcome = "handed"
         try:
             await self._giving.nominate(one.pod, place.node)
+            await self._giving.clear(place.node)
             if place.given is not None:
                 await self._giving.let_go(place.given)
             if one.gates:

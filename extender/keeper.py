@@ -16,6 +16,7 @@ from adapters.serving.addresses import listen
 from adapters.serving.server import Serving, server
 from extender.config import ExtenderConfig
 from extender.config import Webhook as WebhookConfig
+from extender.evictions import LOOK_SECONDS, Evictions
 from extender.gate import Gate, application
 from extender.guarding import EachByItsKeeper, Guarding, Guards, NobodyBypasses
 from extender.hand_over import HandOver
@@ -81,6 +82,7 @@ class PlaceholderKeeper:
         clock: Callable[[], float],
         timer: Callable[[], float] = perf_counter,
         name: Callable[[], str] = random_name,
+        evictions: Evictions | None = None,
     ) -> None:
         settings = config.placeholders
         self._cluster = cluster
@@ -88,6 +90,9 @@ class PlaceholderKeeper:
         self._changed = changed
         self._holds, self._owners = Changes(IDLE_SECONDS), Changes(IDLE_SECONDS)
         self.standing = Standing(settings.namespace, self.note, clock)
+        self._hand_over = HandOver(
+            api, ledger, self.standing, metrics, self._owners, namespace=settings.namespace, clock=clock
+        )
         self._placeholders = Placeholders(
             api,
             ledger,
@@ -99,12 +104,10 @@ class PlaceholderKeeper:
             image=settings.image,
             ordinary=cluster.ordinary,
             kept=self._keeps,
+            closed=self._hand_over.closed,
             awaited=cluster.awaited,
             clock=clock,
             name=name,
-        )
-        self._hand_over = HandOver(
-            api, ledger, self.standing, metrics, self._owners, namespace=settings.namespace, clock=clock
         )
         self._raising = Raising(api, cluster.demands, cluster.class_value, kept=cluster.kept, clock=clock)
         self._alone = not config.keepers.runs(Keeper.EXTENDER)
@@ -118,6 +121,7 @@ class PlaceholderKeeper:
             looks=self._alone,
         )
         self.gate = Gate(ledger, metrics, kept=self._keeps, lifts=cluster.complete)
+        self.evictions = evictions
         self._serves = settings.webhook if self._acts else None
         self._webhook: Webhook | None = None
         if self._serves is not None:
@@ -168,6 +172,8 @@ class PlaceholderKeeper:
         yield "placeholders", SECONDS, self._placeholders.run_once
         yield "hand-over", SECONDS, self._hand_over.run_once
         yield "refused", REFUSED_SECONDS, self.refused.run_once
+        if self.evictions is not None:
+            yield "evictions", LOOK_SECONDS, self.evictions.run_once
         if self._webhook is not None:
             yield "webhook", WEBHOOK_SECONDS, self._webhook.run_once
             yield "priority classes", CLASSES_SECONDS, self._raising.run_once

@@ -89,6 +89,11 @@ class Metrics:
         self._reviews = self._counter(
             "gate_reviews", "Pods that the webhook was asked about: gated, or passed.", "outcome"
         )
+        self._evicted = self._counter(
+            "owner_evictions",
+            "Pods that kube-scheduler evicted for owners that placeholders hold slots for, by policy.",
+            "policy",
+        )
         self._buffer_writes = self._counter(
             "buffer_writes",
             "CapacityBuffers and PodTemplates by outcome: written, deleted, gone, conflict, failed.",
@@ -172,6 +177,10 @@ class Metrics:
     def reviewed(self, outcome: str) -> None:
         """gated or passed."""
         self._reviews.labels(outcome).inc()
+
+    def evicted(self, policy: str) -> None:
+        """A pod had to go for an owner of this policy."""
+        self._evicted.labels(self._bounded(policy)).inc()
 
     def slot_mark(self, outcome: str) -> None:
         """taken, freed, gone or failed."""

@@ -73,7 +73,8 @@ class Placeholders:
     """Creates and deletes placeholders, at most 200 a second and 16 at once.
 
     `scheduler`: who is to bind them. `image`: what they run, "" for nothing. `ordinary`: the priority of pods
-    that name no PriorityClass. `kept`: whether placeholders keep a policy; the others' go. `awaited`: for how
+    that name no PriorityClass. `kept`: whether placeholders keep a policy; the others' go. `closed`: nodes
+    where none may be made for now. `awaited`: for how
     many of its slots autoscalers are to bring nodes.
     """
 
@@ -91,6 +92,7 @@ class Placeholders:
         ordinary: Callable[[], int],
         kept: Callable[[str], bool],
         awaited: Callable[[str], int],
+        closed: Callable[[], set[str]],
         clock: Callable[[], float],
         name: Callable[[], str] = random_name,
     ) -> None:
@@ -105,6 +107,7 @@ class Placeholders:
         self._ordinary = ordinary
         self._kept = kept
         self._roaming = Roaming(awaited, clock)
+        self._closed = closed
         self._name = name
         self._turns = Turns(PER_SECOND, AT_ONCE, clock, asyncio.sleep)
         self._settled: dict[str, tuple[Holding, int, Mapping[str, int], int]] = {}
@@ -132,7 +135,7 @@ class Placeholders:
         crowded = Counter(self._standing.crowded())
         for nodes in self._stand_by.values():
             crowded -= Counter(nodes)  # who stands by waits for long by design
-        known = set[str]()
+        known, closed = set[str](), self._closed()
         for holding in self._ledger.gather_holdings():
             # Nothing may come between what it says and what is done of it.
             if holding is not None and self._kept(holding.demand.key):
@@ -140,7 +143,7 @@ class Placeholders:
                 if not self._same(holding) or crowded:
                     steps = self._decide(holding, crowded)
                     delete += steps.delete
-                    create += [(holding.demand, node) for node in steps.create]
+                    create += [(holding.demand, node) for node in steps.create if node not in closed]
             await asyncio.sleep(0)
         for policy in self._standing.policies():
             if policy not in known:
@@ -239,6 +242,8 @@ class Placeholders:
     async def _create(self, demand: Demand, node: str) -> None:
         value = priority_of(demand)
         async with self._turns.turn():
+            if node in self._closed():
+                return
             try:
                 if value not in self._classes:
                     await provide(self._api, priorities.placeholder_class(value))

@@ -24,6 +24,7 @@ from extender.budget_status import BudgetStatus
 from extender.buffers import Buffers
 from extender.catalog import Catalog
 from extender.config import ExtenderConfig
+from extender.evictions import Evictions
 from extender.expiry import Expiry
 from extender.guarding import Guarding
 from extender.hearing import Hearing
@@ -108,6 +109,7 @@ class Program:
         self.snapshots = Snapshots(self.ledger, clock)
         self.owners = Owners()
         self.view = View()
+        self.events = EventWriter(api, self.metrics.event, identity=config.identity, clock=clock, wall=wall)
         self.keeper = self._placeholders() if keepers.runs(Keeper.PLACEHOLDERS) else None
         self._note = self._changes.note if self.keeper is None else self.keeper.note
         self.catalog = Catalog(
@@ -144,7 +146,6 @@ class Program:
             if config.autoscaling.buffers
             else None
         )
-        self.events = EventWriter(api, self.metrics.event, identity=config.identity, clock=clock, wall=wall)
         self.writer = PolicyStatus(
             api,
             self.ledger,
@@ -214,6 +215,14 @@ class Program:
             cluster,
             changed=self._changes.note,
             clock=self._clock,
+            evictions=Evictions(
+                self._api,
+                self.ledger,
+                self.metrics,
+                self.events,
+                lambda key: self.catalog.policies.get(key) if cluster.kept(key) else None,
+                wall=self._wall,
+            ),
         )
 
     def _with_placeholders(self) -> set[str]:

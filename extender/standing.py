@@ -164,6 +164,11 @@ class Standing:
         """A policy's placeholders, without those that are given to owners."""
         return [one for one in self._by_policy.get(policy, {}).values() if one.uid not in self._given]
 
+    def asking(self, node: str) -> list[Placeholder]:
+        """Placeholders of all policies that wait to be bound to this node."""
+        there = (self._by_uid[uid] for uid in self._asked if uid not in self._given)
+        return [one for one in there if one.node == node]
+
     def policies(self) -> Iterable[str]:
         """Keys of the policies that have any."""
         return [*self._by_policy]

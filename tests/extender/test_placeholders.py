@@ -12,6 +12,7 @@ import pytest
 
 from adapters.api import (
     CAPACITY_BUFFERS,
+    EVENTS,
     LEASES,
     NODES,
     PODS,
@@ -319,7 +320,8 @@ class Watched(Scheduler):
         for one in self.api.objects(PODS):
             node = one.get("status", {}).get("nominatedNodeName")
             free = not one["spec"].get("schedulingGates") and not one["spec"].get("nodeName")
-            if node and free and asked[node] > self.cpus:
+            waits = [p for p in ours(self.api) if not p["spec"].get("nodeName")]
+            if node and free and (asked[node] > self.cpus or any(wanted_node(p) == [node] for p in waits)):
                 self.beside.append(node)
         await super().once()
 
@@ -335,6 +337,21 @@ async def test_owners_get_their_places_one_after_the_other_on_each_node(
         for number in range(4):
             api.put(PODS, gated(make_pod(f"checkout-{number}", cpu="1", app="checkout")))
         await eventually(lambda: len(nodes_of(api, "checkout")) == 4)
+        assert program.scheduler.beside == []
+
+
+async def test_no_placeholder_waits_for_the_place_that_an_owner_is_to_get(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """An owner that does not name its policy's class is lower than who stands by, of any policy."""
+    api.put(NODES, make_node("n1"))
+    api.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    api.put(POLICIES, make_policy(count=2, cpu="2", priorityClassName="high"))
+    api.put(PODS, make_pod("checkout-1", cpu="2", app="checkout", node="n1"))
+    async with keeping(scheduler=Watched) as program:
+        await eventually(lambda: stand(api) == {"n1": 1} and len(ours(api)) == 2)  # one stands by
+        api.put(PODS, gated(make_pod("checkout-2", cpu="2", app="checkout")))
+        await eventually(lambda: len(nodes_of(api, "checkout")) == 2)
         assert program.scheduler.beside == []
 
 
@@ -451,6 +468,33 @@ async def test_on_a_full_node_a_placeholder_waits_for_the_slot_of_an_owner(
         assert not stand(api)
         api.remove(PODS, "default", "checkout-1")
         await eventually(lambda: stand(api) == {"n1": 1} and len(ours(api)) == 1)
+
+
+async def test_evictions_for_owners_are_counted_once_and_told(
+    api, keeping, make_node, make_pod, make_policy, eventually, metrics
+):
+    """The owner came while nobody was there; kube-scheduler's Event tells of it, also after a restart."""
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=1, cpu="2"))
+    owner = api.put(PODS, make_pod("checkout-1", cpu="2", app="checkout", node="n1"))
+    stranger = api.put(PODS, make_pod("stranger", cpu="1", node="n1"))
+    for number, preemptor in enumerate((owner, stranger)):
+        note = f"Preempted by pod {preemptor['metadata']['uid']} on node n1"
+        victim = {"kind": "Pod", "namespace": "default", "name": f"batch-{number}"}
+        event = {"reason": "Preempted", "note": note, "regarding": victim}
+        api.put(EVENTS, {"metadata": {"name": f"preempted-{number}", "namespace": "default"}, **event})
+
+    def told() -> list[str]:
+        return [one["note"] for one in api.objects(EVENTS) if one["reason"] == "EvictedForOwner"]
+
+    async with keeping():
+        await eventually(told)
+    async with keeping() as program:
+        await eventually(lambda: program.ledger.report().get("default/checkout") is not None)
+        await program.keeper.evictions.run_once()
+    assert told() == [
+        "pod default/batch-0 was evicted from node n1 for default/checkout-1: no place was handed over to it"
+    ]
 
 
 async def test_after_a_restart_holds_lie_where_placeholders_stand(
