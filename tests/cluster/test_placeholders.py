@@ -107,6 +107,11 @@ class Rig:
         events = self.get("events", "-A")["items"]
         return sum(one["reason"] == "Preempted" for one in events)
 
+    def counts_evictions(self) -> bool:
+        """Whether each eviction is in the metric, and told by an Event of the policy."""
+        told = [one for one in self.get("events", "-A")["items"] if one["reason"] == "EvictedForOwner"]
+        return self.metric("j10ce_owner_evictions_total") == len(told) == self.evicted()
+
     def story(self) -> str:
         """Why there may have been evictions."""
         with urllib.request.urlopen(f"{self.program.url}/metrics", timeout=10) as answer:
@@ -164,6 +169,7 @@ def test_owners_get_their_places_on_a_full_cluster_and_nobody_is_evicted(rig: Ri
     rig.program.wait_ready()
     rig.wait(lambda: slots(rig) == (5, 1, 0), "one hold is left, and none too many")
     rig.wait(lambda: rig.stand() == 1, "and its placeholder")
+    rig.wait(lambda: rig.counts_evictions(), "what that cost is counted")
 
 
 def test_a_stranger_of_the_owners_own_priority_takes_no_hold(rig: Rig) -> None:
@@ -249,6 +255,7 @@ def test_floors_stay_while_the_program_is_dead_for_a_whole_flood(rig: Rig) -> No
     rig.wait(lambda: slots(rig) == (4, 0, 0), "every slot is filled")
     rig.wait(lambda: rig.stand() == 0, "no hold is left")
     rig.wait(lambda: len(rig.bound("batch")) == 16, "batch pods have the rest again")
+    rig.wait(lambda: rig.counts_evictions(), "what that cost is counted")
 
 
 def test_it_does_its_work_with_the_installed_rights_and_nobody_else_makes_placeholders(
