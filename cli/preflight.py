@@ -325,7 +325,25 @@ def _keeper(facts: Facts, choices: installation.Choices) -> list[Check]:
     if refusals := keeping.refusals(facts.room):
         return [Check("keeper", Outcome.FAILED, one) for one in refusals]
     message = "placeholders, which need nothing of kube-scheduler's configuration"
-    return [Check("keeper", Outcome.OK, message)]
+    return [Check("keeper", Outcome.OK, message), _owners(facts.raising)]
+
+
+def _owners(raising: str) -> Check:
+    best, beta = admission.VERSIONS
+    if raising == best:
+        message = "preempt placeholders while nothing of ours runs: the API server raises them by one then"
+        return Check("owners", Outcome.OK, message)
+    if raising == beta:
+        message = (
+            "preempt placeholders while nothing of ours runs, if kube-apiserver's feature gate "
+            "MutatingAdmissionPolicy is on, which cannot be asked; else they wait"
+        )
+        return Check("owners", Outcome.WARNING, message)
+    message = (
+        "wait while nothing of ours runs: the API server serves no MutatingAdmissionPolicy (v1: Kubernetes "
+        "1.36; 1.34, 1.35: v1beta1, where it is switched on), which would raise them above placeholders"
+    )
+    return Check("owners", Outcome.WARNING, message)
 
 
 def _autoscaler(facts: Facts) -> list[Check]:

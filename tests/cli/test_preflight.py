@@ -288,6 +288,21 @@ def test_placeholders_need_no_schedulers_image() -> None:
     assert Outcome.FAILED not in {one.outcome for one in checks}
 
 
+@pytest.mark.parametrize(
+    ("raising", "outcome", "text"),
+    [
+        ("v1", Outcome.OK, "preempt placeholders"),
+        ("v1beta1", Outcome.WARNING, "else they wait"),
+        ("", Outcome.WARNING, "wait while nothing of ours runs"),
+    ],
+)
+def test_whether_owners_wait_while_nobody_hands_over_is_said(raising, outcome, text) -> None:
+    checks = assess(replace(GOOD, raising=raising), "second-scheduler", PLACING, NOW)
+    (found,) = [one for one in checks if one.name == "owners"]
+    assert found.outcome is outcome
+    assert text in found.message
+
+
 def test_two_programs_do_not_hold_the_same_policies() -> None:
     (found,) = keeper_checks(replace(GOOD, second=True))
     assert found.outcome is Outcome.FAILED
