@@ -209,8 +209,8 @@ class ClusterAPI(Protocol):
 class EvictingAPI(ClusterAPI, Protocol):
     """An API server that is asked to evict, too: by programs that move pods."""
 
-    async def evict(self, namespace: str, name: str, uid: str) -> None:
-        """Evict the pod of this UID (policy/v1), so that PodDisruptionBudgets count.
+    async def evict(self, namespace: str, name: str, uid: str, *, dry_run: bool = False) -> None:
+        """Evict the pod of this UID (policy/v1), so that PodDisruptionBudgets count; dry_run: only ask.
 
         NotTaken: one does not allow it now. NotFound, Conflict: that pod is not there.
         """

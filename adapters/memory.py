@@ -61,7 +61,7 @@ class MemoryAPI:
     """The API server, played from memory.
 
     Drive it synchronously with put, remove and the faults; read what happened in `bindings` and `calls`.
-    Verbs that faults name: list_page, watch, get, create, replace, patch, delete, bind, evict.
+    Verbs that faults name: list_page, watch, get, create, replace, patch, delete, bind, evict, evict dry.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
@@ -312,15 +312,16 @@ class MemoryAPI:
 
         await self._write("bind", PODS, name, write)
 
-    async def evict(self, namespace: str, name: str, uid: str) -> None:
+    async def evict(self, namespace: str, name: str, uid: str, *, dry_run: bool = False) -> None:
         """Evict: as delete; a test plays a budget by a fault."""
 
         def write() -> bytes:
             require_uid(self._existing(PODS, namespace, name)["metadata"], uid)
-            self.remove(PODS, namespace, name)
+            if not dry_run:
+                self.remove(PODS, namespace, name)
             return b""
 
-        await self._write("evict", PODS, name, write)
+        await self._write("evict dry" if dry_run else "evict", PODS, name, write)
 
     # --- inside ---
 

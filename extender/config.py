@@ -75,6 +75,21 @@ class Koordinator(Section):
     )
 
 
+class GiveBack(Section):
+    """How quotas get back what others owe them."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Evict pods of quotas that owe, and of lower priority inside a quota; not in Observe.",
+    )
+    grace_seconds: float = Field(
+        default=30.0,
+        ge=0,
+        description="How long a quota must be owed before pods of others are evicted.",
+    )
+    evictions_per_minute: int = Field(default=60, ge=1, description="The most, of all quotas together.")
+
+
 class Quotas(Section):
     """Elastic quotas."""
 
@@ -83,6 +98,7 @@ class Quotas(Section):
         description="Refuse pods beyond what their ElasticQuota (scheduling.sigs.k8s.io) may use now "
         "(docs/quota.md). Not where koord-scheduler, or a plugin of scheduler-plugins, does so.",
     )
+    give_back: GiveBack = Field(default=GiveBack(), description="How quotas get back what others owe them.")
 
 
 class Autoscaling(Section):

@@ -105,6 +105,11 @@ class Metrics:
         self._loops = self._counter(
             "loop_errors", "Errors of background loops, by loop; each has a log line.", "loop"
         )
+        self._given_back = self._counter(
+            "quota_evictions",
+            "Evictions for quotas: given to a quota that is owed, inside one, refused by the API server.",
+            "outcome",
+        )
         self._policies: set[str] = set()
         self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
         self._ledgers: list[LedgerCollector] = []
@@ -189,6 +194,10 @@ class Metrics:
     def buffer_write(self, outcome: str) -> None:
         """written, deleted, gone, conflict or failed."""
         self._buffer_writes.labels(outcome).inc()
+
+    def gave_back(self, outcome: str) -> None:
+        """given, inside or refused."""
+        self._given_back.labels(outcome).inc()
 
     def loop_error(self, loop: str) -> None:
         """A background loop met an error."""

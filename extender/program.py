@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from adapters import garbage
-from adapters.api import ClusterAPI
+from adapters.api import EvictingAPI
 from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
@@ -26,6 +26,7 @@ from extender.catalog import Catalog
 from extender.config import ExtenderConfig
 from extender.evictions import Evictions
 from extender.expiry import Expiry
+from extender.giving_back import GivingBack
 from extender.guarding import Guarding
 from extender.hearing import Hearing
 from extender.ingest import Ingest
@@ -64,6 +65,7 @@ EVENT_SECONDS: Final = 0.5
 NODE_SECONDS: Final = 2.0
 MARK_SECONDS: Final = 1.0
 EXPIRY_SECONDS: Final = 10.0
+GIVE_BACK_SECONDS: Final = 1.0
 BUFFER_SECONDS: Final = 0.5
 INSTALLATION_SECONDS: Final = 0.5
 RESTART_SECONDS: Final = 1.0
@@ -80,7 +82,7 @@ class Program:
     def __init__(
         self,
         config: ExtenderConfig,
-        api: ClusterAPI,
+        api: EvictingAPI,
         *,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -94,6 +96,7 @@ class Program:
         keepers = config.keepers
         asked = keepers.runs(Keeper.EXTENDER)
         self.metrics = Metrics()
+        self.limits = Limits() if config.quotas.enabled else None
         self.ledger = Ledger(
             config.mode if asked else _of_placeholders(config.mode),
             cap_percent=config.cap_percent,
@@ -104,7 +107,7 @@ class Program:
             not_ready_seconds=config.not_ready_seconds,
             most_nodes=config.most_nodes if config.keeper is Keeper.EXTENDER else 0,
             reservations=config.koordinator.reservations,
-            quotas=Limits() if config.quotas.enabled else None,
+            quotas=self.limits,
         )
         self.snapshots = Snapshots(self.ledger, clock)
         self.owners = Owners()
@@ -360,9 +363,28 @@ class Program:
         for name, seconds, once in () if self.keeper is None else self.keeper.loops():
             yield name, self._loop(name, seconds, self._leading(once))
         yield from self._autoscaling()
+        yield from self._giving_back()
         if self.config.annotate_held_nodes:
             guard = ScaleDownGuard(self._api, self.ledger, self.view, clock=self._clock)
             yield "nodes", self._loop("nodes", NODE_SECONDS, self._leading(guard.run_once))
+
+    def _giving_back(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
+        settings = self.config.quotas.give_back
+        if self.limits is None or not settings.enabled or self.config.mode is Mode.OBSERVE:
+            return
+        giving = GivingBack(
+            self._api,
+            self.ledger,
+            self.limits,
+            self.view,
+            self.events,
+            self.metrics,
+            settings,
+            schedulers=self.config.scheduler_names,
+            clock=self._clock,
+            wall=self._wall,
+        )
+        yield "give back", self._loop("give back", GIVE_BACK_SECONDS, self._leading(giving.run_once))
 
     def _autoscaling(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         if self.buffers is None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from ledger import report
 from ledger.bind import bind_pod
 from ledger.budgets import Budgets
 from ledger.claims import ClaimState
+from ledger.clearing import Clearance, survey
 from ledger.decisions import BindDecision, DemandReport, Filtered, Mode
 from ledger.demands import NO_DEMAND, losers
 from ledger.filter import filter_nodes, prioritize_nodes
@@ -15,6 +16,7 @@ from ledger.lost_nodes import NOT_READY_SECONDS
 from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
 from ledger.quotas import Quotas
+from ledger.quotas import settle as settle_quotas
 from ledger.report import Holding
 from ledger.reserving import Account, account
 from ledger.seats import Occupants, Openings, Untrue, gather_untrue, occupants, openings
@@ -307,6 +309,38 @@ class Ledger:
         millisecond or so; the last is all of it.
         """
         return self._reports.gather_replaced(self._state)
+
+    def gather_clearances(
+        self,
+        pod: Pod,
+        admits: Callable[[Node], bool],
+        worth: Callable[[Pod], bool],
+        ending: Collection[str] = (),
+    ) -> Iterator[list[Clearance]]:
+        """Where there is, or could be, room for a pod (ledger.clearing), in steps of a millisecond or so;
+        the last is all of it.
+        """
+        return survey(self._state, pod, admits, worth, ending)
+
+    def deleting(self) -> list[Pod]:
+        """Pods that have a node, or may any moment, and are being deleted."""
+        return [claim.pod for claim in self._state.claims.by_uid.values() if claim.pod.deleting]
+
+    def nominate(self, pod: Pod, node: str, now: float) -> None:
+        """Pods end there for this one: what they leave is its own until its nomination shows, for some
+        seconds.
+        """
+        state = self._state
+        state.now = max(state.now, now)
+        if pod.uid in state.pending:
+            state.served[pod.uid] = now
+            state.nominations.foresee(state.counted(pod), node, now)
+            state.changed()
+
+    def settle_quotas(self) -> None:
+        """Bring quotas up to date with what is held and offered."""
+        if self._state.quotas is not None:
+            settle_quotas(self._state, self._state.quotas)
 
     def gather_untrue(self) -> Iterator[Untrue | None]:
         """Pods whose annotations do not say whether they fill a slot, a policy that changed at a time; None

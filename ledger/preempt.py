@@ -37,6 +37,8 @@ def candidates(
         return list(victims)
     if node := state.claims.node_in_doubt(pod.uid):
         return [name for name in victims if name == node]  # filter sends the pod nowhere else
+    if state.is_served(pod.uid):
+        return []
     settle(state)
     request = request_of(state, pod)
     if _has_room_when_warm(state, request):

@@ -22,7 +22,7 @@ from ledger.flights import Flights, Nominations
 from ledger.headcount import Headcount
 from ledger.holds import Holds
 from ledger.lost_nodes import LostNodes
-from ledger.offers import Offers
+from ledger.offers import EVICTION_SECONDS, Offers
 from ledger.ownership import Ownership
 from ledger.pools import Pools
 from ledger.portions import Portions
@@ -74,8 +74,9 @@ class State:
     what searches for moves look at, by the level of those who ask, as of `boards_at`; `refuge`: places for
     holds at risk, and as of when; `short`: rows where pods in flight are charged for more than is free, since
     when; `uneven`: demands some of whose holds may be where by a spread constraint no owner can go; `gone`:
-    UIDs of the pods removed last; `version` counts the changes that are to be settled; `quotas`: who else
-    counts pods, and `reoffered`: what nodes offer has changed since that was told there.
+    UIDs of the pods removed last; `served`: UIDs of pods for which others end already, and as of when;
+    `version` counts the changes that are to be settled; `quotas`: who else counts pods, and `reoffered`: what
+    nodes offer has changed since that was told there.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class State:
         self.asked: dict[str, Pod] = {}
         self.pending: dict[str, Pod] = {}
         self.gone: dict[str, None] = {}
+        self.served: dict[str, float] = {}
         self.ownership = Ownership(self.claims, self.demands)
         self.offers = Offers()
         self.portions = Portions(most_nodes)
@@ -365,9 +367,15 @@ class State:
                 self.offers.nominated(pod)
         elif pod.uid in self.nominations.refused and not pod.deleting:
             self.nominations.keep(self.counted(pod))
+        elif self.is_served(pod.uid) and not pod.deleting:
+            pass  # its hole is foreseen until it is not renewed
         elif self.nominations.drop(pod.uid):
             self.offers.drop(pod.uid)
             self.changed()
+
+    def is_served(self, uid: str) -> bool:
+        """Whether others end for the pod just now, which kube-scheduler does not know."""
+        return self.now - self.served.get(uid, -EVICTION_SECONDS) < EVICTION_SECONDS
 
     def _victims_end(self, uid: str) -> bool:
         offer, claims = self.offers.by_uid.get(uid), self.claims.by_uid
@@ -496,6 +504,7 @@ class State:
         pod = self.pods.pop(uid, None)
         self.asked.pop(uid, None)
         self.pending.pop(uid, None)
+        self.served.pop(uid, None)
         if pod is not None:
             self.ownership.forget(pod)
         self._forget_claims(uid)

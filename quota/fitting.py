@@ -14,7 +14,7 @@ from quota.account import Account, origin_of
 from quota.node import Node
 
 NOTHING: Final[Resources] = {}
-_Moved: TypeAlias = Mapping[Node, Resources]
+Moved: TypeAlias = Mapping[Node, Resources]
 """What more of a quota is to be counted as taken, or less."""
 
 
@@ -73,7 +73,7 @@ def refusal(
         found = _beyond_min(node, pod.requests, freed)
         if found is not None:
             return found
-    moved = _moved(account, leaving, coming)
+    moved = net(account, leaving, coming)
     path = account.tree.fresh(node, pod.requests)
     for depth in range(len(path) - 1, 0, -1):
         aside = moved.get(path[depth], NOTHING)
@@ -101,7 +101,8 @@ def room(account: Account, pod: Pod) -> int | None:
     return max(0, min(fit)) if fit else None
 
 
-def _moved(account: Account, leaving: Iterable[Pod], coming: Iterable[Pod]) -> _Moved:
+def net(account: Account, leaving: Iterable[Pod], coming: Iterable[Pod]) -> Moved:
+    """What more of each quota is taken, or less, without pods that are leaving and with those coming."""
     moved: dict[Node, dict[str, int]] = {}
     for pods, bound, sign in ((leaving, True, -1), (coming, False, 1)):
         for pod in pods:

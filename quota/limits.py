@@ -82,8 +82,13 @@ class Limits:
         its own lets it in.
         """
         self._count(pod)
-        taking, ahead, freed = Taking(self.account, pod), list(coming), self._freed(pod, floor)
-        return [way for way, ending in victims.items() if taking.allows(ending, freed, ahead)]
+        taking, freed = Taking(self.account, pod, coming=coming), self._freed(pod, floor)
+        return [way for way, ending in victims.items() if taking.allows(ending, freed)]
+
+    def taking(self, pod: Pod, leaving: Iterable[Pod] = (), coming: Iterable[Pod] = ()) -> Taking:
+        """Whose pods may end for this one (quota.taking)."""
+        self._count(pod)
+        return Taking(self.account, pod, leaving=leaving, coming=coming)
 
     def _count(self, pod: Pod) -> None:
         if self.account.counts(pod.uid) is None:

@@ -8,93 +8,110 @@ left of a debt, but nobody comes below what is guaranteed to it of the resource 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from qos.cluster.objects import Pod, Resources
 from qos.cluster.quota import BESIDE, is_preemptible
 from quota import fitting
-from quota.account import Account, Standing, origin_of
+from quota.account import Account, origin_of
 from quota.node import Node
 
 
-def owed(account: Account, pod: Pod) -> frozenset[str]:
-    """The resources that a pod asks for and that are guaranteed to its quota; none unless all are that its
-    quota has a min of.
-    """
-    node = account.node_of(origin_of(pod))
-    if node.quota.name in BESIDE:
-        return frozenset()
-    found = set()
-    for name, least in node.quota.min.items():
-        amount = pod.requests.get(name, 0)
-        if not amount or least <= 0:
-            continue
-        stands = account.stands(node.quota.key, name)
-        if stands.used + stands.held + amount > stands.guaranteed:
-            return frozenset()
-        found.add(name)
-    return frozenset(found)
+class _Stand(NamedTuple):
+    """Of a quota and a resource that it shares: what is taken, guaranteed, and taken beyond runtime."""
+
+    taken: int
+    guaranteed: int
+    due: int
 
 
 class Taking:
-    """For one pod, which must be counted and not be bound. What is known of quotas is kept meanwhile."""
+    """For one pod, which must be counted and not be bound. What is known of quotas is kept meanwhile.
 
-    def __init__(self, account: Account, pod: Pod) -> None:
-        self._account = account
-        self._pod = pod
-        self._own = account.node_of(origin_of(pod))
-        self._above = set(self._own.path())
-        self.owed = owed(account, pod)
-        self._stands: dict[tuple[str, str], Standing] = {}
+    leaving: pods that are counted as bound and end already. coming: pods that come before this one.
+    `owed`: the resources that the pod asks for and that are guaranteed to its quota; none unless all are that
+    its quota has a min of.
+    """
 
-    def reckon(self) -> Reckoning:
-        """Begin with what is due now."""
-        return Reckoning(self)
+    def __init__(
+        self, account: Account, pod: Pod, *, leaving: Iterable[Pod] = (), coming: Iterable[Pod] = ()
+    ) -> None:
+        self.account = account
+        self.pod = pod
+        self.leaving, self.coming = tuple(leaving), tuple(coming)
+        self.own = account.node_of(origin_of(pod))
+        self._above = set(self.own.path())
+        self._moved = fitting.net(account, self.leaving, self.coming)
+        self._stands: dict[tuple[str, str], _Stand] = {}
+        self.owed = self._owed()
 
-    def allows(self, victims: Iterable[Pod], freed: Resources, coming: Iterable[Pod]) -> bool:
-        """Whether all of these may end for the pod, and its quota lets it in then. freed, coming: as
-        fitting.refusal has it.
-        """
-        ending, reckoning = list(victims), self.reckon()
-        if not all(reckoning.take(one) for one in sorted(ending, key=lambda pod: (pod.priority, pod.uid))):
-            return False
-        return fitting.refusal(self._account, self._pod, freed, leaving=ending, coming=coming) is None
+    def _owed(self) -> frozenset[str]:
+        found = set()
+        for name, least in self.own.quota.min.items() if self.own.quota.name not in BESIDE else ():
+            amount = self.pod.requests.get(name, 0)
+            if not amount or least <= 0:
+                continue
+            stands = self.stands(self.own, name)
+            if stands.taken + amount > stands.guaranteed:
+                return frozenset()
+            found.add(name)
+        return frozenset(found)
 
-    def standing(self, node: Node, name: str) -> Standing:
-        """How a quota stands with a resource, before anybody ends."""
+    def stands(self, node: Node, name: str) -> _Stand:
+        """How a quota stands with a resource that it shares, before anybody else ends."""
         key = node.quota.key, name
         if key not in self._stands:
-            self._stands[key] = self._account.stands(*key)
+            one = self.account.stands(*key)
+            taken = one.used + one.held + self._moved.get(node, fitting.NOTHING).get(name, 0)
+            due = 0 if one.runtime is None else max(0, taken - one.runtime)
+            self._stands[key] = _Stand(taken, one.guaranteed, due)
         return self._stands[key]
 
-    def debtors(self, victim: Pod) -> list[Node]:
-        """The quotas that one that ends takes from: its own, and those above it that are not the pod's."""
-        found, at = [], self._account.node_of(origin_of(victim))
-        while at not in self._above:
-            found.append(at)
-            assert at.parent is not None, "the root of a tree is above all in it"
-            at = at.parent
-            if at.parent is None and at not in self._above:
-                return []  # another tree: its capacity is not the pod's
-        return found
+    def refused(self, ending: Collection[Pod] = (), freed: Resources = fitting.NOTHING) -> bool:
+        """Whether its quota, or one above, refuses the pod once these have ended, too."""
+        leaving = (*self.leaving, *ending)
+        found = fitting.refusal(self.account, self.pod, freed, leaving=leaving, coming=self.coming)
+        return found is not None
 
-    @property
-    def pod(self) -> Pod:
-        """Who it is for."""
-        return self._pod
-
-    @property
-    def own(self) -> Node:
-        """Its quota."""
-        return self._own
+    def allows(self, victims: Iterable[Pod], freed: Resources) -> bool:
+        """Whether all of these may end for the pod, and its quota lets it in then. freed: as fitting.refusal
+        has it.
+        """
+        ending, reckoning = list(victims), Reckoning(self)
+        inside = all(reckoning.take(one) for one in sorted(ending, key=lambda pod: (pod.priority, pod.uid)))
+        return inside and not self.refused(ending, freed)
 
     def is_own(self, victim: Pod) -> bool:
         """Whether a pod is of the same quota."""
-        return self._account.node_of(origin_of(victim)) is self._own
+        return self.account.node_of(origin_of(victim)) is self.own
+
+    def debtors(self, victim: Pod) -> list[Node]:
+        """The quotas that one that ends takes from: its own, and those above it that are not the pod's; none
+        of another tree.
+        """
+        found, at = [], self.account.node_of(origin_of(victim))
+        while at not in self._above:
+            found.append(at)
+            if at.parent is None:
+                return []
+            at = at.parent
+        return found
+
+    def debt(self, victim: Pod) -> int:
+        """What the victim's quota has to give back of what is owed, in the resource of which it is most; 0:
+        nothing, or it may not be taken.
+        """
+        debtors = self.debtors(victim)
+        return max((self._due(debtors, name) for name in self.owed), default=0)
+
+    def _due(self, debtors: Iterable[Node], name: str) -> int:
+        """A quota without a share of its own owes what those above it owe."""
+        return min((self.stands(node, name).due for node in debtors if node.shares(name)), default=0)
 
 
 class Reckoning:
-    """Which pods may end, one after the other. `given`: what each quota has given by then."""
+    """Which pods may end for another, one after the other."""
 
     def __init__(self, taking: Taking) -> None:
         self._taking = taking
@@ -120,20 +137,18 @@ class Reckoning:
         return True
 
     def _is_due(self, debtors: Iterable[Node], name: str) -> bool:
-        """A quota without a share of its own owes what those above it owe."""
         sharing = [node for node in debtors if node.shares(name)]
-        return bool(sharing) and all(self._left(node, name) > 0 for node in sharing)
-
-    def _left(self, node: Node, name: str) -> int:
-        """What is due of it yet."""
-        return self._taking.standing(node, name).due - self._given.get((node.quota.key, name), 0)
+        return bool(sharing) and all(
+            self._taking.stands(node, name).due > self._given.get((node.quota.key, name), 0)
+            for node in sharing
+        )
 
     def _spares(self, node: Node, victim: Pod, reasons: Iterable[str]) -> bool:
         """Whether it keeps what is guaranteed to it of what it gives."""
         for name in reasons:
             if node.shares(name):
-                stands = self._taking.standing(node, name)
+                stands = self._taking.stands(node, name)
                 given = self._given.get((node.quota.key, name), 0) + victim.requests[name]
-                if stands.used + stands.held - given < stands.guaranteed:
+                if stands.taken - given < stands.guaranteed:
                     return False
         return True

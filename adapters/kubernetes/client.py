@@ -247,13 +247,14 @@ class KubernetesAPI:
         }
         await self._request("POST", self._path(PODS, namespace, name, "binding"), body)
 
-    async def evict(self, namespace: str, name: str, uid: str) -> None:
+    async def evict(self, namespace: str, name: str, uid: str, *, dry_run: bool = False) -> None:
         """Evict a pod if it still is the one with this UID; NotTaken where a budget does not allow it now."""
+        options: dict[str, Any] = {"preconditions": {"uid": uid}} | ({"dryRun": ["All"]} if dry_run else {})
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": uid}},
+            "deleteOptions": options,
         }
         await self._request("POST", self._path(PODS, namespace, name, "eviction"), body)
 
@@ -296,7 +297,9 @@ class KubernetesAPI:
             if status == 401 and not renewed and (self._endpoint.authorization or self._endpoint.renew_tls):
                 self._forget_credentials(status)
                 renewed = True
-            elif status == 429 and time.monotonic() + _pause(retry_after) < deadline:
+            elif (
+                status == 429 and not _is_eviction(path) and time.monotonic() + _pause(retry_after) < deadline
+            ):
                 await asyncio.sleep(_pause(retry_after))
             elif 200 <= status < 300:
                 return raw
@@ -400,6 +403,11 @@ def _abort(answer: aiohttp.ClientResponse) -> None:
     """Drop a stream's connection unless it is at its end: a TLS farewell would outlive us."""
     if answer.connection is not None and answer.connection.transport is not None:
         answer.connection.transport.abort()
+
+
+def _is_eviction(path: str) -> bool:
+    """There 429 is the word of a PodDisruptionBudget, and stays so for a while."""
+    return path.endswith("/eviction")
 
 
 def _pause(retry_after: str) -> float:

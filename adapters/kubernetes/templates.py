@@ -45,6 +45,7 @@ class _AutoscalerObject(msgspec.Struct):
 
 
 _AUTOSCALER = msgspec.json.Decoder(_AutoscalerObject)
+_POD = msgspec.json.Decoder(wire.Template)
 _WORKLOAD = msgspec.json.Decoder(WorkloadObject)
 
 _DAEMON_TOLERATIONS: Final = (
@@ -117,6 +118,11 @@ def _mounts(spec: wire.WorkloadSpec) -> Mounts:
     shared = dict.fromkeys(claim.claim_name for claim in claims if claim is not None)
     start = spec.ordinals.start if spec.ordinals is not None else 0
     return Mounts(tuple(shared), own, start) if own or shared else NO_MOUNTS
+
+
+def where_of(raw: bytes) -> NodePredicate:
+    """Where a pod may run, as far as its node selector, required node affinity and tolerations say it."""
+    return placement_of(wire.read(_POD, "Pod", raw).spec)
 
 
 def placement_of(spec: wire.TemplateSpec, more: Iterable[Toleration] = ()) -> NodePredicate:

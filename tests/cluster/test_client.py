@@ -17,6 +17,8 @@ from adapters.api import (
     APIError,
     Conflict,
     NotFound,
+    NotTaken,
+    Resource,
     Unreachable,
 )
 from adapters.kubernetes import decode
@@ -97,6 +99,33 @@ async def test_t03_a_bind_carries_its_annotation_and_only_binds_that_pod(api, na
     assert bound.scheduled >= bound.created > 0
     with pytest.raises(Conflict, match="already assigned"):
         await api.bind(namespace, "web-1", pod.uid, node, {})
+
+
+async def test_an_eviction_is_as_budgets_allow_it_and_a_dry_run_evicts_nobody(api, namespace, node):
+    pod = decode.pod(await api.create(PODS, namespace, pod_object("web-1", nodeName=node)))
+    disruptions = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+    budget = {
+        "metadata": {"name": "web"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
+    }
+
+    async def ready():
+        conditions = json.loads(await api.get(PODS, namespace, "web-1"))["status"].get("conditions", [])
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    await eventually(ready)
+    await api.create(disruptions, namespace, budget)
+    for dry_run in (True, False):
+        with pytest.raises(NotTaken):
+            await api.evict(namespace, "web-1", pod.uid, dry_run=dry_run)
+    await api.delete(disruptions, namespace, "web")
+    with pytest.raises(Conflict):
+        await api.evict(namespace, "web-1", "00000000-0000-4000-8000-000000000000")
+    await api.evict(namespace, "web-1", pod.uid, dry_run=True)
+    assert not decode.pod(await api.get(PODS, namespace, "web-1")).deleting
+    await api.evict(namespace, "web-1", pod.uid)
+    seen = decode.pod(await api.get(PODS, namespace, "web-1"))
+    assert seen.deleting
 
 
 async def test_a_node_turns_ready(api, node):

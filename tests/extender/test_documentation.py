@@ -16,6 +16,7 @@ from adapters.memory import MemoryAPI
 from extender.config import (
     Autoscaling,
     ExtenderConfig,
+    GiveBack,
     Keeper,
     Koordinator,
     Placeholders,
@@ -53,6 +54,7 @@ def config_table() -> str:
         "placeholders.": Placeholders,
         "placeholders.webhook.": Webhook,
         "quotas.": Quotas,
+        "quotas.giveBack.": GiveBack,
         "autoscaling.": Autoscaling,
     }
     rows = [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from qos.cluster.objects import Pod
 from quota.account import Account
-from quota.taking import Taking, owed
+from quota.taking import Reckoning, Taking
 from tests.quota.builders import NAMESPACE, account, amounts, pod, quota
 
 
@@ -26,7 +26,7 @@ def waiting(one: Account, name: str, cpu: int, of: str, *, priority: int = 0) ->
 
 
 def allows(one: Account, who: Pod, *victims: Pod) -> bool:
-    return Taking(one, who).allows(victims, {}, ())
+    return Taking(one, who).allows(victims, {})
 
 
 def teams(total: int = 10) -> Account:
@@ -56,11 +56,11 @@ def test_across_quotas_those_that_owe_and_no_more_than_that() -> None:
     one = teams()
     borrowed = [running(one, f"b{i}", 1, "data", priority=9) for i in range(10)]
     who = waiting(one, "p", 3, "web")
-    assert owed(one, who) == {"cpu"}
+    assert Taking(one, who).owed == {"cpu"}
     assert allows(one, who, *borrowed[:3]), "whatever their priority is"
     assert not allows(one, who, *borrowed[:4])
     running(one, "mine", 5, "web")
-    assert owed(one, who) == frozenset()
+    assert Taking(one, who).owed == frozenset()
     assert not allows(one, who, *borrowed[:3]), "it has what is guaranteed to it"
 
 
@@ -131,7 +131,7 @@ def test_who_gives_keeps_what_is_guaranteed(
     ]
     who = waiting(one, "p", asked, "a")
     before = {name: one.stands(f"{NAMESPACE}/{name}", "cpu") for name in "abcd"}
-    reckoning = Taking(one, who).reckon()
+    reckoning = Reckoning(Taking(one, who))
     for victim in victims:
         if reckoning.take(victim):
             one.forget(victim.uid)
