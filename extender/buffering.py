@@ -177,7 +177,7 @@ def waited_for(placeholders: int, report: DemandReport | None) -> Condition:
     """The same of a policy for whose unplaced slots so many placeholders wait: no autoscaler answers them."""
     if not placeholders:
         return _nothing_asked(report)
-    text = f"placeholders wait for a node, for {placeholders} unplaced slots: autoscalers see them as pods"
+    text = f"placeholders wait for nodes, as pods that autoscalers see; {placeholders} slots lack a node"
     return Condition(keys.PROVISIONED, "Unknown", "PlaceholdersWait", text)
 
 

@@ -136,6 +136,7 @@ class Placeholders:
         for nodes in self._stand_by.values():
             crowded -= Counter(nodes)  # who stands by waits for long by design
         known, closed = set[str](), self._closed()
+        self._roaming.begin()
         for holding in self._ledger.gather_holdings():
             # Nothing may come between what it says and what is done of it.
             if holding is not None and self._kept(holding.demand.key):

@@ -10,7 +10,9 @@ from qos.cluster.placeholders import Placeholder, Steps, with_roaming
 from qos.cluster.refusals import Refusals
 
 MOST: Final = 100
-"""Of one policy. kube-scheduler tries them again when a pod goes, anywhere."""
+"""Of all policies. kube-scheduler tries them again when a pod goes, anywhere: with 100 of them at 1,000 nodes
+2 to 3 ms of its CPU each time.
+"""
 PATIENCE_SECONDS: Final = 1.0
 """How long a slot that has got its place leaves it to one that roams."""
 
@@ -23,13 +25,24 @@ class Roaming:
     def __init__(self, wanted: Callable[[str], int], clock: Callable[[], float]) -> None:
         self._wanted = wanted
         self._clock = clock
+        self._awaited: dict[str, int] = {}
+        self._most = MOST
         self._left: dict[str, float] = {}
         self._misplaced = Refusals()
         """By policy: kube-scheduler bound one where the ledger does not want it."""
 
+    def begin(self) -> None:
+        """A round begins: policies are asked about in their order, and the first have the most."""
+        self._awaited.clear()
+        self._most = MOST
+
     def awaited(self, holding: Holding) -> int:
         """For how many slots without a place one is to wait."""
-        return min(self._wanted(holding.demand.key), holding.unplaced, MOST)
+        key = holding.demand.key
+        if key not in self._awaited:
+            self._awaited[key] = min(self._wanted(key), holding.unplaced, self._most)
+            self._most -= self._awaited[key]
+        return self._awaited[key]
 
     def with_them(self, steps: Steps, holding: Holding, form: str, mine: list[Placeholder]) -> Steps:
         """The steps for a policy's placeholders that have a node, and those for the ones that roam.

@@ -1,0 +1,48 @@
+"""Placeholders for slots without a place: how many there are, and when none is made."""
+
+from __future__ import annotations
+
+from extender.roaming import MOST, Roaming
+from ledger.report import Holding
+from qos.cluster.objects import Demand, Selector
+from qos.cluster.placeholders import Placeholder, Steps
+
+FORM = "f"
+
+
+def holding(name: str, unplaced: int) -> Holding:
+    key = f"default/{name}"
+    return Holding(Demand(key, "default", Selector(), {"cpu": 1000, "pods": 1}, unplaced, 0), (), unplaced)
+
+
+def test_the_first_policies_have_the_most(clock):
+    wanted = {"default/a": 60, "default/b": 60, "default/c": 5}
+    roaming = Roaming(lambda key: wanted.get(key, 0), clock)
+    for _ in range(2):
+        roaming.begin()
+        held = [holding(name, 70) for name in "abcd"]
+        assert [roaming.awaited(one) for one in (*held, *held)] == 2 * [60, MOST - 60, 0, 0]
+    roaming.begin()
+    assert [roaming.awaited(holding(name, 3)) for name in "abcd"] == [3, 3, 3, 0]
+
+
+def test_one_that_went_astray_ends_it_for_a_while(clock):
+    roaming = Roaming(lambda _key: 5, clock)
+    astray = Placeholder("u", "p", "default/a", FORM, "n1", bound=True, roams=True)
+    lacks = holding("a", 2)
+    assert roaming.with_them(Steps(), lacks, FORM, []) == Steps(("", ""))
+    assert roaming.with_them(Steps((), (astray,)), lacks, FORM, []) == Steps((), (astray,))
+    assert roaming.pauses("default/a")
+    clock.advance(1.0)
+    assert roaming.with_them(Steps(), lacks, FORM, []) == Steps(("", ""))
+
+
+def test_a_slot_that_has_got_its_place_leaves_it_to_one_for_a_second(clock):
+    roaming = Roaming(lambda _key: 0, clock)
+    waits = Placeholder("u", "p", "default/a", FORM, "", bound=False, roams=True)
+    placed, create = holding("a", 0), Steps(("n1",))
+    assert roaming.with_them(create, placed, FORM, [waits]) == Steps()
+    clock.advance(0.9)
+    assert roaming.with_them(create, placed, FORM, [waits]) == Steps()
+    clock.advance(0.1)
+    assert roaming.with_them(create, placed, FORM, [waits]) == Steps(("n1",), (waits,))
