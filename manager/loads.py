@@ -17,7 +17,9 @@ from qos.cluster.objects import Node, Resources
 from qos.cluster.policy import Policy
 from qos.cluster.running import Moved, NodeUsage, RunningPod
 from qos.cluster.selectors import matches
+from rescheduling.classifying import may_move
 from rescheduling.records import Failure, Migration, World
+from rescheduling.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,7 @@ class LoadSource:
         self,
         api: ClusterAPI,
         policies: Mapping[str, Policy],
+        settings: Settings,
         *,
         skipped: Callable[[str], None],
         stale_after: float,
@@ -70,6 +73,7 @@ class LoadSource:
     ) -> None:
         self._api = api
         self._policies = policies
+        self._settings = settings
         self._skipped = skipped
         self._nodes: dict[str, Node] = {}
         self._pods: dict[str, RunningPod] = {}
@@ -105,8 +109,10 @@ class LoadSource:
         failures: Sequence[Failure] = (),
         begun: Sequence[float] = (),
     ) -> World:
-        """The cluster now, with what each pod uses. It does not change any more."""
-        used = await self._list(POD_METRICS, pod_usage) or []
+        """The cluster now, with what each pod uses, where that matters. It does not change any more."""
+        used: list[Used] = []
+        if may_move(self._settings, self._nodes, self.reports.known):  # they are many
+            used = await self._list(POD_METRICS, pod_usage) or []
         usage: dict[str, Resources] = {one.key: one.usage for one in used}
         pods: dict[str, list[RunningPod]] = {}
         for done, running in enumerate([*self._pods.values()]):

@@ -94,6 +94,7 @@ class Program:
         self.loads = LoadSource(
             api,
             self.policies,
+            config.read(),
             skipped=self.metrics.skipped,
             stale_after=self.config.stale_seconds,
             clock=clock,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from qos.cluster.objects import Node
-from rescheduling.settings import Thresholds
+from qos.cluster.running import NodeUsage
+from rescheduling.settings import Settings, Thresholds
 
 
 @dataclass(slots=True)
@@ -107,6 +108,17 @@ def bounds(thresholds: Thresholds, gauges: Iterable[Gauge], *, deviation: bool) 
         low[name] = max(0.0, mean - thresholds.low[name])
         high[name] = min(100.0, mean + thresholds.high[name])
     return Bounds(low, high)
+
+
+def may_move(settings: Settings, nodes: Mapping[str, Node], reports: Mapping[str, NodeUsage]) -> bool:
+    """Whether it matters what single pods use: some node is high, or that cannot be told without them."""
+    if any(pool.deviation or pool.prod.high for pool in settings.pools):
+        return True
+    limits = [
+        Bounds({}, {name: pool.all.high[name] for name in pool.all.resources}) for pool in settings.pools
+    ]
+    gauges = [Gauge(node, dict(reports[name].usage), {}) for name, node in nodes.items() if name in reports]
+    return any(limit.over(gauge) for gauge in gauges for limit in limits)
 
 
 def score(gauge: Gauge, weights: Mapping[str, int], names: Iterable[str]) -> float:

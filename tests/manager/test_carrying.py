@@ -13,6 +13,7 @@ from manager.carrying import Carrier
 from manager.loads import LoadSource
 from manager.metrics import Metrics
 from rescheduling.records import Migration
+from rescheduling.settings import Settings
 
 ONE = Migration(
     pod="shop/p",
@@ -58,7 +59,9 @@ class Desk:
         self.events = EventWriter(
             self.api, lambda outcome: None, identity="me", clock=self.time, wall=self.time
         )
-        self.source = LoadSource(self.api, {}, skipped=lambda _: None, stale_after=90, clock=self.time)
+        self.source = LoadSource(
+            self.api, {}, Settings(()), skipped=lambda _: None, stale_after=90, clock=self.time
+        )
         self.carrier = Carrier(
             self.api,
             self.source,

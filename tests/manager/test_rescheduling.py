@@ -44,17 +44,19 @@ class Desk:
         self.api, self.time, self.policies, self.skipped = api, time, {}, Counter()
         self.metrics = Metrics()
         self.events = EventWriter(api, lambda outcome: None, identity="me", clock=time, wall=time)
+        pools = [{"name": "all", "anomalyCondition": {"consecutiveAbnormalities": 1}}]
+        settings = Rescheduling.model_validate({"mode": "Preview", "nodePools": pools} | config)
         self.source = LoadSource(
             api,
             self.policies,
+            settings.read(),
             skipped=lambda kind: self.skipped.update([kind]),
             stale_after=90,
             clock=time,
         )
-        pools = [{"name": "all", "anomalyCondition": {"consecutiveAbnormalities": 1}}]
-        settings = Rescheduling.model_validate({"mode": "Preview", "nodePools": pools} | config)
         self.rounds = Rounds(settings, self.source, None, self.events, self.metrics, clock=time, wall=time)
-        for name, cpu in (("hot", "7"), ("cool", "1")):
+        self.hot = "7"
+        for name, cpu in (("hot", self.hot), ("cool", "1")):
             api.put(NODES, node(name))
             self.uses(name, cpu)
         for name in ("a", "b", "c"):
@@ -76,7 +78,7 @@ class Desk:
         for raw in (await self.api.list_page(PODS)).items:
             self.source._set_pod(raw)
         self.time.now += 60
-        for name, cpu in (("hot", "7"), ("cool", "1")):
+        for name, cpu in (("hot", self.hot), ("cool", "1")):
             self.uses(name, cpu)
         await self.rounds.run_when_due()
         await self.events.run_once()
@@ -119,6 +121,19 @@ async def test_without_metrics_nothing_moves_and_it_says_why(desk: Desk) -> None
     await desk.round()
     assert desk.notes() == []
     assert desk.rounds.problem == "metrics.k8s.io does not say what nodes use: 404 NotFound: no metrics"
+
+
+async def test_what_pods_use_is_asked_only_where_it_matters(desk: Desk) -> None:
+    def asked() -> int:
+        return sum(resource == POD_METRICS for _, resource, _ in desk.api.calls)
+
+    for _ in range(2):
+        await desk.round()
+    assert asked() == 1  # in the first round nobody knew of a hot node
+    desk.hot = "5"
+    for _ in range(2):
+        await desk.round()
+    assert asked() == 1
 
 
 async def test_a_report_that_does_not_change_is_old(desk: Desk) -> None:
