@@ -92,10 +92,6 @@ class LoadSource:
         """A pod by its UID, as it was last seen."""
         return self._pods.get(uid)
 
-    def has_node(self, name: str) -> bool:
-        """Whether the node is there."""
-        return name in self._nodes
-
     async def look(self, now: float) -> None:
         """Ask what nodes use; `now` in seconds since the epoch."""
         found = await self._list(NODE_METRICS, node_usage)

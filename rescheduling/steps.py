@@ -66,8 +66,11 @@ def next_step(seen: Seen, now: float) -> Step:
 
 
 def _used(seen: Seen, now: float) -> Step:
-    """Another pod of the workload may have taken the place before this one was evicted: then it stays."""
-    if seen.leaves is not None and not seen.leaves.pod.deleting:
+    """Another pod of the workload may have taken the place before this one was evicted: then it stays.
+
+    Only where the one that came is seen: what was evicted before it was made is then seen to be gone, too.
+    """
+    if seen.comer is not None and seen.leaves is not None and not seen.leaves.pod.deleting:
         return _failed("PlaceTaken", "another pod of its workload came to the place; nothing was evicted")
     if seen.comer is not None and seen.comer.ready and not seen.comer.pod.deleting:
         return Step(Action.FINISH)

@@ -29,7 +29,9 @@ HELD = Seen("cool", "Available", "cool", POD, "", None, bound_by=300.0, ready_by
         (replace(HELD, leaves=None), 0, Action.WAIT, ""),
         (replace(HELD, leaves=None), 301, Action.FAIL, "NotCome"),
         (replace(HELD, phase="Failed"), 0, Action.FAIL, "HoldGone"),
-        (replace(HELD, phase="Succeeded", came="q"), 0, Action.FAIL, "PlaceTaken"),
+        (replace(HELD, phase="Succeeded", came="q", comer=NEW), 0, Action.FAIL, "PlaceTaken"),
+        (replace(HELD, phase="Succeeded", came="q"), 600, Action.WAIT, ""),  # watches lag
+        (replace(HELD, phase="Succeeded", came="q"), 601, Action.FAIL, "NotReady"),
         (replace(HELD, phase="Succeeded", came="q", leaves=None), 0, Action.WAIT, ""),
         (replace(HELD, phase="Succeeded", came="q", comer=NEW, leaves=None), 0, Action.FINISH, ""),
         (replace(HELD, phase="Succeeded", came="q", comer=NEW, leaves=LEAVING), 500, Action.FINISH, ""),
