@@ -6,6 +6,7 @@ import json
 import os
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -102,6 +103,10 @@ class Rig:
         with pytest.raises(LabError) as raised:
             self.cluster.kubectl("create", "-f", "-", *tenant, stdin=json.dumps(one))
         return str(raised.value)
+
+    def places(self) -> Counter[str]:
+        there = self.get("pods", "-n", placeholders.NAMESPACE)["items"]
+        return Counter(one["spec"]["nodeName"] for one in there if one["spec"].get("nodeName"))
 
     def evicted(self) -> int:
         events = self.get("events", "-A")["items"]
@@ -223,6 +228,22 @@ def test_a_gate_that_was_left_is_lifted(rig: Rig) -> None:
     rig.program.restart()
     rig.wait(lambda: len(rig.bound("checkout")) == 1, "the owner is bound")
     rig.wait(lambda: rig.stand() == 1, "one placeholder is left")
+
+
+def test_a_node_is_drained_and_deleted_and_made_again(rig: Rig) -> None:
+    rig.with_nodes(2, "8")
+    rig.create(HIGH, policy(3, "2", priorityClassName="high"))
+    rig.wait(lambda: rig.stand() == 3, "a placeholder for each slot")
+    (left, *_) = rig.places()
+    (other,) = {"node-0", "node-1"} - {left}
+    rig.cluster.kubectl("cordon", left)
+    rig.wait(lambda: rig.places() == {other: 3}, "placeholders have left the node")
+    rig.cluster.kubectl("drain", left, "--timeout=10s")  # it refuses pods without a controller
+    rig.cluster.kubectl("delete", "node", left)
+    rig.cluster.kubectl("patch", "mrp", "checkout", "--type=merge", "-p", '{"spec": {"slots": {"count": 7}}}')
+    rig.wait(lambda: rig.places() == {other: 4} and slots(rig) == (0, 4, 3), "the other node is full")
+    rig.create(*(one for one in nodes.nodes("node", 2, {"cpu": "8"}) if one["metadata"]["name"] == left))
+    rig.wait(lambda: rig.places() == {other: 4, left: 3}, "and the rest lies on the node that is back")
 
 
 @pytest.mark.full
