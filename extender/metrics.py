@@ -110,6 +110,9 @@ class Metrics:
             "Evictions for quotas: given to a quota that is owed, inside one, refused by the API server.",
             "outcome",
         )
+        self._quota_statuses = self._counter(
+            "quota_status_writes", "Writes of ElasticQuotas' status by outcome: written, failed.", "outcome"
+        )
         self._policies: set[str] = set()
         self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
         self._ledgers: list[LedgerCollector] = []
@@ -194,6 +197,10 @@ class Metrics:
     def buffer_write(self, outcome: str) -> None:
         """written, deleted, gone, conflict or failed."""
         self._buffer_writes.labels(outcome).inc()
+
+    def quota_status(self, outcome: str) -> None:
+        """written or failed."""
+        self._quota_statuses.labels(outcome).inc()
 
     def gave_back(self, outcome: str) -> None:
         """given, inside or refused."""

@@ -36,6 +36,7 @@ from extender.metrics import Metrics
 from extender.node_reports import NodeReports
 from extender.owners import Owners
 from extender.policy_status import PolicyStatus
+from extender.quota_status import QuotaStatus
 from extender.reservation_status import ReservationStatus
 from extender.reservations import Reservations
 from extender.scale_down import ScaleDownGuard
@@ -66,6 +67,7 @@ NODE_SECONDS: Final = 2.0
 MARK_SECONDS: Final = 1.0
 EXPIRY_SECONDS: Final = 10.0
 GIVE_BACK_SECONDS: Final = 1.0
+QUOTA_SECONDS: Final = 2.0
 BUFFER_SECONDS: Final = 0.5
 INSTALLATION_SECONDS: Final = 0.5
 RESTART_SECONDS: Final = 1.0
@@ -363,14 +365,18 @@ class Program:
         for name, seconds, once in () if self.keeper is None else self.keeper.loops():
             yield name, self._loop(name, seconds, self._leading(once))
         yield from self._autoscaling()
-        yield from self._giving_back()
+        yield from self._quoting()
         if self.config.annotate_held_nodes:
             guard = ScaleDownGuard(self._api, self.ledger, self.view, clock=self._clock)
             yield "nodes", self._loop("nodes", NODE_SECONDS, self._leading(guard.run_once))
 
-    def _giving_back(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
+    def _quoting(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         settings = self.config.quotas.give_back
-        if self.limits is None or not settings.enabled or self.config.mode is Mode.OBSERVE:
+        if self.limits is None:
+            return
+        status = QuotaStatus(self._api, self.ledger, self.limits, self.metrics, clock=self._clock)
+        yield "quota status", self._loop("quota status", QUOTA_SECONDS, self._leading(status.run_once))
+        if not settings.enabled or self.config.mode is Mode.OBSERVE:
             return
         giving = GivingBack(
             self._api,

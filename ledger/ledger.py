@@ -142,8 +142,7 @@ class Ledger:
 
     def set_quota(self, quota: ElasticQuota) -> None:
         """Take a quota as it is now; nothing where there are no quotas."""
-        if self._state.quotas is not None:
-            self._state.quotas.set(quota)
+        if self._state.quotas is not None and self._state.quotas.set(quota):
             self._state.changed()
 
     def remove_quota(self, key: str) -> None:

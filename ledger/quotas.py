@@ -25,8 +25,8 @@ Floor = tuple[tuple[str, str], Resources]
 class Quotas(Protocol):
     """The account of quotas (quota.limits.Limits)."""
 
-    def set(self, quota: ElasticQuota) -> None:
-        """Take a quota as it is now."""
+    def set(self, quota: ElasticQuota) -> bool:
+        """Take a quota as it is now. False: nothing of it matters that has changed."""
 
     def remove(self, key: str) -> None:
         """It is gone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from qos.cluster.objects import Pod, Resources
 from qos.cluster.quota import ElasticQuota, is_preemptible
@@ -22,9 +23,13 @@ class Limits:
         self.account = Account()
         self._news: dict[str, ElasticQuota | None] = {}
 
-    def set(self, quota: ElasticQuota) -> None:
-        """Take a quota as it is now."""
+    def set(self, quota: ElasticQuota) -> bool:
+        """Take a quota as it is now. False: no rule of it has changed, but its status maybe."""
+        before = self._news.get(quota.key, self.account.book.get(quota.key))
+        if before == replace(quota, resource_version=before.resource_version if before else ""):
+            return False
         self._news[quota.key] = quota
+        return True
 
     def remove(self, key: str) -> None:
         """A quota, by namespace/name, is gone: its pods are of another one."""

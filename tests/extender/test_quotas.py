@@ -124,3 +124,41 @@ async def test_off_by_default(api, running, make_pod):
 def test_placeholders_do_not_keep_quotas() -> None:
     with pytest.raises(ConfigError, match="does not keep quotas"):
         load(None, {"keeper": Keeper.PLACEHOLDERS.value, "quotas": {"enabled": True}})
+
+
+async def test_how_a_quota_stands_is_in_its_status(api, running, make_pod, eventually):
+    api.put(PODS, of("web", make_pod("there", cpu="3", node="n1")))
+    api.put(PODS, of("web", make_pod("waits", cpu="2")))
+    api.put(QUOTAS, written("web", "1", "4"))
+    status = lambda: api.get_object(QUOTAS, "quotas", "web").get("status", {})  # noqa: E731
+    async with running(api, **ON) as program:
+        await eventually(lambda: status().get("used") == {"cpu": "3", "pods": "1"})
+        assert status()["runtime"] == {"cpu": "4"}
+        assert (status()["request"]["cpu"], status()["borrowed"]["cpu"]) == ("5", "2")
+        writes = [verb for verb, resource, _ in api.calls if (verb, resource) == ("patch", QUOTAS)]
+        assert len(writes) == 1
+        api.remove(PODS, "default", "there")
+        await eventually(lambda: status()["used"]["cpu"] == "0")
+        assert program.limits is not None
+
+
+class OfUpstream(MemoryAPI):
+    """Its definition keeps nothing but `used`."""
+
+    async def patch(self, resource, namespace, name, body, *, subresource=""):
+        if resource == QUOTAS:
+            body = {**body, "status": {"used": body["status"]["used"]}}
+        return await super().patch(resource, namespace, name, body, subresource=subresource)
+
+
+async def test_what_the_definition_does_not_keep_is_written_once(
+    running, make_node, make_pod, eventually, caplog
+):
+    caplog.set_level("INFO")
+    api = OfUpstream()
+    api.put(NODES, make_node("n1"))
+    api.put(PODS, of("web", make_pod("there", cpu="3", node="n1")))
+    api.put(QUOTAS, written("web", "1", "4"))
+    async with running(api, **ON):
+        await eventually(lambda: "keeps of their status 'used' alone" in caplog.text)
+        assert api.get_object(QUOTAS, "quotas", "web")["status"] == {"used": {"cpu": "3", "pods": "1"}}

@@ -185,6 +185,15 @@ def test_a_pod_asked_about_before_the_watch_shows_it_is_counted_once() -> None:
     assert used(limits, "web") == 0
 
 
+def test_a_status_that_changes_is_no_news() -> None:
+    limits, one = Limits(), team("web", 1, 2)
+    assert limits.set(one)
+    assert not limits.set(replace(one, resource_version="7"))
+    limits.settle()
+    assert not limits.set(replace(one, resource_version="8"))
+    assert limits.set(replace(one, max={"cpu": 1}))
+
+
 def test_only_nodes_that_are_ready_count() -> None:
     one, limits = made(*nodes(2), quotas=(team("web", 0, 100),))
     one.filter(of("web", pod("a", 1)), names(2), 0.0)
