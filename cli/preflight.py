@@ -210,7 +210,7 @@ def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datet
         *_agent(facts, agent=choices.agent),
         *(_koordinator(facts.koordinator) if choices.reservations else ()),
         *(_quotas(facts) if choices.quotas else ()),
-        *(_autoscaler(facts) if choices.autoscaling else ()),
+        *(_autoscaler(facts, choices) if choices.autoscaling else ()),
         _requests(facts.raising),
         _extenders(facts.leases, now),
         *_keeper(facts, choices),
@@ -346,8 +346,13 @@ def _owners(raising: str) -> Check:
     return Check("owners", Outcome.WARNING, message)
 
 
-def _autoscaler(facts: Facts) -> list[Check]:
+def _autoscaler(facts: Facts, choices: installation.Choices) -> list[Check]:
     """Without the kind all works but that: the extender notices when it comes."""
+    if choices.placeholders:
+        text = "nodes are asked for by placeholders that wait"
+        if not facts.buffers:
+            text += f"; not for policies that spread their slots, as {installation.BUFFERS} is not there"
+        return [Check("autoscaler", Outcome.OK, text)]
     if facts.buffers:
         return [Check("autoscaler", Outcome.OK, "CapacityBuffers are there: nodes are asked for by them")]
     message = (

@@ -118,6 +118,15 @@ def test_an_autoscaler_has_to_know_buffers(there: bool, outcome: Outcome) -> Non
     assert "autoscaler" not in findings(facts)
 
 
+@pytest.mark.parametrize(("there", "spread"), [(True, False), (False, True)])
+def test_placeholders_need_buffers_where_slots_are_spread_only(there: bool, spread: bool) -> None:
+    chosen = installation.Choices(autoscaling=True, placeholders=True)
+    checks = assess(replace(GOOD, buffers=there), "second-scheduler", chosen, NOW)
+    (found,) = (check for check in checks if check.name == "autoscaler")
+    assert found.outcome is Outcome.OK
+    assert ("spread their slots" in found.message) is spread
+
+
 def test_what_is_installed_says_whether_autoscalers_are_asked() -> None:
     for overlay in ("second-scheduler", "default-scheduler"):
         shipped = installation.overlay_file(overlay, "extender.yaml")
