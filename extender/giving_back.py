@@ -33,7 +33,7 @@ from quota.taking import Taking
 
 log = logging.getLogger(__name__)
 
-MOST_A_PASS: Final = 8
+MOST_A_PASS: Final = 4
 """Pods for which others end in one pass."""
 MOST_LOOKS: Final = 2
 """Looks at every pod of the cluster in one pass that find nobody who may end."""
@@ -104,6 +104,7 @@ class GivingBack:
         self._schedulers = frozenset(schedulers)
         self._clock, self._wall = clock, wall
         self._pace = Pace(config.evictions_per_minute / 60, config.evictions_per_minute, clock)
+        self._deleting: list[Pod] = []
         self._since: dict[str, float] = {}
         self._ways: dict[str, _Way] = {}
         self._protected = _Pauses(_PROTECTED_SECONDS, _PROTECTED_SECONDS)
@@ -123,9 +124,10 @@ class GivingBack:
             self._since.clear()
             return
         self._ledger.settle_quotas()
+        self._deleting = await last_of(self._ledger.gather_ending())
         looks = MOST_LOOKS
         for pod in await self._due(waiting, now):
-            if looks and self._hopeless.over(_kind(self._taking(pod)), now):
+            if looks and self._hopeless.over(self._kind(pod), now):
                 looks -= not await self._serve(pod)
 
     async def _follow(self, now: float) -> None:
@@ -175,33 +177,42 @@ class GivingBack:
 
     def _taking(self, pod: Pod) -> Taking:
         ending = [one for way in self._ways.values() for one in way.plan.victims if not self._gone(one)]
-        leaving = {one.uid: one for one in (*ending, *self._ledger.deleting())}
+        leaving = {one.uid: one for one in (*ending, *self._deleting)}
         coming = [way.pod for way in self._ways.values() if way.pod.uid != pod.uid]
         return self._limits.taking(pod, leaving.values(), coming)
 
     async def _due(self, waiting: list[Pod], now: float) -> list[Pod]:
         """Whom to serve now, the most important first; each quota's grace begins with its first pod."""
-        owed, due = dict[str, float](), list[Pod]()
+        owed, due, kinds = dict[str, float](), list[Pod](), dict[Hashable, bool]()
         for number, pod in enumerate(waiting):
             if number % _PODS_A_STEP == 0:
                 await asyncio.sleep(0)
             if pod.uid in self._ways or pod.nominated_node_name or pod.scheduler_name not in self._schedulers:
                 continue
-            taking = self._taking(pod)
-            if taking.owed:
-                key = taking.own.quota.key
-                if key not in self._since:
-                    log.info("a quota is owed quota=%s pod=%s", key, pod.key)
-                owed[key] = self._since.setdefault(key, now)
-                ready = now - owed[key] >= self._config.grace_seconds
-            else:
-                ready = taking.refused()
-            if ready and self._vain.over(pod.uid, now) and self._hopeless.over(_kind(taking), now):
+            kind = self._kind(pod)
+            if kind not in kinds:
+                kinds[kind] = self._ready(pod, owed, now) and self._hopeless.over(kind, now)
+            if kinds[kind] and self._vain.over(pod.uid, now):
                 due.append(pod)
             if len(due) >= MOST_A_PASS:
                 return due
         self._since = owed
         return due
+
+    def _ready(self, pod: Pod, owed: dict[str, float], now: float) -> bool:
+        """Whether others may end for such a pod by now; notes in `owed` since when its quota is."""
+        taking = self._taking(pod)
+        if not taking.owed:
+            return taking.refused()
+        key = taking.own.quota.key
+        if key not in self._since:
+            log.info("a quota is owed quota=%s pod=%s", key, pod.key)
+        owed[key] = self._since.setdefault(key, now)
+        return now - owed[key] >= self._config.grace_seconds
+
+    def _kind(self, pod: Pod) -> Hashable:
+        """Pods of one kind fare alike, but for where they may run."""
+        return self._limits.kind(pod), pod.priority, tuple(sorted(pod.requests.items()))
 
     async def _serve(self, pod: Pod) -> bool:
         """False: nobody may end for it, which took a look at every pod."""
@@ -219,10 +230,11 @@ class GivingBack:
         )
         places = [Place(one.node, one.left, one.pods) for one in found]
         places.sort(key=lambda place: _shortage(pod, place))
+        self._deleting = await last_of(self._ledger.gather_ending())
         taking = self._taking(pod)  # what changed meanwhile
         plan = returning.plan(taking, places[:_MOST_PLACES])
         if plan is None or not plan.victims:
-            self._hopeless.begin(_kind(taking), self._clock())
+            self._hopeless.begin(self._kind(pod), self._clock())
             return False
         await self._make_room(taking, plan)
         return True
@@ -285,11 +297,6 @@ class GivingBack:
         said = f"evicted from node {node}: {why}"
         self._events.say(_about(victim), "Warning", "QuotaGaveBack", said)
         self._events.say(_about(pod), "Normal", "QuotaTookBack", f"pod {victim.key} was {said}")
-
-
-def _kind(taking: Taking) -> Hashable:
-    """Pods of one kind fare alike, but for where they may run."""
-    return taking.own.quota.key, taking.pod.priority, tuple(sorted(taking.pod.requests.items()))
 
 
 def _about(pod: Pod) -> Regarding:

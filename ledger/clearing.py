@@ -16,8 +16,9 @@ from ledger.demands import NO_DEMAND
 from ledger.state import State, exempt
 from qos.cluster.objects import Node, Pod, Resources
 
-_PODS_A_STEP = 1_000
-_NODES_A_STEP = 200
+_PODS_A_STEP = 500
+_NODES_A_STEP = 100
+_CLAIMS_A_STEP = 5_000
 
 
 class Clearance(NamedTuple):
@@ -28,15 +29,28 @@ class Clearance(NamedTuple):
     pods: tuple[Pod, ...]
 
 
+def ending(state: State) -> Iterator[list[Pod]]:
+    """Pods that have a node, or may any moment, and are being deleted; in steps, as survey()."""
+    found: list[Pod] = []
+    yield found
+    for number, claim in enumerate(list(state.claims.by_uid.values())):
+        if number % _CLAIMS_A_STEP == 0:
+            yield found
+        if claim.pod.deleting:
+            found.append(claim.pod)
+    yield found
+
+
 def survey(
     state: State,
     pod: Pod,
     admits: Callable[[Node], bool],
     worth: Callable[[Pod], bool],
-    ending: Collection[str],
+    leaving_soon: Collection[str],
 ) -> Iterator[list[Clearance]]:
     """What there is so far, in steps of a millisecond or so; the last is all of it. `worth`: whether a pod
-    may end for this one. `ending`: UIDs of pods that end already: they are room, as those being deleted.
+    may end for this one. `leaving_soon`: UIDs of pods that end already: they are room, as those being
+    deleted.
     """
     found: list[Clearance] = []
     there: dict[int, list[Claim]] = {}
@@ -47,7 +61,7 @@ def survey(
             yield found
         if claim.owner != NO_DEMAND:
             continue
-        if claim.pod.deleting or claim.pod.uid in ending:
+        if claim.pod.deleting or claim.pod.uid in leaving_soon:
             leaving.setdefault(claim.row, []).append(claim)
         elif _may_end(claim) and worth(claim.pod):
             there.setdefault(claim.row, []).append(claim)

@@ -8,7 +8,7 @@ from ledger import report
 from ledger.bind import bind_pod
 from ledger.budgets import Budgets
 from ledger.claims import ClaimState
-from ledger.clearing import Clearance, survey
+from ledger.clearing import Clearance, ending, survey
 from ledger.decisions import BindDecision, DemandReport, Filtered, Mode
 from ledger.demands import NO_DEMAND, losers
 from ledger.filter import filter_nodes, prioritize_nodes
@@ -314,16 +314,18 @@ class Ledger:
         pod: Pod,
         admits: Callable[[Node], bool],
         worth: Callable[[Pod], bool],
-        ending: Collection[str] = (),
+        leaving: Collection[str] = (),
     ) -> Iterator[list[Clearance]]:
         """Where there is, or could be, room for a pod (ledger.clearing), in steps of a millisecond or so;
         the last is all of it.
         """
-        return survey(self._state, pod, admits, worth, ending)
+        return survey(self._state, pod, admits, worth, leaving)
 
-    def deleting(self) -> list[Pod]:
-        """Pods that have a node, or may any moment, and are being deleted."""
-        return [claim.pod for claim in self._state.claims.by_uid.values() if claim.pod.deleting]
+    def gather_ending(self) -> Iterator[list[Pod]]:
+        """Pods that have a node, or may any moment, and are being deleted, in steps of a millisecond or so;
+        the last is all of it.
+        """
+        return ending(self._state)
 
     def nominate(self, pod: Pod, node: str, now: float) -> None:
         """Pods end there for this one: what they leave is its own until its nomination shows, for some

@@ -45,6 +45,7 @@ class Taking:
         self._moved = fitting.net(account, self.leaving, self.coming)
         self._stands: dict[tuple[str, str], _Stand] = {}
         self.owed = self._owed()
+        self._debts: dict[Node, int] = {}
 
     def _owed(self) -> frozenset[str]:
         found = set()
@@ -102,8 +103,11 @@ class Taking:
         """What the victim's quota has to give back of what is owed, in the resource of which it is most; 0:
         nothing, or it may not be taken.
         """
-        debtors = self.debtors(victim)
-        return max((self._due(debtors, name) for name in self.owed), default=0)
+        node = self.account.node_of(origin_of(victim))
+        if node not in self._debts:
+            debtors = self.debtors(victim)
+            self._debts[node] = max((self._due(debtors, name) for name in self.owed), default=0)
+        return self._debts[node]
 
     def _due(self, debtors: Iterable[Node], name: str) -> int:
         """A quota without a share of its own owes what those above it owe."""
