@@ -17,12 +17,14 @@ import secrets
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import aiohttp
+import orjson
 
 from adapters.api import (
     NAMESPACES,
@@ -144,13 +146,23 @@ class Arena:
                 while seen < pods:
                     seen = await anext(bound)
         except TimeoutError:
-            who = f"{contender.kind}, {contender.verbs}"
-            raise FloodError(f"{who}: {seen} of {pods} pods in {FLOOD_SECONDS:g} s") from None
+            why = f"{seen} of {pods} pods in {FLOOD_SECONDS:g} s; {await self._unbound(label)}"
+            raise FloodError(f"{contender.kind}, {contender.verbs}: {why}") from None
         found.rates.append((pods - first) / (time.monotonic() - began))
         await bound.aclose()
         for name, seconds in self._cpu(contender).items():
             found.cpu.setdefault(name, []).append((seconds - before[name]) / pods)
         await self.end(contender)
+
+    async def _unbound(self, label: str) -> str:
+        """How many pods of a flood really have no node, and what kube-scheduler says of most of them."""
+        page = await self._api.list_page(PODS, limit=0, namespace="default", field_selector="spec.nodeName=")
+        pods = [orjson.loads(raw) for raw in page.items]
+        left = [one for one in pods if one["metadata"]["labels"]["flood"] == label]
+        said = Counter(
+            condition.get("message", "") for one in left for condition in one["status"].get("conditions", ())
+        )
+        return f"{len(left)} have no node: {said.most_common(1) or 'not tried yet'}"
 
     async def arrivals(self, contender: Contender, label: str, pods: int, found: Found) -> None:
         """One round: pods come one after the other, owners of the first policy where there are floors."""
