@@ -58,6 +58,9 @@ RESERVATIONS = Resource(
     "scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False
 )
 QUOTAS = Resource("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
+MIGRATION_JOBS = Resource(
+    "scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob", namespaced=False
+)
 POD_TEMPLATES = Resource("", "v1", "podtemplates", "PodTemplate")
 CAPACITY_BUFFERS = tuple(
     Resource("autoscaling.x-k8s.io", version, "capacitybuffers", "CapacityBuffer")

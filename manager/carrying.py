@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from adapters.api import PODS, RESERVATIONS, APIError, Conflict, EvictingAPI, NotFound, Unreachable
@@ -80,7 +81,11 @@ class Carrier:
     def under_way(self) -> list[Migration]:
         """Migrations that have begun and not ended."""
         now = self._wall()
-        seen = [one.migration for one in self.kept.values() if one.outcome is None]
+        seen = [
+            one.migration if one.migration.target else replace(one.migration, target=one.node)
+            for one in self.kept.values()
+            if one.outcome is None
+        ]
         self._unseen = {
             name: (at, one)
             for name, (at, one) in self._unseen.items()
@@ -103,6 +108,10 @@ class Carrier:
         times = [one.created for one in self.kept.values()] + [at for at, _ in self._unseen.values()]
         return [at for at in times if now - at < MINUTE]
 
+    def is_begun(self, job: str) -> bool:
+        """Whether a job's migration has begun, by the UID."""
+        return any(one.job == job for one in self.under_way())
+
     def moved(self) -> dict[str, Moved]:
         """Pods that came in another's place, by UID."""
         found = {}
@@ -122,7 +131,7 @@ class Carrier:
         if running is None or running.pod.deleting:
             return
         now = self._wall()
-        body = reservation_for(one, running, self._ttl, now)
+        body = reservation_for(one, running, one.ttl or self._ttl, now)
         name = name_of(one, now)
         self._unseen[name] = now, one
         try:
@@ -134,7 +143,8 @@ class Carrier:
             log.warning("no place is held pod=%s error=%s", one.pod, error)
             return
         self._metrics.migration("begun")
-        note = f"goes from {one.source} to {one.target}, where Reservation {name} holds its place: {one.why}"
+        to = one.target or "another node"
+        note = f"goes from {one.source} to {to}, where Reservation {name} holds its place: {one.why}"
         self._events.say(_pod(one, one.pod, one.uid), "Normal", MIGRATING, note)
 
     async def run_once(self) -> None:
@@ -173,8 +183,8 @@ class Carrier:
             leaves=self._source.pod(one.migration.uid),
             came=one.came,
             comer=self._source.pod(one.came),
-            bound_by=one.created + self._ttl,
-            ready_by=one.created + 2 * self._ttl,
+            bound_by=one.created + (one.migration.ttl or self._ttl),
+            ready_by=one.created + 2 * (one.migration.ttl or self._ttl),
         )
 
     async def _evict(self, one: Kept, now: float) -> None:
@@ -203,7 +213,7 @@ class Carrier:
         self._metrics.migration("succeeded")
         comer = self._source.pod(one.came)
         if comer is not None:
-            note = f"came to {said.target} in the place of {said.pod}, which left {said.source}"
+            note = f"came to {one.node} in the place of {said.pod}, which left {said.source}"
             self._events.say(_pod(said, comer.pod.key, comer.pod.uid), "Normal", MIGRATED, note)
 
     def _is_over(self, one: Kept, now: float) -> bool:

@@ -92,6 +92,10 @@ class LoadSource:
         """A pod by its UID, as it was last seen."""
         return self._pods.get(uid)
 
+    def by_key(self, moved: Mapping[str, Moved]) -> dict[str, RunningPod]:
+        """All pods by namespace/name."""
+        return {one.pod.key: self._as_known(one, moved) for one in self._pods.values()}
+
     async def look(self, now: float) -> None:
         """Ask what nodes use; `now` in seconds since the epoch."""
         found = await self._list(NODE_METRICS, node_usage)

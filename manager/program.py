@@ -24,6 +24,7 @@ from manager.carrying import Carrier
 from manager.config import ManagerConfig
 from manager.loads import LoadSource
 from manager.metrics import Metrics
+from manager.migration_jobs import Jobs
 from manager.rescheduling import Rounds
 from manager.rescheduling_config import RescheduleMode
 from qos.cluster.policy import Policy
@@ -75,6 +76,7 @@ class Program:
             clock=clock,
         )
         self.carrier: Carrier | None = None
+        self.jobs: Jobs | None = None
         self.rounds = self._rescheduling(api, clock, wall)
         self._watches = {POLICIES.plural: self._watch, **(self.loads.watches if self.rounds else {})}
         self.readiness = Readiness(self._watches, clock)
@@ -106,6 +108,16 @@ class Program:
                 self.events,
                 self.metrics,
                 ttl=config.ttl_seconds,
+                clock=clock,
+                wall=wall,
+            )
+        if config.pod_migration_jobs and self.carrier is not None:
+            self.jobs = Jobs(
+                api,
+                self.loads,
+                self.carrier,
+                config.read().limits,
+                skipped=self.metrics.skipped,
                 clock=clock,
                 wall=wall,
             )
@@ -159,6 +171,10 @@ class Program:
             steps = self._leading(self.carrier.run_once)
             yield "watch reservations", self._loop("watch", RESTART_SECONDS, self.carrier.watch.run)
             yield "migrations", self._loop("migrations", LOOK_SECONDS, steps)
+        if self.jobs is not None:
+            steps = self._leading(self.jobs.run_once)
+            yield "watch jobs", self._loop("watch", RESTART_SECONDS, self.jobs.watch.run)
+            yield "jobs", self._loop("jobs", LOOK_SECONDS, steps)
 
     def _loop(
         self, name: str, seconds: float, once: Callable[[], Awaitable[object]]

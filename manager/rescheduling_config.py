@@ -133,6 +133,10 @@ class Rescheduling(Section):
     node_pools: list[NodePool] = Field(
         default=[NodePool(name="default")], min_length=1, description="Nodes, and their thresholds."
     )
+    pod_migration_jobs: bool = Field(
+        default=False,
+        description="Carry out PodMigrationJobs, too; not where koord-descheduler does. With `Active`.",
+    )
     ttl_seconds: float = Field(
         default=300.0,
         ge=1,
@@ -179,6 +183,8 @@ class Rescheduling(Section):
 
     @model_validator(mode="after")
     def _room(self) -> Rescheduling:
+        if self.pod_migration_jobs and self.mode is not RescheduleMode.ACTIVE:
+            raise ValueError(f"podMigrationJobs is true and mode {self.mode.value}: jobs need mode Active")
         names = [one.name for one in self.node_pools]
         if len(set(names)) != len(names):
             raise ValueError("two nodePools have the same name")

@@ -57,7 +57,7 @@ def expected(pods: Iterable[RunningPod]) -> Resources | None:
 
     Those of one round are decided one after the other, and arrive in any order: the most counts.
     """
-    moved = [one.moved for one in pods if one.moved]
+    moved = [one.moved for one in pods if one.moved and one.moved.node]
     last = max((one.decided for one in moved), default=0.0)
     most: dict[str, int] = {}
     for one in moved:

@@ -14,7 +14,8 @@ class Migration:
     """One pod that goes from one node to another. `pod`: namespace/name; `workload`: its controller's UID.
 
     `at`: the round, seconds since the epoch. `usage`: what it used; `expected`: what the target will then
-    use; `times`: as Moved has it. `why`: for people.
+    use; `times`: as Moved has it. `why`: for people. `target` "": any other node. `job`: UID of the
+    PodMigrationJob that asks for it, which gives it `ttl` seconds.
     """
 
     pod: str
@@ -29,6 +30,8 @@ class Migration:
     why: str = ""
     prod: bool = False
     at: float = 0.0
+    job: str = ""
+    ttl: float = 0.0
 
     @property
     def namespace(self) -> str:

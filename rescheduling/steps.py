@@ -23,7 +23,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is there. `phase`: the Reservation's, "" before its first; `node`: the one that it is held on.
+    """What is there. `target`: "" any node. `phase`: the Reservation's, "" before its first; `node`: of it.
 
     `leaves`: the pod that is moved, None where it is gone. `came`: UID of the one that uses the Reservation,
     "" none; `comer`: that pod, None where it is not known. `bound_by`, `ready_by`: until when that must have
@@ -60,7 +60,7 @@ def next_step(seen: Seen, now: float) -> Step:
         return _late(seen, stays)
     if seen.phase != AVAILABLE:
         return Step(Action.WAIT) if stays else _failed("PodGone", "the pod went before a place was held")
-    if seen.node != seen.target:
+    if seen.target and seen.node != seen.target:
         return _failed("WrongNode", f"a place is held on {seen.node}, not on {seen.target}")
     return Step(Action.EVICT if stays else Action.WAIT)
 
@@ -81,7 +81,7 @@ def _used(seen: Seen, now: float) -> Step:
 
 def _late(seen: Seen, stays: bool) -> Step:
     if seen.phase != AVAILABLE:
-        return _failed("NoPlace", f"no place could be held on {seen.target}")
+        return _failed("NoPlace", f"no place could be held on {seen.target or 'any node'}")
     if stays:
         return _failed("NotEvicted", "its eviction was refused, by a PodDisruptionBudget for instance")
     return _failed("NotCome", "the pod was evicted, and none came to the place that was held")

@@ -13,6 +13,7 @@ from adapters.api import RESERVATIONS
 from adapters.kubernetes import wire
 from adapters.kubernetes.wire import UNREADABLE, read
 from qos import keys, quantity
+from qos.cluster.objects import NodeSelectorTerm, Requirement
 from qos.cluster.running import RunningPod
 from rescheduling.records import Migration
 
@@ -129,7 +130,7 @@ def reservation_for(one: Migration, running: RunningPod, ttl: float, now: float)
             "owners": [{"controller": owner}],
             "template": {
                 "spec": {
-                    "nodeName": one.target,
+                    **_place(one, running),
                     "priority": running.pod.priority,
                     "tolerations": tolerations,
                     "containers": [{"name": "place", "resources": {"requests": requests}}],
@@ -137,6 +138,27 @@ def reservation_for(one: Migration, running: RunningPod, ttl: float, now: float)
             },
         },
     }
+
+
+def _place(one: Migration, running: RunningPod) -> dict[str, Any]:
+    """The target; without one anywhere the pod may run, but where it is."""
+    if one.target:
+        return {"nodeName": one.target}
+    where = running.where
+    elsewhere = {"key": "metadata.name", "operator": "NotIn", "values": [one.source]}
+    terms = [
+        {
+            "matchExpressions": [_expression(each) for each in term.labels],
+            "matchFields": [*(_expression(each) for each in term.fields), elsewhere],
+        }
+        for term in (where.affinity if where.affinity is not None else (NodeSelectorTerm(),))
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeSelector": dict(where.node_selector), "affinity": {"nodeAffinity": required}}
+
+
+def _expression(one: Requirement) -> dict[str, Any]:
+    return {"key": one.key, "operator": one.operator, "values": list(one.values)}
 
 
 def ended(outcome: Outcome) -> Mapping[str, Any]:

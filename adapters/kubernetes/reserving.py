@@ -201,7 +201,11 @@ def _integer(text: str) -> int | None:
 
 def _expires(meta: wire.FullMetadata, spec: _Spec, created: float) -> float | None:
     """The end, whichever comes first; a ttl of 0 is none, whatever expires says."""
-    seconds = DEFAULT_TTL_SECONDS if spec.ttl is None and spec.expires is None else _seconds(meta, spec.ttl)
+    seconds = (
+        DEFAULT_TTL_SECONDS
+        if spec.ttl is None and spec.expires is None
+        else seconds_of(_KIND, meta, "spec.ttl", spec.ttl)
+    )
     if seconds == 0:
         return None
     ends = [spec.expires.timestamp()] if spec.expires else []
@@ -210,12 +214,13 @@ def _expires(meta: wire.FullMetadata, spec: _Spec, created: float) -> float | No
     return min(ends, default=None)
 
 
-def _seconds(meta: wire.FullMetadata, ttl: str | None) -> float | None:
-    if ttl is None:
+def seconds_of(kind: str, meta: wire.FullMetadata, field: str, text: str | None) -> float | None:
+    """A duration as Go writes it; None where there is none. DecodeError names the field."""
+    if text is None:
         return None
-    if not _DURATION.fullmatch(ttl):
-        raise DecodeError(_KIND, key_of(meta), "spec.ttl", ttl, "write a duration such as 24h or 1h30m")
-    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(ttl))
+    if not _DURATION.fullmatch(text):
+        raise DecodeError(kind, key_of(meta), field, text, "write a duration such as 24h or 1h30m")
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 def _unheeded(spec: _Spec, annotations: Mapping[str, str]) -> Iterator[str]:

@@ -18,7 +18,16 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from adapters.api import EVENTS, NODE_METRICS, POD_METRICS, PODS, RESERVATIONS, NotFound, Resource
+from adapters.api import (
+    EVENTS,
+    MIGRATION_JOBS,
+    NODE_METRICS,
+    POD_METRICS,
+    PODS,
+    RESERVATIONS,
+    NotFound,
+    Resource,
+)
 from adapters.kubernetes.client import KubernetesAPI
 from lab import extender_process, nodes, ports
 from lab.cluster import Cluster
@@ -27,7 +36,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.full]
 
 ROOT = Path(__file__).parents[2]
 STRICT = ROOT / "scheduler-config" / "strict.yaml"
-DEFINITIONS = (ROOT / "lab" / "reservations.yaml", Path(__file__).parent / "metrics.yaml")
+HERE = Path(__file__).parent
+DEFINITIONS = (ROOT / "lab" / "reservations.yaml", HERE / "metrics.yaml", HERE / "migration_jobs.yaml")
 DEADLINE = 120.0
 EACH_USES = 2
 
@@ -104,7 +114,8 @@ class World:
         """The manager as a process of its own."""
         config = self.folder / "manager.yaml"
         with config.open("w") as file:
-            YAML().dump({"rescheduling": {"mode": mode, "nodePools": [POOL], **ROUNDS}}, file)
+            jobs = {"podMigrationJobs": mode == "Active"}
+            YAML().dump({"rescheduling": {"mode": mode, "nodePools": [POOL], **jobs, **ROUNDS}}, file)
         (port,) = ports.reserve(self.folder, 1)
         argv = [sys.executable, "-P", "-c", "from manager.commands import main; main()"]
         argv += ["--config", str(config), "--kubeconfig", str(self.folder / "kubeconfig")]
@@ -178,6 +189,30 @@ async def follow(api: KubernetesAPI, resource: Resource, seen: list[tuple[int, s
         seen.append((int(one["metadata"]["resourceVersion"]), event.type, one))
 
 
+async def job_moves_a_pod(world: World, places: dict[str, str]) -> None:
+    """A PodMigrationJob, as Koordinator's users write it: the pod goes anywhere else."""
+    (name,) = (pod for pod, node in places.items() if node == "cool")
+    job = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "PodMigrationJob",
+        "metadata": {"name": "by-hand"},
+        "spec": {"mode": "ReservationFirst", "podRef": {"namespace": "default", "name": name}},
+    }
+    world.cluster.kubectl("create", "-f", "-", stdin=json.dumps(job))
+
+    async def over() -> bool:
+        (job,) = await world.objects(MIGRATION_JOBS)
+        return job.get("status", {}).get("phase") in ("Succeeded", "Failed")
+
+    await world.wait(over, "the job ends")
+    (job,) = await world.objects(MIGRATION_JOBS)
+    status = job["status"]
+    assert (status["phase"], status["nodeName"]) == ("Succeeded", "hot")
+    assert (await world.where())[status["podRef"]["name"]] == "hot"
+    kinds = [one["type"] for one in status["conditions"]]
+    assert kinds[:3] == ["ReservationCreated", "ReservationScheduled", "Eviction"]
+
+
 async def test_a_hot_nodes_pod_has_its_place_before_it_is_evicted_and_nothing_moves_twice(
     world: World,
 ) -> None:
@@ -195,7 +230,17 @@ async def test_a_hot_nodes_pod_has_its_place_before_it_is_evicted_and_nothing_mo
 
     changes: list[tuple[int, str, Object]] = []
     tasks = [asyncio.create_task(follow(world.api, kind, changes)) for kind in (PODS, RESERVATIONS)]
+    spec = {"minAvailable": 4, "selector": {"matchLabels": {"app": "batch"}}}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "batch"}}
+    world.cluster.kubectl("create", "-f", "-", stdin=json.dumps(budget | {"spec": spec}))
     with world.manager("Active"):
+
+        async def refused() -> bool:
+            return "disruption budget" in world.words()
+
+        await world.wait(refused, "a PodDisruptionBudget refuses the eviction")
+        assert await world.where() == before
+        world.cluster.kubectl("delete", "pdb", "batch")
 
         async def moved() -> bool:
             return "Migrated" in await world.reasons()
@@ -207,12 +252,15 @@ async def test_a_hot_nodes_pod_has_its_place_before_it_is_evicted_and_nothing_mo
         while world.beat < until:  # ten rounds more, in which nobody is high
             await world.measure()
             await asyncio.sleep(0.3)
-    assert await world.where() == after
+        assert await world.where() == after
+        await job_moves_a_pod(world, after)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
-    (reservation,) = await world.objects(RESERVATIONS)
+    reservation = next(
+        one for one in await world.objects(RESERVATIONS) if one["spec"]["template"]["spec"].get("nodeName")
+    )
     assert reservation["status"]["phase"] == "Succeeded"
     assert json.loads(reservation["metadata"]["annotations"]["j10ce.io/migration-outcome"])["failed"] == ""
     (gone,) = before.keys() - after.keys()
