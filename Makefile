@@ -82,8 +82,9 @@ test-again: venv ## Run the one test that the variable TEST names, alone
 	@mkdir -p $(RESULTS); $(PYTEST) "$$TEST" --junit-xml=$(RESULTS)/again.xml
 
 SEEDS ?= 2000
-simulate: venv ## Play SEEDS histories of a faulty control plane in virtual time; a failure is shortened and printed
+simulate: venv ## Play SEEDS histories of a faulty control plane in virtual time, and a quarter of that with placeholders as keeper; a failure is shortened and printed
 	@$(BIN)/python -P -m simulation $(if $(MUTATIONS),mutations,seeds $(SEEDS))
+	@$(BIN)/python -P -m simulation --keeper placeholders $(if $(MUTATIONS),mutations,seeds $$(($(SEEDS) / 4)))
 
 test-kernel: vm ## Tests inside a machine with a real cgroup v2 kernel
 	@$(PYTEST) -m "kernel and not full" tests/kernel tests/lab/vm --durations=10

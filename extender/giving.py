@@ -39,14 +39,15 @@ class Giving:
 
     async def clear(self, node: str) -> None:
         """Delete the placeholders that wait there: an owner's own priority may be below theirs."""
-        for one in self._standing.asking(node):
-            if self._standing.give(one):
-                try:
-                    with suppress(Taken):
-                        await self.let_go(one)
-                except (APIError, Unreachable):
-                    self._standing.take_back(one)
-                    raise
+        while there := self._standing.asking(node):  # asked anew: one may be bound by now
+            one = there[0]
+            self._standing.give(one)
+            try:
+                with suppress(Taken):
+                    await self.let_go(one)
+            except (APIError, Unreachable):
+                self._standing.take_back(one)
+                raise
 
     async def let_go(self, given: Placeholder) -> None:
         """Delete the placeholder. Taken."""
@@ -57,14 +58,15 @@ class Giving:
             tried += 1
             try:
                 await self._api.delete(PODS, self._namespace, given.name, uid=given.uid)
-            except (NotFound, Conflict):
+            except (NotFound, Conflict) as error:
                 if tried == 1:  # else it is our own call, whose answer was lost
-                    raise Taken from None
+                    raise Taken from error
 
         try:
             await _again(delete)
-        except Taken:
-            self._standing.drop(given.uid)
+        except Taken as taken:
+            if isinstance(taken.__cause__, NotFound):  # after a conflict the watch tells whether it is there
+                self._standing.drop(given.uid)
             raise
         self._standing.drop(given.uid)
 
@@ -75,11 +77,12 @@ class Giving:
 
 
 async def _again(call: Callable[[], Awaitable[object]]) -> None:
+    """A patch meets a conflict where others change the object all the time, or where it is another one."""
     for tried in range(1, _TRIES + 1):
         try:
             await call()
             return
-        except (NotFound, Conflict):
+        except NotFound:
             raise
         except (APIError, Unreachable):
             if tried == _TRIES:

@@ -227,7 +227,8 @@ class HandOver:
                 if predecessor not in taken and node not in busy:
                     self._heirs[uid] = _Place(policy, node, predecessor=predecessor)
                     self._begin(one, self._nominate(one, node), node)
-                    break
+                    line[policy] += 1
+                    return True
         before, line[policy] = line[policy], line[policy] + 1
         # Where the ledger refuses all of them, it does not fit, or they are about to move.
         held, unsure = (openings.held, 0) if useless < openings.held else (0, openings.held)
@@ -284,6 +285,8 @@ class HandOver:
         try:
             await self._giving.nominate(one.pod, place.node)
             await self._giving.clear(place.node)
+            if not self._is_there(one.pod.uid):
+                raise NotFound(404, "NotFound", f"pod {one.pod.key} is gone")
             if place.given is not None:
                 await self._giving.let_go(place.given)
             if one.gates:

@@ -73,6 +73,8 @@ class Client:
         self.faults: list[Fault] = []
         self.lag = 0.005
         self.streams: dict[str, Stream] = {}
+        self.deleting: Callable[[str, bool], None] = lambda _uid, _sent: None
+        """Hears of each DELETE, by UID: it is sent, or it came to nothing."""
         self._store, self._loop, self._chance = store, loop, chance
         self._calls: dict[str, int] = {}
         store.listeners.append(self._tell)
@@ -319,7 +321,12 @@ class Client:
             require_uid(there["metadata"], uid)
             self._store.remove(resource, namespace, name)
 
-        await self._request("delete", name, remove)
+        self.deleting(uid, True)
+        try:
+            await self._request("delete", name, remove)
+        except Exception:
+            self.deleting(uid, False)
+            raise
 
     async def evict(self, name: str, remove: Callable[[], None]) -> None:
         """DELETE of a pod; what that means for it the world says."""

@@ -17,6 +17,7 @@ _KINDS = {
     "rollout": 2,
     "flood": 3,
     "room": 4,
+    "wide": 4,
     "node": 2,
     "policy": 2,
     "important": 1,
@@ -72,7 +73,7 @@ class Bursts:
         yield from (
             (0.2, *self._app(app, random.choice((0, 0, self._slots[app] // 2)))) for app in self._apps
         )
-        yield 1.5, *self._flooded(len(self._nodes) * self._cpu + 8)
+        yield 1.5, *self._flooded(len(self._nodes) * self._cpu * random.choice((1, 2, 2)) // 2 + 8)
         yield 3.0, "nothing", ()
         weights = {**_KINDS, **random.choice(_DISTURBANCES)}
         pace = random.choice((0.3, 1.0, 3.0))
@@ -123,6 +124,12 @@ class Bursts:
         random, there = self._random, self._filled
         gone = [there.pop(random.randrange(len(there))) for _ in range(min(len(there), random.randint(1, 6)))]
         return [("delete", (name, random.choice((0.0, 0.0, 1.0)))) for name in gone]
+
+    def _draw_wide(self) -> list[_What]:
+        """A pod for which there is room once holds have moved, perhaps."""
+        self._floods += 1
+        cpu = self._random.choice((1500, 2000, 2000, 3000))
+        return [*self._draw_room(), ("pod", (f"w{self._floods}", cpu, 64, self._random.choice((0, 0, 10))))]
 
     def _draw_node(self) -> list[_What]:
         random, name = self._random, self._random.choice(self._nodes)

@@ -15,6 +15,7 @@ from simulation.history import History, load
 from simulation.load.play import play as load_play
 from simulation.load.play import summary
 from simulation.mutations import MUTATIONS, caught
+from simulation.placeholder_mutations import OF_PLACEHOLDERS
 from simulation.play import play
 from simulation.run import Result, run_seeds, watched
 from simulation.shrink import same_failure, shrunk
@@ -79,12 +80,14 @@ def replay(
 
 @app.command()
 def mutations(
+    context: typer.Context,
     most: Annotated[int, typer.Option(help="The most seeds to try on each.")] = 500,
     about: Annotated[str, typer.Option(help="Only those whose words contain this.")] = "",
 ) -> None:
     """Plant mistakes, one at a time, and say how many seeds find each; ends with 1 when one is not found."""
     missed = 0
-    for mutation in (one for one in MUTATIONS if about in one.about):
+    planted = OF_PLACEHOLDERS if context.obj == Keeper.PLACEHOLDERS.value else MUTATIONS
+    for mutation in (one for one in planted if about in one.about):
         count, rule = caught(mutation, most)
         missed += not count
         typer.echo(f"{count or f'> {most}':>6}  {mutation.about}  {f'({rule})' if rule else ''}")

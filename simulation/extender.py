@@ -232,9 +232,15 @@ class Extender:
         await self.readiness.wait_synced()
         if self._reserving is not None:
             await self._reserving.answered.wait()
+        if self.books.keeper is not None:  # with the other one, its verbs do that
+            for _ in iter(self.ledger.tend, False):
+                await asyncio.sleep(0)
         self.books.catalog.open()
         for _ in self.books.reservations.open_in_steps() if self.books.reservations is not None else ():
             await asyncio.sleep(0)
+        if self.books.keeper is not None:
+            for _ in iter(self.ledger.tend, False):
+                await asyncio.sleep(0)
         self.readiness.open()
         self.opened_at = self._loop.time()
         ours = (pod for pod in self.books.view.unschedulable.values() if pod.scheduler_name == SCHEDULER)

@@ -29,7 +29,7 @@ from ledger.ledger import Ledger
 from ledger.spread import Spreads
 from ledger.state import State
 from qos.cluster.budget import Budget
-from simulation.generator import history
+from simulation.generator import EXTENDER, history
 from simulation.play import play
 
 
@@ -41,6 +41,7 @@ class Mutation:
     where: Any
     name: str
     wrong: Callable[[Any], Any]
+    keeper: str = EXTENDER
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -166,7 +167,7 @@ def caught(mutation: Mutation, most: int, first: int = 0) -> tuple[int, str]:
     A seed that fails without the mistake as well is passed over.
     """
     for count in range(1, most + 1):
-        one = history(first + count - 1)
+        one = history(first + count - 1, keeper=mutation.keeper)
         with mutation.planted():
             broken = play(one).broken
         if broken and not play(one).broken:

@@ -26,10 +26,13 @@ from simulation.watching import Waiting, Watching
 if TYPE_CHECKING:
     from simulation.extender import Extender
 
+JUST_SECONDS = 1.0
 GATED_SECONDS = 65.0
 """So long at most an owner waits for a hand-over while somebody is there who lifts gates, whatever fails."""
 CROWDED_SECONDS = 0.9
 """From then on placeholders may go for one that waits to be bound (extender.standing)."""
+_NOW = 1e-6
+"""Seconds: what has happened just now nobody can have heard of."""
 SETTLED_SECONDS = 10.0
 MOST_WRITES = 10
 """So many in the last SETTLED_SECONDS of the quiet: who stood by in vain does so again after a while."""
@@ -37,10 +40,11 @@ MOST_WRITES = 10
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """A placeholder, and since when it has been there."""
+    """A placeholder, and since when it has been there, and bound."""
 
     one: Placeholder
     since: float
+    bound_since: float
 
 
 class PlaceholderWatcher(Watching):
@@ -58,7 +62,11 @@ class PlaceholderWatcher(Watching):
         self._overtaken: set[str] = set()
         """Those of them in whose place kube-scheduler put a pod of higher priority."""
         self._evicted: set[str] = set()
+        self._leaving: dict[str, str] = {}
+        """Placeholders whose DELETE is on its way, and the owner that gets the place, "" nobody."""
         self._leads_since = float("inf")
+        self._changed_at = 0.0
+        """When something other than a pod changed last."""
         self._written: list[tuple[float, int]] = [(0.0, 0)]
         """How many writes had been sent, look by look."""
         store.listeners.append(self._see)
@@ -71,6 +79,7 @@ class PlaceholderWatcher(Watching):
     def restarted(self) -> None:
         """The extender is another one: what the first one had begun it knows nothing of."""
         self._handed.clear()
+        self._leaving.clear()
         self._leads_since = float("inf")
 
     def disturbed(self) -> None:
@@ -111,14 +120,14 @@ class PlaceholderWatcher(Watching):
         self.wrong("nobody is evicted", f"{pod.name}, handed over to {where}, evicts {names} on {node}")
 
     def _takes_a_slot(self, pod: Pod) -> bool:
-        """Whether our service is there, and the owner asks for no more than a slot, which alone is kept."""
+        """Whether our service and the node are there, and it asks for no more than a slot."""
         extender = self.extender
         if extender is None or not extender.part.alive:
             return False
         demand = extender.books.demands().get(extender.ledger.policy_of(pod))
-        return demand is not None and all(
-            amount <= demand.vector.get(name, 0) for name, amount in pod.requests.items()
-        )
+        if demand is None or not self._serves(demand, self._handed[pod.uid]):
+            return False
+        return all(amount <= demand.vector.get(name, 0) for name, amount in pod.requests.items())
 
     def _name(self, uid: str) -> str:
         return self._pods[uid].name if uid in self._pods else uid
@@ -127,6 +136,7 @@ class PlaceholderWatcher(Watching):
 
     def _see(self, resource: Resource, entry: Entry, before: Body | None) -> None:
         if resource is not PODS:
+            self._changed_at = self._clock()
             if resource is NODES:
                 self.say(f"node {entry.type.lower()}: {entry.body['metadata']['name']}")
             return
@@ -141,9 +151,9 @@ class PlaceholderWatcher(Watching):
         if pod.namespace == PLACEHOLDERS:
             self._see_placeholder(pod, entry, gone=gone)
         else:
-            self._see_pod(pod, entry, gone=gone)
+            self._see_pod(pod, entry, before, gone=gone)
 
-    def _see_pod(self, pod: Pod, entry: Entry, *, gone: bool) -> None:
+    def _see_pod(self, pod: Pod, entry: Entry, before: Body | None, *, gone: bool) -> None:
         if gone:
             self._pods.pop(pod.uid, None)
         else:
@@ -151,60 +161,89 @@ class PlaceholderWatcher(Watching):
         if gone or pod.node_name:
             self._handed.pop(pod.uid, None)
             self._overtaken.discard(pod.uid)
-        if gone or not parsed.wants(entry.raw).gated:
+        gated = parsed.wants(entry.raw).gated
+        if before is None and not gated:
+            self._judge_ungated(pod)
+        if gone or not gated:
             self._gated.pop(pod.uid, None)
         elif pod.uid not in self._gated:
             self.say(f"{pod.name} is gated")
             self._gated[pod.uid] = self._clock()
 
+    def _judge_ungated(self, pod: Pod) -> None:
+        """A new owner is gated where more placeholders stand than owners wait or are on their way."""
+        extender = self.extender
+        answers = extender is not None and extender.leads and extender.hung_until <= self._clock()
+        if extender is None or not answers or pod.node_name or extender.behind(_NOW):
+            return
+        if self._clock() - self._changed_at < JUST_SECONDS:
+            return  # what stands may be on its way out
+        policy = extender.ledger.policy_of(pod)
+        stay = [s.one for uid, s in self._standing.items() if policy and uid not in self._leaving]
+        there = sum(one.policy == policy and one.bound for one in stay)
+        others = {uid for uid in (*self._gated, *self._handed) if uid in self._pods}
+        waiting = sum(extender.ledger.policy_of(self._pods[uid]) == policy for uid in others)
+        if there > waiting:
+            self.wrong("owners wait", f"{pod.name} of {policy} is not gated: {there} stand, {waiting} wait")
+
     def _see_placeholder(self, pod: Pod, entry: Entry, *, gone: bool) -> None:
         one = placeholders.placeholder(entry.raw)
         if not gone:
-            since = self._standing[pod.uid].since if pod.uid in self._standing else self._clock()
-            self._standing[pod.uid] = _Standing(one, since)
+            before, now = self._standing.get(pod.uid), self._clock()
+            since = before.since if before is not None else now
+            bound = before.bound_since if before is not None and before.one.bound else now
+            self._standing[pod.uid] = _Standing(one, since, bound)
             return
-        by_us = pod.uid not in self.taken and parsed.PREEMPTED not in entry.raw
-        if by_us and one.bound and self._store.find(NODES, "", one.node) is not None:
-            self._judge_let_go(one)
         self._standing.pop(pod.uid, None)
 
-    def _judge_let_go(self, gone: Placeholder) -> None:
-        """A bound placeholder is deleted by us: never one that is wanted, with nothing in its place."""
-        extender = self.extender
-        if extender is None or not extender.ready or extender.behind(0.0):
+    def deletes(self, uid: str, sent: bool) -> None:
+        """Our service has sent a DELETE, or that came to nothing.
+
+        A bound placeholder that is wanted goes only if an owner is nominated in its place.
+        """
+        if not sent:
+            self._leaving.pop(uid, None)
+        if not sent or uid not in self._standing or uid in self._leaving:
             return
-        demand = extender.books.demands().get(gone.policy)
-        report = extender.ledger.report().get(gone.policy)
+        one, extender = self._standing[uid].one, self.extender
+        settled = one.bound and self._clock() - self._standing[uid].bound_since >= JUST_SECONDS
+        self._leaving[uid] = heir = self._heir(one) if settled else ""
+        if not settled or heir or extender is None or extender.behind(_NOW):
+            return
+        if self._clock() - self._changed_at < JUST_SECONDS:
+            return  # it may have been decided by what was true before
+        demand, report = extender.books.demands().get(one.policy), extender.ledger.report().get(one.policy)
         waits = self._clock() - CROWDED_SECONDS
-        crowded = any(
-            not s.one.bound and s.one.node == gone.node and s.since <= waits for s in self._standing.values()
-        )
-        if demand is None or report is None or crowded:
+        there = [s for s in self._standing.values() if s.one.node == one.node]
+        crowded = any(not s.one.bound and s.since <= waits for s in there)
+        if demand is None or report is None or crowded or not self._serves(demand, one.node):
             return
         form = extender.form_of(demand)
-        kept = self._kept(demand, form)
-        if gone.form != form or not self._serves(demand, gone.node):
-            return
-        after = kept - 1
-        if after < min(report.filled + report.held, kept):
-            self.wrong(
-                "slots are kept",
-                f"{gone.name} of {gone.policy} on {gone.node} goes: {after} of {report.filled + report.held}",
-            )
+        after, wanted = self._kept(demand, form), report.filled + report.held
+        if one.form == form and after < wanted:
+            said = f"{one.name} of {one.policy} on {one.node} goes"
+            self.wrong("slots are kept", f"{said}: {after} are left of {wanted}")
+
+    def _heir(self, one: Placeholder) -> str:
+        """The owner that is nominated to the placeholder's place, "" nobody."""
+        there = [uid for uid, node in self._handed.items() if node == one.node and uid in self._pods]
+        for pod in (self._pods[uid] for uid in there if uid not in self._leaving.values()):
+            if pod.nominated_node_name == one.node and self._policy(pod) == one.policy:
+                return pod.uid
+        return ""
 
     def _kept(self, demand: Demand, form: str) -> int:
         """Slots of a policy that are filled, being handed over, or have a bound placeholder."""
-        own = [one for one in self._pods.values() if self._owns(demand, one) and not one.terminal]
+        own = [one for one in self._pods.values() if self._policy(one) == demand.key and not one.terminal]
         filled = sum(bool(one.node_name) and self._ready(one.node_name) for one in own)
-        handed = sum(
-            not one.node_name and one.uid in self._handed and bool(one.nominated_node_name) for one in own
-        )
-        held = [s.one for s in self._standing.values() if s.one.policy == demand.key and s.one.bound]
-        return filled + handed + sum(one.form == form and self._serves(demand, one.node) for one in held)
+        coming = (one for one in own if not one.node_name and one.uid in self._handed)
+        handed = sum(one.nominated_node_name == self._handed[one.uid] for one in coming)
+        stay = [s.one for uid, s in self._standing.items() if uid not in self._leaving]
+        held = [one for one in stay if one.policy == demand.key and one.bound and one.form == form]
+        return filled + handed + sum(self._serves(demand, one.node) for one in held)
 
-    def _owns(self, demand: Demand, pod: Pod) -> bool:
-        assert self.extender is not None
-        return self.extender.ledger.policy_of(pod) == demand.key
+    def _policy(self, pod: Pod) -> str:
+        return self.extender.ledger.policy_of(pod) if self.extender is not None else ""
 
     def _ready(self, name: str) -> bool:
         body = self._store.find(NODES, "", name)
@@ -249,6 +288,8 @@ class PlaceholderWatcher(Watching):
             self.wrong("all comes to rest", f"{late} writes since {since:.1f}")
         now = self._clock()
         for name, (pod, nodes) in waiting.items():
+            if pod.controller is not None and pod.controller.kind == "DaemonSet":
+                continue  # it may wait for a node with placeholders (docs/limits.md)
             would_now = extender.ledger.filter(pod, nodes, now, prefers=True).nodes
             let_in = [node for node in self._passes(again, pod, nodes, now) if node in would_now]
             if let_in:

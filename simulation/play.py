@@ -80,6 +80,7 @@ class Play:
         api, who, rest = self.scheduler_api, self.watcher, (self.loop, self.chance, self.cluster.evict)
         if isinstance(who, Watcher):
             return Extended(self.world, api, self.extender, who, *rest)
+        self.extender_api.deleting = who.deletes
         self.store.admit = Admission(self.store, self.extender.review).admit
         return Scheduler(self.world, api, who, *rest)
 

@@ -10,17 +10,30 @@ import pytest
 
 SEEDS = 400
 """Three quarters of a minute at most for each part, on a processor of its own: a seed takes 0.1 s."""
+OF_PLACEHOLDERS = 150
+"""Likewise: a seed takes 0.2 s."""
 OPEN = frozenset[int]()
 """Seeds that break something which is not mended yet (docs/simulation.md): whoever mends one takes it off."""
+OPEN_OF_PLACEHOLDERS = frozenset({1031, 1049})
+"""Likewise: a placeholder goes for an owner that has just ended, or that a restart made be forgotten."""
 
 pytestmark = [pytest.mark.program, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize("first", [1000, 1000 + SEEDS])
 def test_seeds_break_nothing_new(first: int) -> None:
-    argv = [sys.executable, "-P", "-m", "simulation", "seeds", str(SEEDS), "--first", str(first)]
-    argv += ["--processes", "1", "--keep-going"]
+    assert broken("extender", first, SEEDS) <= OPEN
+
+
+def test_seeds_with_placeholders_break_nothing_new() -> None:
+    assert broken("placeholders", 1000, OF_PLACEHOLDERS) <= OPEN_OF_PLACEHOLDERS
+
+
+def broken(keeper: str, first: int, count: int) -> set[int]:
+    """The seeds that fail, of so many."""
+    argv = [sys.executable, "-P", "-m", "simulation", "--keeper", keeper, "seeds", str(count)]
+    argv += ["--first", str(first), "--processes", "1", "--keep-going"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=880, check=False)
-    assert f"{SEEDS} seeds" in done.stdout, done.stdout + done.stderr
-    failed = {int(seed) for seed in re.findall(r"^seed (\d+): ", done.stdout, re.MULTILINE)}
-    assert failed <= OPEN, done.stdout
+    assert f"{count} seeds" in done.stdout, done.stdout + done.stderr
+    sys.stdout.write(done.stdout)
+    return {int(seed) for seed in re.findall(r"^seed (\d+): ", done.stdout, re.MULTILINE)}

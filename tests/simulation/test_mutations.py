@@ -6,11 +6,12 @@ import pytest
 
 from simulation.generator import history
 from simulation.mutations import MUTATIONS, caught
+from simulation.placeholder_mutations import OF_PLACEHOLDERS
 
 
 def test_every_mistake_is_about_something_that_is_there() -> None:
     assert len(MUTATIONS) >= 12
-    for mutation in MUTATIONS:
+    for mutation in (*MUTATIONS, *OF_PLACEHOLDERS):
         right = getattr(mutation.where, mutation.name)
         with mutation.planted():
             assert getattr(mutation.where, mutation.name) is not right
@@ -24,6 +25,15 @@ def test_every_mistake_is_about_something_that_is_there() -> None:
 def test_a_mistake_is_found_within_a_few_seeds(about: str) -> None:
     mutation = next(one for one in MUTATIONS if one.about == about)
     assert caught(mutation, 5)[0]
+
+
+@pytest.mark.parametrize(
+    "about",
+    ["owners are not nominated", "owners are not gated", "moves delete before they create"],
+)
+def test_a_mistake_in_keeping_placeholders_is_found_within_a_few_seeds(about: str) -> None:
+    mutation = next(one for one in OF_PLACEHOLDERS if one.about == about)
+    assert caught(mutation, 6)[0]
 
 
 NARROW = [
