@@ -8,6 +8,8 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -277,6 +279,67 @@ def test_floors_stay_while_the_program_is_dead_for_a_whole_flood(rig: Rig) -> No
     rig.wait(lambda: rig.stand() == 0, "no hold is left")
     rig.wait(lambda: len(rig.bound("batch")) == 16, "batch pods have the rest again")
     rig.wait(lambda: rig.counts_evictions(), "what that cost is counted")
+
+
+@pytest.mark.full
+def test_eighty_owners_at_once_on_three_nodes_evict_nobody(rig: Rig) -> None:
+    """One owner a node at a time: kube-scheduler counts who is nominated beside the placeholder that goes."""
+    rig.with_nodes(3, "80")
+    rig.create(HIGH, policy(100, "2", priorityClassName="high"))
+    rig.wait(lambda: rig.stand() == 100, "a placeholder for each slot")
+    rig.create(*(pod(f"batch-{number}", "1", "batch") for number in range(80)))
+    rig.wait(lambda: len(rig.bound("batch")) == 40, "batch pods take the rest")
+    rig.create(*(pod(f"checkout-{n}", "2", "checkout", priorityClassName="high") for n in range(80)))
+    rig.wait(lambda: len(rig.bound("checkout")) == 80, "all owners are bound")
+    assert rig.evicted() == 0, rig.story()
+    assert len(rig.bound("batch")) == 40
+
+
+@pytest.mark.full
+def test_a_refused_pod_is_bound_soon_after_a_hold_has_moved(rig: Rig) -> None:
+    """Ten pods, each of which a hold has to leave its node for; the goal is a median of 0.3 s."""
+    rig.with_nodes(10, "8")
+    rig.create(
+        *(
+            pod(f"a-{n}", "4", "batch", nodeSelector={"kubernetes.io/hostname": f"node-{n}"})
+            for n in range(10)
+        )
+    )
+    rig.wait(lambda: len(rig.bound("batch")) == 10, "half of each node is taken")
+    rig.create(HIGH, policy(10, "2", priorityClassName="high", placement={"maxSlotsPerNode": 1}))
+    rig.wait(lambda: rig.stand() == 10, "a placeholder on each")
+    rig.create(*nodes.nodes("more", 10, {"cpu": "8"}))
+    rig.cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=60s")
+    rig.create(
+        *(
+            pod(f"b-{n}", "6", "batch", nodeSelector={"kubernetes.io/hostname": f"more-{n}"})
+            for n in range(10)
+        )
+    )
+    rig.wait(lambda: len(rig.bound("batch")) == 20, "and more of the other ones")
+    for number in range(10):
+        rig.create(pod(f"large-{number}", "4", "large"))
+        rig.wait(partial(bound_now, rig, "large", number + 1), "a hold moves out of its way")
+    took = sorted(from_refusal_to_bind(rig, "large-"))
+    assert len(took) == 10
+    assert took[5] <= 3.0, took
+    assert rig.stand() == 10
+    assert rig.evicted() == 0
+
+
+def bound_now(rig: Rig, app: str, count: int) -> bool:
+    return len(rig.bound(app)) == count
+
+
+def from_refusal_to_bind(rig: Rig, prefix: str) -> list[float]:
+    """Seconds from the first refusal of each pod to its bind, by kube-scheduler's Events."""
+    at: dict[tuple[str, str], float] = {}
+    for one in rig.get("events")["items"]:
+        key = one["involvedObject"]["name"], one["reason"]
+        if key[0].startswith(prefix) and one.get("eventTime"):
+            seconds = datetime.fromisoformat(one["eventTime"]).timestamp()
+            at[key] = min(seconds, at.get(key, seconds))
+    return [at[name, "Scheduled"] - since for (name, why), since in at.items() if why == "FailedScheduling"]
 
 
 def test_it_does_its_work_with_the_installed_rights_and_nobody_else_makes_placeholders(
