@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -38,7 +38,7 @@ from adapters.api import (
 )
 from adapters.kubernetes import credentials, decode
 from adapters.kubernetes.client import KubernetesAPI, Timeouts
-from benchmarks import clusters, go_programs, placeholders
+from benchmarks import bound_pods, clusters, go_programs, placeholders
 from benchmarks.clusters import Size
 from benchmarks.contenders import (
     CONTENDERS,
@@ -73,8 +73,6 @@ PAUSE_SECONDS: Final = 0.05
 """Between two pods in an idle cluster."""
 ENDED: Final = ("kube-scheduler", "kube-controller-manager", "kwok-controller")
 """Neither is part of what is measured; a controller manager would taint nodes that no kubelet reports."""
-_ADDED: Final = b"\n\x05ADDED"
-"""WatchEvent's first field."""
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -137,7 +135,7 @@ class Arena:
         await self._ready(contender)
         await self._create(PODS, "default", [_pod(label, number) for number in range(pods)])
         self._start_scheduler(contender)
-        bound = self._bound(label)
+        bound = bound_pods.watch(self._endpoint, label)
         first = await anext(bound)
         began, before = time.monotonic(), self._cpu(contender)
         try:
@@ -170,7 +168,7 @@ class Arena:
         self._start_scheduler(contender)
         owner_of = 0 if contender.kind in (OURS, PLACEHOLDERS) else None
         namespace = "default" if owner_of is None else clusters.namespace(owner_of)
-        bound, waits = self._bound(label, namespace), []
+        bound, waits = bound_pods.watch(self._endpoint, label, namespace), []
         try:
             async with asyncio.timeout(FLOOD_SECONDS):
                 for number in range(pods + 1):
@@ -237,24 +235,6 @@ class Arena:
                 await asyncio.sleep(0.2)
         raise FloodError(f"{ours.name} has not annotated its nodes after {START_SECONDS:g} s: {ours.log}")
 
-    async def _bound(self, label: str, namespace: str = "default") -> AsyncGenerator[int, None]:
-        """How many pods of the label are bound, whenever there are more.
-
-        Watched in protobuf, as kube-scheduler does: the API server writes each event once for both. It ends
-        the watch of a client that is late, and begins the next one with what is there.
-        """
-        query = {"watch": "true", "fieldSelector": "spec.nodeName!=", "labelSelector": f"flood={label}"}
-        headers = {"Accept": "application/vnd.kubernetes.protobuf;stream=watch"}
-        url = f"{self._endpoint.server}/api/v1/namespaces/{namespace}/pods"
-        async with aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=None), headers=headers
-        ) as session:
-            while True:
-                async with session.get(url, params=query, ssl=self._endpoint.tls or True) as answer:
-                    answer.raise_for_status()
-                    async for count in added(answer.content):
-                        yield count
-
     def _start_extender(self, contender: Contender) -> None:
         name = contender.extender
         if not name:
@@ -308,19 +288,6 @@ class Arena:
         if contender.extender:
             processes["extender"] = contender.extender
         return {name: _cpu_seconds(self.cluster, component) for name, component in processes.items()}
-
-
-async def added(stream: aiohttp.StreamReader) -> AsyncIterator[int]:
-    """How many objects a watch has added so far: its messages are of a length of four bytes and an event."""
-    rest, count = b"", 0
-    async for chunk in stream.iter_any():
-        data, at = rest + chunk, 0
-        while len(data) >= (end := at + 4 + int.from_bytes(data[at : at + 4])) and len(data) >= at + 4:
-            count += data.startswith(_ADDED, at + 4)
-            at = end
-        rest = data[at:]
-        if count:
-            yield count
 
 
 async def _at_once(calls: Sequence[Any]) -> None:

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from aiohttp.base_protocol import BaseProtocol
 
-from benchmarks import control_plane
+from benchmarks import bound_pods, control_plane
 from benchmarks.clusters import Size
 from benchmarks.contenders import CONTENDERS, GO, NONE, OURS, OWNING, PLACEHOLDERS, PYTHON, Found, figures
 
@@ -26,7 +26,7 @@ async def test_counts_what_a_watch_adds_however_its_bytes_are_cut(cut: int) -> N
     for at in range(0, len(sent), cut):
         stream.feed_data(sent[at : at + cut])
     stream.feed_eof()
-    assert [count async for count in control_plane.added(stream)][-1] == 6
+    assert [count async for count in bound_pods.added(stream)][-1] == 6
 
 
 def test_figures_are_medians_of_rounds_and_name_what_they_are_beside() -> None:
