@@ -25,7 +25,8 @@ from tests.cluster.custom_kinds import scalable
 
 pytestmark = pytest.mark.cluster
 
-CHOICES = installation.Choices(autoscaling=True)
+CHOICES = installation.Choices(autoscaling=True, quotas=True)
+QUOTAS = Path(__file__).parents[2] / "lab" / "elasticquotas.yaml"
 BUFFERS = Path(__file__).parent / "capacity_buffers.yaml"
 DEFINITION = "capacitybuffers.autoscaling.x-k8s.io"
 ACCOUNT = "system:serviceaccount:j10ce-system:j10ce-extender"
@@ -57,6 +58,7 @@ def at_work(own: AsAccount) -> Iterator[Callable[[], str]]:
     with manifests.overlay("second-scheduler") as folder:
         shipped = installation.chosen((folder / "extender.yaml").read_text(), CHOICES)
         config = YAML(typ="safe").load(shipped) | extender_process.PATIENT
+        config["quotas"] |= {"giveBack": {"graceSeconds": 0}}
         extender = extender_process.start(own, config=config, extra=["--identity", "e1"])
         extender.wait_ready(120)
         lab_cluster.add_scheduler(own, "j10ce-scheduler", SCHEDULER, verbs_url=extender.verbs_url)
@@ -218,6 +220,36 @@ def autoscalers_are_asked_once_they_serve_the_kind(kubectl: Kubectl, logs: Calla
         kubectl.run("create", "--as", ACCOUNT, "-f", "-", stdin=as_list([theirs]))
 
 
+def quotas_give_back_once_they_are_served(kubectl: Kubectl, logs: Callable[[], str]) -> None:
+    """Pods of one that has borrowed all are evicted for one that is owed; the status says how they stand."""
+    assert "elasticquotas.scheduling.sigs.k8s.io not listed" in logs()
+    kubectl.run("delete", "pod", "big", "other", "checkout-1", "-n", "default", "--force")
+    kubectl.run("create", "-f", str(QUOTAS))
+    kubectl.run(
+        "wait", "--for=condition=Established", "crd/elasticquotas.scheduling.sigs.k8s.io", "--timeout=60s"
+    )
+    for name, least in (("lender", "2"), ("borrower", "0")):
+        spec = {"min": {"cpu": least}, "max": {"cpu": "16"}}
+        meta = {"name": name, "namespace": "default"}
+        version = "scheduling.sigs.k8s.io/v1alpha1"
+        create(kubectl, {"apiVersion": version, "kind": "ElasticQuota", "metadata": meta, "spec": spec})
+
+    def of(name: str, made: dict[str, Any]) -> dict[str, Any]:
+        made["metadata"]["labels"]["quota.scheduling.koordinator.sh/name"] = name
+        made["spec"]["terminationGracePeriodSeconds"] = 0  # nobody runs them
+        return made
+
+    def used(name: str) -> str:
+        (found,) = kubectl.objects("get", "elasticquotas", name, "-n", "default")
+        return str(found.get("status", {}).get("used", {}).get("cpu", ""))
+
+    create(kubectl, *(of("borrower", pod(f"b{number}", "b", "4")) for number in range(4)))
+    wait_for("one has borrowed all", lambda: used("borrower") == "16", logs)
+    create(kubectl, of("lender", pod("owed", "a", "2")))
+    wait_for("one of them gives it back", lambda: (used("borrower"), used("lender")) == ("12", "2"), logs)
+    assert len(kubectl.objects("get", "pods", "-n", "default", "--selector", "app=b")) == 3
+
+
 def test_they_do_their_work_with_these_rights(own: Cluster) -> None:
     kubectl = find(os.environ, own.kubeconfig, "")
     with at_work(as_account(own, kubectl)) as logs:
@@ -238,6 +270,7 @@ def test_they_do_their_work_with_these_rights(own: Cluster) -> None:
         kubectl.run("patch", "mrp", "checkout", "-n", "default", *let_go)
         wait_for("it is woken and bound", lambda: all_bound(kubectl), logs)
         wait_for("who asks for nothing has no buffer", lambda: not buffers(kubectl), logs)
+        quotas_give_back_once_they_are_served(kubectl, logs)
         wait_for("nor a template", lambda: not kubectl.objects("get", "podtemplates", "-n", "default"), logs)
         said = logs()
         scale_target_by_a_right_given_later(kubectl, logs)
