@@ -10,7 +10,7 @@ import pytest
 
 SEEDS = 400
 """Three quarters of a minute at most for each part, on a processor of its own: a seed takes 0.1 s."""
-OF_PLACEHOLDERS = 150
+OF_PLACEHOLDERS = 80
 """Likewise: a seed takes 0.2 s."""
 OPEN = frozenset[int]()
 """Seeds that break something which is not mended yet (docs/simulation.md): whoever mends one takes it off."""
