@@ -216,19 +216,22 @@ class GivingBack:
 
     async def _serve(self, pod: Pod) -> bool:
         """False: nobody may end for it, which took a look at every pod."""
-        where = await self._where(pod)
-        if where is None:
+        found = await self._where(pod)
+        if found is None:
             return True
+        where, preempts = found
 
         def fits(node: Node) -> bool:
             return admits(where, node)
 
         taking = self._taking(pod)
         ending = {one.uid for one in taking.leaving}
-        found = await last_of(
-            self._ledger.gather_clearances(pod, fits, lambda one: self._may_end(taking, one), ending)
-        )
-        places = [Place(one.node, one.left, one.pods) for one in found]
+
+        def may_end(one: Pod) -> bool:
+            return (preempts or not taking.is_own(one)) and self._may_end(taking, one)
+
+        clearances = await last_of(self._ledger.gather_clearances(pod, fits, may_end, ending))
+        places = [Place(one.node, one.left, one.pods) for one in clearances]
         places.sort(key=lambda place: _shortage(pod, place))
         self._deleting = await last_of(self._ledger.gather_ending())
         taking = self._taking(pod)  # what changed meanwhile
@@ -242,8 +245,8 @@ class GivingBack:
     def _may_end(self, taking: Taking, victim: Pod) -> bool:
         return self._protected.over(victim.uid, self._clock()) and returning.worth(taking, victim)
 
-    async def _where(self, pod: Pod) -> NodePredicate | None:
-        """Where it may run, by a fresh read; None: it waits no more."""
+    async def _where(self, pod: Pod) -> tuple[NodePredicate, bool] | None:
+        """Where it may run, and whether it preempts, by a fresh read; None: it waits no more."""
         try:
             raw = await self._api.get(PODS, pod.namespace, pod.name)
             seen = decode.pod(raw)

@@ -44,8 +44,16 @@ class _AutoscalerObject(msgspec.Struct):
     spec: _AutoscalerSpec
 
 
+class _WaitingSpec(wire.TemplateSpec, rename="camel"):
+    preemption_policy: str = ""
+
+
+class _WaitingPod(msgspec.Struct):
+    spec: _WaitingSpec
+
+
 _AUTOSCALER = msgspec.json.Decoder(_AutoscalerObject)
-_POD = msgspec.json.Decoder(wire.Template)
+_POD = msgspec.json.Decoder(_WaitingPod)
 _WORKLOAD = msgspec.json.Decoder(WorkloadObject)
 
 _DAEMON_TOLERATIONS: Final = (
@@ -120,9 +128,12 @@ def _mounts(spec: wire.WorkloadSpec) -> Mounts:
     return Mounts(tuple(shared), own, start) if own or shared else NO_MOUNTS
 
 
-def where_of(raw: bytes) -> NodePredicate:
-    """Where a pod may run, as far as its node selector, required node affinity and tolerations say it."""
-    return placement_of(wire.read(_POD, "Pod", raw).spec)
+def where_of(raw: bytes) -> tuple[NodePredicate, bool]:
+    """Where a pod may run, as far as its node selector, required node affinity and tolerations say it; and
+    whether others may be evicted for its priority (preemptionPolicy).
+    """
+    spec = wire.read(_POD, "Pod", raw).spec
+    return placement_of(spec), spec.preemption_policy != "Never"
 
 
 def placement_of(spec: wire.TemplateSpec, more: Iterable[Toleration] = ()) -> NodePredicate:

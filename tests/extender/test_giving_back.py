@@ -95,6 +95,24 @@ async def test_inside_a_quota_those_of_lower_priority_end_at_once(running, make_
         assert set(evicted(api)) == {"low-0", "low-1"}
 
 
+async def test_nobody_ends_for_the_priority_of_one_that_does_not_preempt(
+    running, make_node, make_pod, eventually
+):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1", cpu="16"))
+    api.put(PODS, of("shop", make_pod("low", cpu="4", node="n1")))
+    api.put(QUOTAS, written("shop", "4", "4"))
+    async with running(api, **ON):
+        meek = waits(of("shop", make_pod("meek", cpu="2", priority=9)))
+        meek["spec"]["preemptionPolicy"] = "Never"
+        api.put(PODS, meek)
+        await eventually(lambda: ("get", PODS, "meek") in api.calls)
+        api.put(PODS, waits(of("shop", make_pod("high", cpu="1", priority=7))))
+        await eventually(lambda: evicted(api) == ["low"])
+        assert ("patch", PODS, "high") in api.calls
+        assert ("patch", PODS, "meek") not in api.calls
+
+
 @pytest.mark.parametrize(
     "config", [{"quotas": Quotas(enabled=True, give_back=GiveBack(enabled=False))}, {"mode": Mode.OBSERVE}]
 )
