@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 
 WOULD_MIGRATE: Final = "WouldMigrate"
 STAYS_HOT: Final = "StaysHot"
+TELL_AGAIN_SECONDS: Final = 3600.0
+"""Until it is said again that a node stays hot."""
+MOST_TOLD: Final = 10
+"""Nodes of which that is said in a round."""
 
 
 class Rounds:
@@ -48,6 +52,7 @@ class Rounds:
         self._clock, self._wall = clock, wall
         self._due = clock()
         self._decider = Rescheduler(self._settings)
+        self._told: dict[str, float] = {}
         self.latest = Round()
 
     @property
@@ -72,9 +77,18 @@ class Rounds:
         self.latest = await asyncio.to_thread(self._decider.decide, world, self._wall())
         for one in self.latest.migrations:
             await self._begin(one)
+        self._tell_hot(world)
+
+    def _tell_hot(self, world: World) -> None:
+        """Each node once in a while: its figures change all the time, and there may be many."""
+        now, left = self._clock(), MOST_TOLD
+        self._told = {node: at for node, at in self._told.items() if now - at < TELL_AGAIN_SECONDS}
         for node, why in self.latest.hot.items():
-            uid = world.nodes[node].uid
-            self._events.say(Regarding("v1", NODES.kind, "", node, uid), "Normal", STAYS_HOT, why)
+            if node in self._told or not left:
+                continue
+            self._told[node], left = now, left - 1
+            about = Regarding("v1", NODES.kind, "", node, world.nodes[node].uid)
+            self._events.say(about, "Normal", STAYS_HOT, why)
 
     def forget(self) -> None:
         """Another one leads, and shows it; who leads again begins anew."""
