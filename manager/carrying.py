@@ -54,7 +54,7 @@ class Carrier:
         self._events = events
         self._metrics = metrics
         self._ttl = ttl
-        self._wall = wall
+        self._clock, self._wall = clock, wall
         self._unseen: dict[str, tuple[float, Migration]] = {}
         self._refused: dict[str, float] = {}
         self.kept: dict[str, Kept] = {}
@@ -73,7 +73,8 @@ class Carrier:
     def problem(self) -> str:
         """Why no place can be held, "" if one can."""
         if self.watch.synced.is_set() and not self.refusal:
-            return ""
+            silent = self.watch.stale(self._clock())
+            return "Reservations cannot be read: no contact with the API server" if silent else ""
         return f"Reservations cannot be read: {self.refusal or 'they are not listed yet'}"
 
     # --- what the world knows of it ---

@@ -256,3 +256,5 @@ async def test_without_reservations_it_says_so(desk: Desk) -> None:
     desk.carrier._on_listed(0.0)
     desk.carrier.watch.synced.set()
     assert desk.carrier.problem == ""
+    desk.time.now += 121
+    assert desk.carrier.problem == "Reservations cannot be read: no contact with the API server"
