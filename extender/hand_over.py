@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,9 +19,11 @@ from adapters.loops import Changes
 from extender.giving import Giving, Taken
 from extender.metrics import Metrics
 from extender.standing import Gated, Standing
+from extender.view import View
+from ledger.eligibility import admits_node
 from ledger.ledger import Ledger
 from qos import keys
-from qos.cluster.objects import Pod
+from qos.cluster.objects import NodePredicate, Pod
 from qos.cluster.placeholders import Placeholder
 
 log = logging.getLogger(__name__)
@@ -61,7 +63,7 @@ class _Handed:
 class HandOver:
     """Serves owners that are gated, or that kube-scheduler refused; 16 at once.
 
-    `changes` tells of gated pods and of the account. `clock`: seconds, monotonic.
+    `changes` tells of gated pods and of the account; `view`: of nodes. `clock`: seconds, monotonic.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class HandOver:
         standing: Standing,
         metrics: Metrics,
         changes: Changes,
+        view: View,
         *,
         namespace: str,
         clock: Callable[[], float],
@@ -80,6 +83,7 @@ class HandOver:
         self._standing = standing
         self._metrics = metrics
         self._changes = changes
+        self._view = view
         self._clock = clock
         self._places = asyncio.Semaphore(AT_ONCE)
         self._refused: dict[str, Gated] = {}
@@ -97,9 +101,10 @@ class HandOver:
         if pod.nominated_node_name:
             return False  # kube-scheduler makes room for it
         policy = self._ledger.policy_of(pod)
-        if not (policy and any(one.bound for one in self._standing.of(policy))):
+        where = self._standing.places.get(pod.uid, NodePredicate())
+        if not (policy and self._admitting(where, self._standing.of(policy))):
             return False
-        self._refused[pod.uid] = Gated(pod, ())
+        self._refused[pod.uid] = Gated(pod, (), where)
         self._changes.note()
         return True
 
@@ -153,7 +158,7 @@ class HandOver:
         if policy not in idle:
             idle[policy] = [held for held in self._standing.of(policy) if held.bound] if policy else []
         idle[policy] = [held for held in idle[policy] if held.node not in busy]
-        if (place := self._choose(one.pod, policy, idle[policy]) or self._inherited(one.pod)) is not None:
+        if (place := self._choose(one, policy, idle[policy]) or self._inherited(one.pod)) is not None:
             self._begin(one, self._carry_out(one, place), place.node)
         elif one.gates:
             waits = self._waits(one, line, busy, len(idle[policy]))
@@ -182,14 +187,22 @@ class HandOver:
         heirs = {place.node for place in self._heirs.values()}
         return handed | heirs | {node for node, _ in self._under_way.values()}
 
-    def _choose(self, pod: Pod, policy: str, idle: list[Placeholder]) -> _Place | None:
+    def _choose(self, one: Gated, policy: str, idle: list[Placeholder]) -> _Place | None:
         """The placeholder whose place the owner gets, by the ledger, which claims it for the owner."""
-        by_node = {one.node: one for one in idle}
-        node = self._claim(pod, [*by_node])
+        by_node = {held.node: held for held in self._admitting(one.where, idle)}
+        node = self._claim(one.pod, [*by_node])
         if not node:
             return None
         self._standing.give(by_node[node])
         return _Place(policy, node, by_node[node])
+
+    def _admitting(self, where: NodePredicate, held: Iterable[Placeholder]) -> list[Placeholder]:
+        """Those on nodes where the owner may run: a place that it cannot take is lost to whoever waits."""
+        return [one for one in held if one.bound and self._admits(where, one.node)]
+
+    def _admits(self, where: NodePredicate, name: str) -> bool:
+        node = self._view.nodes.get(name)
+        return node is not None and admits_node(where, node)
 
     def _inherited(self, pod: Pod) -> _Place | None:
         """The place it was nominated to, once the predecessor is gone."""
@@ -224,7 +237,7 @@ class HandOver:
         if place is None:
             taken = {place.predecessor for place in self._heirs.values()}
             for predecessor, node in openings.ending:
-                if predecessor not in taken and node not in busy:
+                if predecessor not in taken and node not in busy and self._admits(one.where, node):
                     self._heirs[uid] = _Place(policy, node, predecessor=predecessor)
                     self._begin(one, self._nominate(one, node), node)
                     line[policy] += 1

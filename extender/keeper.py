@@ -91,7 +91,14 @@ class PlaceholderKeeper:
         self._holds, self._owners = Changes(IDLE_SECONDS), Changes(IDLE_SECONDS)
         self.standing = Standing(settings.namespace, self.note, clock)
         self._hand_over = HandOver(
-            api, ledger, self.standing, metrics, self._owners, namespace=settings.namespace, clock=clock
+            api,
+            ledger,
+            self.standing,
+            metrics,
+            self._owners,
+            cluster.view,
+            namespace=settings.namespace,
+            clock=clock,
         )
         self._placeholders = Placeholders(
             api,

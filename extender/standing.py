@@ -25,10 +25,11 @@ _MOST_GONE: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Gated:
-    """A pod that waits for schedulingGates, ours among them."""
+    """A pod that waits for schedulingGates, ours among them; `where`: which nodes admit it."""
 
     pod: Pod
     gates: tuple[str, ...]
+    where: NodePredicate
 
 
 class Standing:
@@ -68,7 +69,7 @@ class Standing:
         else:
             self.places.pop(pod.uid, None)
         if keys.HAND_OVER_GATE in gates:
-            self.gated[pod.uid] = Gated(pod, gates)
+            self.gated[pod.uid] = Gated(pod, gates, placeholders.placement(raw))
             self._changed()
         else:
             self.gated.pop(pod.uid, None)

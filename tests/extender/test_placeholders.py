@@ -340,6 +340,30 @@ async def test_owners_get_their_places_one_after_the_other_on_each_node(
         assert program.scheduler.beside == []
 
 
+async def test_an_owner_that_may_not_run_there_gets_no_place(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """The slot would go to whoever waits, and then the next one."""
+    for name in ("n1", "n2"):
+        api.put(NODES, make_node(name, labels={"disk": name}))
+    api.put(POLICIES, make_policy(count=2, cpu="2"))
+    api.put(PODS, make_pod("there-1", cpu="2", node="n1"))
+    api.put(PODS, make_pod("there-2", cpu="2", node="n2"))
+    async with keeping():
+        await eventually(lambda: stand(api) == {"n1": 1, "n2": 1})
+        before = {one["metadata"]["uid"] for one in ours(api)}
+        odd = gated(make_pod("checkout-1", cpu="2", app="checkout"))
+        api.put(PODS, odd | {"spec": odd["spec"] | {"nodeSelector": {"disk": "n3"}}})
+        await eventually(
+            lambda: not api.get_object(PODS, "default", "checkout-1")["spec"].get("schedulingGates")
+        )
+        assert {one["metadata"]["uid"] for one in ours(api)} == before
+        api.remove(PODS, "default", "checkout-1")
+        fits = gated(make_pod("checkout-2", cpu="2", app="checkout"))
+        api.put(PODS, fits | {"spec": fits["spec"] | {"nodeSelector": {"disk": "n2"}}})
+        await eventually(lambda: nodes_of(api, "checkout-2") == {"checkout-2": "n2"})
+
+
 async def test_no_placeholder_waits_for_the_place_that_an_owner_is_to_get(
     api, keeping, make_node, make_pod, make_policy, eventually
 ):
