@@ -24,6 +24,7 @@ from ledger.ledger import Ledger
 from ledger.report import Holding
 from qos.cluster.objects import Demand
 from qos.cluster.placeholders import Placeholder, Steps, decide, form_of, priority_of
+from qos.cluster.refusals import Refusals
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,9 @@ _MOST_STANDBY: Final = 16
 """Of one policy. Each that waits is tried whenever a pod goes, anywhere."""
 _A_ROUND: Final = 100
 """Writes of one round, half a second's: holds may have moved since."""
+
+_REFUSALS: Final = frozenset({400, 403, 409, 422})
+"""What the API server will answer again: it is invalid, or beyond a quota, or admission is against it."""
 
 _KEPT: Final = Guard(True, "Guarded", "a placeholder is bound where each hold lies")
 _WHY: Final = "PlaceholdersMissing"
@@ -53,8 +57,13 @@ def _few(nodes: Mapping[str, int]) -> dict[str, int]:
     return few
 
 
-def _guard(missing: Collection[str], barred: Mapping[str, str]) -> Guard:
-    """By the nodes where placeholders are missing, and the reasons of those that refuse them."""
+def _guard(missing: Collection[str], barred: Mapping[str, str], refusal: str) -> Guard:
+    """By the nodes where placeholders are missing, the reasons of those that refuse them, and why the API
+    server does.
+    """
+    if missing and refusal:
+        text = f"the API server refuses placeholders ({refusal})"
+        return Guard(False, _WHY, f"{text}: they are made again, later each time")
     refused = sorted(node for node in missing if node in barred)
     if not refused:
         return _MISSING if missing else _KEPT
@@ -114,6 +123,8 @@ class Placeholders:
         self._guards: dict[str, Guard] = {}
         self._classes: set[int] = set()
         self._problem = ""
+        self._unmade = Refusals()
+        """By policy: the API server refuses its placeholders, and would others as well."""
         self._clock = clock
         self._standby: Mapping[str, Mapping[str, int]] = {}
         self._stand_by: dict[str, Mapping[str, int]] = {}
@@ -135,7 +146,7 @@ class Placeholders:
         crowded = Counter(self._standing.crowded())
         for nodes in self._stand_by.values():
             crowded -= Counter(nodes)  # who stands by waits for long by design
-        known, closed = set[str](), self._closed()
+        known, closed, unmade = set[str](), self._closed(), self._unmade.barred(self._clock())
         self._roaming.begin()
         for holding in self._ledger.gather_holdings():
             # Nothing may come between what it says and what is done of it.
@@ -144,7 +155,8 @@ class Placeholders:
                 if not self._same(holding) or crowded:
                     steps = self._decide(holding, crowded)
                     delete += steps.delete
-                    create += [(holding.demand, node) for node in steps.create if node not in closed]
+                    if holding.demand.key not in unmade:
+                        create += [(holding.demand, node) for node in steps.create if node not in closed]
             await asyncio.sleep(0)
         for policy in self._standing.policies():
             if policy not in known:
@@ -194,7 +206,8 @@ class Placeholders:
         steps = decide(wanted, form, there, crowded, standby, barred)
         stand = Counter(one.node for one in there if one.bound and one.form == form)
         missing = {node for node, slots in wanted.items() if stand[node] < slots}
-        self._guards[demand.key] = _guard(missing, barred)
+        unmade = self._unmade.barred(self._clock())
+        self._guards[demand.key] = _guard(missing, barred, unmade.get(demand.key, ""))
         pauses = any(node in barred for node in (*wanted, *standby)) or any(
             policy == demand.key for policy, _ in self._in_vain
         )  # which end without a change
@@ -243,7 +256,7 @@ class Placeholders:
     async def _create(self, demand: Demand, node: str) -> None:
         value = priority_of(demand)
         async with self._turns.turn():
-            if node in self._closed():
+            if node in self._closed() or demand.key in self._unmade.barred(self._clock()):
                 return
             try:
                 if value not in self._classes:
@@ -252,7 +265,10 @@ class Placeholders:
                 raw = await self._api.create(PODS, self._namespace, self._body(demand, node, value))
             except (APIError, Unreachable) as error:
                 self._classes.discard(value)
-                self._failed("create", error)
+                if isinstance(error, APIError) and error.status in _REFUSALS:
+                    self._refused(demand.key, error)
+                else:
+                    self._failed("create", error)
                 return
         self._standing.made(placeholders.placeholder(raw))
         self._metrics.placeholder("created")
@@ -269,6 +285,12 @@ class Placeholders:
             scheduler=self._scheduler,
             image=self._image,
         )
+
+    def _refused(self, policy: str, error: APIError) -> None:
+        """Of this policy alone: others' placeholders must not wait behind what never succeeds."""
+        self._metrics.placeholder("failed")
+        if self._unmade.note(policy, str(error), self._clock()):
+            log.warning("placeholders are refused policy=%s error=%s", policy, error)
 
     def _failed(self, what: str, error: Exception) -> None:
         self._metrics.placeholder("failed")

@@ -19,11 +19,12 @@ from adapters.api import (
     POLICIES,
     PRIORITY_CLASSES,
     WEBHOOKS,
+    APIError,
     Conflict,
     NotFound,
     Unreachable,
 )
-from extender import priority_classes
+from extender import placeholders, priority_classes
 from extender.config import Autoscaling, Keeper, Placeholders, Webhook
 from extender.gate import Gate
 from qos import keys
@@ -575,6 +576,31 @@ async def test_a_node_that_refuses_always_is_asked_ever_less(
         assert len(refused) == 4
         await eventually(lambda: "on node n1 (OutOfcpu)" in condition(api, keys.GUARDED)[2])
         await eventually(lambda: not ours(api))
+
+
+async def test_a_policy_whose_placeholders_are_refused_keeps_nobody_elses_from_being_made(
+    api, keeping, make_node, make_policy, eventually, monkeypatch
+):
+    """A LimitRange or admission refuses them always; more of them than one round takes come first."""
+    refused, create = [], api.create
+
+    async def admitted(resource, namespace, body):
+        if resource is PODS and cpus_of(body) == 3:
+            refused.append(body)
+            raise APIError(403, "Forbidden", "maximum cpu usage per Container is 2")
+        return await create(resource, namespace, body)
+
+    monkeypatch.setattr(api, "create", admitted)
+    for number in range(110):
+        api.put(NODES, make_node(f"n{number}"))
+    api.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    api.put(POLICIES, make_policy(count=105, cpu="3", priorityClassName="high"))
+    async with keeping():
+        await eventually(lambda: refused)
+        api.put(POLICIES, make_policy("other", count=2, cpu="1"))
+        await eventually(lambda: sum(stand(api).values()) == 2)
+        await eventually(lambda: "maximum cpu usage" in condition(api, keys.GUARDED)[2])
+        assert len(refused) <= 3 * placeholders.AT_ONCE
 
 
 async def test_where_autoscalers_are_asked_a_placeholder_waits_for_an_unplaced_slot(
