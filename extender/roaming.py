@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from ledger.report import Holding
@@ -26,21 +26,29 @@ class Roaming:
         self._wanted = wanted
         self._clock = clock
         self._awaited: dict[str, int] = {}
-        self._most = MOST
+        self._asked: dict[str, int] = {}
+        self._most = self._share = MOST
         self._left: dict[str, float] = {}
         self._misplaced = Refusals()
         """By policy: kube-scheduler bound one where the ledger does not want it."""
 
     def begin(self) -> None:
-        """A round begins: policies are asked about in their order, and the first have the most."""
+        """A round begins: policies are asked about in their order.
+
+        None has more than its share by what all asked for in the round before: slots that no node will ever
+        do for must not keep others' from being asked for.
+        """
+        self._share = _share(self._asked.values())
         self._awaited.clear()
+        self._asked.clear()
         self._most = MOST
 
     def awaited(self, holding: Holding) -> int:
         """For how many slots without a place one is to wait."""
         key = holding.demand.key
         if key not in self._awaited:
-            self._awaited[key] = min(self._wanted(key), holding.unplaced, self._most)
+            self._asked[key] = min(self._wanted(key), holding.unplaced)
+            self._awaited[key] = min(self._asked[key], self._share, self._most)
             self._most -= self._awaited[key]
         return self._awaited[key]
 
@@ -70,3 +78,14 @@ class Roaming:
     def forget(self, policy: str) -> None:
         """The policy is gone."""
         self._left.pop(policy, None)
+
+
+def _share(asked: Collection[int]) -> int:
+    """The most that each may have for all to have no more than MOST; 1 at the least."""
+    left, share = MOST, MOST
+    for done, one in enumerate(sorted(asked)):
+        share = max(1, left // (len(asked) - done))
+        if one > share:
+            return share
+        left -= one
+    return MOST

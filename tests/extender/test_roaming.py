@@ -15,15 +15,27 @@ def holding(name: str, unplaced: int) -> Holding:
     return Holding(Demand(key, "default", Selector(), {"cpu": 1000, "pods": 1}, unplaced, 0), (), unplaced)
 
 
-def test_the_first_policies_have_the_most(clock):
-    wanted = {"default/a": 60, "default/b": 60, "default/c": 5}
+def test_each_policy_has_its_share(clock):
+    """Slots that no node will ever do for keep nobody else's from being asked for."""
+    wanted = {"default/a": 100, "default/b": 60, "default/c": 5}
     roaming = Roaming(lambda key: wanted.get(key, 0), clock)
-    for _ in range(2):
+    held = [holding(name, 120) for name in "abcd"]
+    for expected in ([MOST, 0, 0, 0], [47, 47, 5, 0], [47, 47, 5, 0]):
         roaming.begin()
-        held = [holding(name, 70) for name in "abcd"]
-        assert [roaming.awaited(one) for one in (*held, *held)] == 2 * [60, MOST - 60, 0, 0]
+        assert [roaming.awaited(one) for one in (*held, *held)] == 2 * expected
     roaming.begin()
     assert [roaming.awaited(holding(name, 3)) for name in "abcd"] == [3, 3, 3, 0]
+    roaming.begin()
+    assert roaming.awaited(holding("a", 120)) == MOST
+
+
+def test_where_too_many_policies_ask_the_first_have_one_each(clock):
+    roaming = Roaming(lambda _key: 9, clock)
+    held = [holding(f"p{number}", 9) for number in range(MOST + 20)]
+    for _ in range(2):
+        roaming.begin()
+        awaited = [roaming.awaited(one) for one in held]
+    assert awaited == [1] * MOST + [0] * 20
 
 
 def test_one_that_went_astray_ends_it_for_a_while(clock):
