@@ -15,6 +15,7 @@ where that is switched on.
 """
 RAISING: Final = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
 BINDINGS: Final = ("j10ce-requests-raised", "j10ce-requests-refused")
+OWNER_CLASSES: Final = ("ValidatingAdmissionPolicy", "j10ce-owner-classes")
 NOWHERE: Final = {
     # Every namespace has this label.
     "namespaceSelector": {
@@ -44,8 +45,15 @@ def fitting(items: Iterable[Object], *, raising: str, observe: bool) -> list[Obj
     """
     made = [item for item in items if raising or item["kind"] not in RAISING]
     for item in made:
+        if not raising and (item["kind"], item["metadata"]["name"]) == OWNER_CLASSES:
+            give_nobody(item)
         if item["kind"] in RAISING:
             item["apiVersion"] = f"{GROUP}/{raising}"
         if observe and item["kind"].endswith("Binding") and item["metadata"]["name"] in BINDINGS:
             item["spec"]["matchResources"] = NOWHERE
     return made
+
+
+def give_nobody(item: Object) -> None:
+    """Of OWNER_CLASSES: where nobody raises owners nobody marks forged labels, so no pod may have a class."""
+    item["spec"]["validations"][0]["expression"] = "request.resource.resource != 'pods'"

@@ -181,6 +181,10 @@ def _text(item: Object) -> str:
         nowhere = deepcopy(item)
         nowhere["spec"]["matchResources"] = admission.NOWHERE
         text = merged(text, text.replace(_marked(_dump(item)), _marked(_dump(nowhere))), _OBSERVE)
+    if (item["kind"], item["metadata"]["name"]) == admission.OWNER_CLASSES:
+        nobodys = deepcopy(item)
+        admission.give_nobody(nobodys)
+        text = merged(text, _marked(_dump(nobodys)), f"not (or ({_RAISES}) ({_RAISES_BY_BETA}))")
     if item["kind"] in admission.RAISING:
         version = f'{{{{ ternary "{_BEST}" "{_BETA}" ({_RAISES}) }}}}'
         text = text.replace(f"{admission.GROUP}/{_BEST}\n", f"{admission.GROUP}/{version}\n", 1)

@@ -38,6 +38,21 @@ def test_an_older_api_server_gets_only_what_it_knows() -> None:
     assert admission.fitting(items(), raising="v1", observe=False) == items()
 
 
+def test_where_nobody_raises_owners_no_pod_has_their_class() -> None:
+    """The label that says who was raised could be forged there: nothing marks it as that."""
+    with manifests.overlay("second-scheduler") as folder:
+        text = (folder.parents[1] / "placeholders" / "raising.yaml").read_text()
+    every = [*YAML(typ="safe").load_all(text)]
+    by_name = {(one["kind"], one["metadata"]["name"]): one for one in every}
+    lax = by_name[admission.OWNER_CLASSES]["spec"]["validations"][0]["expression"]
+    assert "raised-priority" in lax
+    for raising, expected in (("v1", lax), ("v1beta1", lax), ("", "request.resource.resource != 'pods'")):
+        made = admission.fitting([*YAML(typ="safe").load_all(text)], raising=raising, observe=False)
+        (rule,) = (one for one in made if (one["kind"], one["metadata"]["name"]) == admission.OWNER_CLASSES)
+        assert rule["spec"]["validations"][0]["expression"] == expected
+        assert "owner-" in rule["spec"]["validations"][1]["message"]
+
+
 def test_observe_leaves_requests_alone() -> None:
     assert bound_nowhere(admission.fitting(items(), raising="v1", observe=True)) == {
         "j10ce-requests-raised",
