@@ -76,10 +76,12 @@ def owner_priority_of(demand: Demand) -> int | None:
 def may_roam(demand: Demand) -> bool:
     """Whether kube-scheduler and autoscalers find the right node for one of its slots by themselves.
 
-    Not where it depends on the policy's other slots, nor on what a node offers only once our agent runs.
+    Not where it depends on the policy's other slots, on what a node offers or says only once our agent runs,
+    or on volumes of single pods: the ledger would not want it there, and the node that came would go again.
     """
     together = demand.spread or demand.max_slots_per_node is not None
-    return not together and not any(name in demand.vector for name in BANDWIDTHS.values())
+    strange = demand.needs is not None or demand.anchors
+    return not (together or strange) and not any(name in demand.vector for name in BANDWIDTHS.values())
 
 
 def decide(

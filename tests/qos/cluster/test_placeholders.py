@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qos.cluster.objects import Demand, NodePredicate, Selector, Toleration
+from qos.cluster.objects import Anchor, Demand, NodePredicate, Selector, Toleration
 from qos.cluster.placeholders import (
     Placeholder,
     Steps,
@@ -112,6 +112,8 @@ def test_for_slots_without_a_place_placeholders_roam(steps, roaming, awaited, pa
 def test_who_may_roam():
     assert may_roam(demand())
     assert not may_roam(demand(max_slots_per_node=1))
+    assert not may_roam(demand(needs=frozenset()))
+    assert not may_roam(demand(anchors=(Anchor((), {}),)))
     assert not may_roam(demand(vector={"cpu": 1000, **dict.fromkeys(BANDWIDTHS.values(), 1)}))
 
 
