@@ -61,7 +61,9 @@ class _Handed:
 
 
 class HandOver:
-    """Serves owners that are gated, or that kube-scheduler refused; 16 at once.
+    """Serves owners that are gated, or that kube-scheduler refused; 16 at once, and 16 that get no place.
+
+    Thousands of these must not come before the others.
 
     `changes` tells of gated pods and of the account; `view`: of nodes. `clock`: seconds, monotonic.
     """
@@ -85,9 +87,10 @@ class HandOver:
         self._changes = changes
         self._view = view
         self._clock = clock
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._places, self._lifts = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(AT_ONCE)
         self._refused: dict[str, Gated] = {}
         self._under_way: dict[str, tuple[str, asyncio.Task[None]]] = {}
+        self._lifting: dict[str, asyncio.Task[None]] = {}
         self._handed: dict[str, _Handed] = {}
         self._heirs: dict[str, _Place] = {}
         self._seen: dict[str, float] = {}
@@ -116,14 +119,15 @@ class HandOver:
         line, idle = Counter[str](), dict[str, list[Placeholder]]()
         for uid, one in [*self._standing.gated.items(), *self._refused.items()]:
             alone = set(one.gates) <= {keys.HAND_OVER_GATE}
-            if not alone or uid in self._under_way or uid in self._handed:
+            if not alone or uid in self._under_way or uid in self._lifting or uid in self._handed:
                 continue
             self._serve(one, line, idle)
             await asyncio.sleep(0)
 
     async def drain(self) -> None:
         """Finish what is under way."""
-        await asyncio.gather(*(task for _, task in self._under_way.values()), return_exceptions=True)
+        places = [task for _, task in self._under_way.values()]
+        await asyncio.gather(*places, *self._lifting.values(), return_exceptions=True)
 
     def _look_who_is_bound(self) -> None:
         """Who did not come to a node: its slot is held anew, or it is gone."""
@@ -163,7 +167,7 @@ class HandOver:
         elif one.gates:
             waits = self._waits(one, line, busy, len(idle[policy]))
             if not (waits or uid in self._under_way):  # it has just become an heir
-                self._begin(one, self._lift(one), "")
+                self._lifting[uid] = asyncio.create_task(self._watched(one, self._lift(one), self._lifts))
         else:
             self._refused.pop(uid, None)  # it is asked about again
 
@@ -256,19 +260,21 @@ class HandOver:
 
     def _begin(self, one: Gated, work: Coroutine[None, None, None], node: str) -> None:
         self._seen.setdefault(one.pod.uid, self._clock())
-        if node:
-            self._closed[node] = self._clock()
-        self._under_way[one.pod.uid] = node, asyncio.create_task(self._watched(one, work))
+        self._closed[node] = self._clock()
+        self._under_way[one.pod.uid] = node, asyncio.create_task(self._watched(one, work, self._places))
 
-    async def _watched(self, one: Gated, work: Coroutine[None, None, None]) -> None:
+    async def _watched(
+        self, one: Gated, work: Coroutine[None, None, None], places: asyncio.Semaphore
+    ) -> None:
         try:
-            async with self._places:
+            async with places:
                 await work
         except Exception:
             log.exception("hand-over failed pod=%s", one.pod.key)
             self._metrics.handed_over("failed")
         finally:
-            del self._under_way[one.pod.uid]
+            self._under_way.pop(one.pod.uid, None)
+            self._lifting.pop(one.pod.uid, None)
             self._changes.note()
 
     async def _nominate(self, one: Gated, node: str) -> None:
