@@ -10,6 +10,7 @@ from adapters.kubernetes.wire import read
 from qos import keys
 
 _PLACEHOLDERS: Final = "Of j10ce-qos' placeholders; no other pod may use it."
+_LONGEST: Final = len("-2147483648")
 _OWNERS: Final = "What j10ce-qos raises owners of slots to; no other pod may use it."
 
 
@@ -33,8 +34,13 @@ class _Metadata(msgspec.Struct):
     annotations: _Notes | None = None
 
 
+class _Spec(msgspec.Struct, rename="camel"):
+    priority_class_name: str = ""
+
+
 class _Pod(msgspec.Struct):
     metadata: _Metadata
+    spec: _Spec
 
 
 _POD = msgspec.json.Decoder(_Pod)
@@ -78,12 +84,19 @@ def _body(name: str, value: int, policy: str, description: str) -> dict[str, Any
 
 
 def own(raw: bytes) -> Own | None:
-    """What a new pod had before the API server raised it; None: it was not raised. DecodeError."""
-    meta = read(_POD, "Pod", raw).metadata
+    """What a new pod had before the API server raised it; None: it was not raised. DecodeError.
+
+    Where nobody raises, anyone can write the label: what says otherwise than the pod's class is not believed.
+    """
+    pod = read(_POD, "Pod", raw)
+    meta = pod.metadata
     if meta.labels is None or meta.labels.raised != "true" or meta.annotations is None:
         return None
     number, _, class_name = meta.annotations.own.partition(" ")
-    return Own(int(number), class_name) if number.removeprefix("-").isdecimal() else None
+    if len(number) > _LONGEST or not number.removeprefix("-").isdecimal():
+        return None
+    raised = pod.spec.priority_class_name == of_owners(int(number) + 1)
+    return Own(int(number), class_name) if raised else None
 
 
 def taken_back(own: Own) -> list[dict[str, Any]]:

@@ -720,6 +720,7 @@ async def test_only_owners_whose_policy_can_hand_over_are_gated(
             raised = make_pod("checkout-3", cpu="2", app="checkout")
             raised["metadata"]["labels"][keys.RAISED_PRIORITY_LABEL] = "true"
             raised["metadata"]["annotations"] = {keys.OWN_PRIORITY_ANNOTATION: own}
+            raised["spec"]["priorityClassName"] = f"j10ce-owner-{int(own.split()[0]) + 1}"
             *patch, gated = reviewed(gate, raised)
             path = "/spec/priorityClassName"
             assert patch == [
@@ -729,6 +730,10 @@ async def test_only_owners_whose_policy_can_hand_over_are_gated(
             ]
             assert gated["path"] == "/spec/schedulingGates"
             assert reviewed(alone, raised) is None  # nobody hands over: it stays as the API server made it
+        for forged in ("2000001000 system-node-critical", "9" * 5000):  # by whom nobody raised
+            raised["metadata"]["annotations"] = {keys.OWN_PRIORITY_ANNOTATION: forged}
+            assert len(reviewed(gate, raised)) == 1
+        raised["metadata"]["annotations"] = {keys.OWN_PRIORITY_ANNOTATION: "0 "}
         raised["metadata"]["labels"][keys.RAISED_PRIORITY_LABEL] = "forged"
         assert len(reviewed(gate, raised)) == 1
         api.put(POLICIES, make_policy(count=0, cpu="2"))
