@@ -6,6 +6,7 @@ to, and preempt. While somebody is there they get their own back: who is handed 
 
 from __future__ import annotations
 
+import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,9 +20,13 @@ from extender.metrics import Metrics
 from ledger.ledger import Ledger
 from qos.keys import HAND_OVER_GATE
 
+log = logging.getLogger(__name__)
+
 PATH: Final = "/gate"
-_MOST_BYTES: Final = 3 << 20
-"""The API server takes no larger object."""
+_MOST_BYTES: Final = 20 << 20
+"""The API server takes objects of 3 MB, and writes some characters, such as <, by six. Of one that we do not
+read it would keep the owner raised.
+"""
 
 
 class _Request(msgspec.Struct):
@@ -81,7 +86,12 @@ class Gate:
         own = priorities.own(raw)
         if own is not None:
             yield from priorities.taken_back(own)
-        if self._gates(namespace, raw):
+        try:
+            gated = self._gates(namespace, raw)
+        except decode.DecodeError as error:
+            log.warning("pod not gated namespace=%s error=%s", namespace, error)
+            gated = False
+        if gated:
             gates = [*(_POD.decode(raw).spec.scheduling_gates or ()), {"name": HAND_OVER_GATE}]
             yield {"op": "add", "path": "/spec/schedulingGates", "value": gates}
 

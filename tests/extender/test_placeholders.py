@@ -26,7 +26,7 @@ from adapters.api import (
 )
 from extender import placeholders, priority_classes
 from extender.config import Autoscaling, Keeper, Placeholders, Webhook
-from extender.gate import Gate
+from extender.gate import PATH, Gate, application
 from qos import keys
 from tests.waiting import running as beside
 
@@ -683,15 +683,32 @@ def registered(api) -> list[str] | None:
     return [v for h in found[0]["webhooks"] for v in h["namespaceSelector"]["matchExpressions"][0]["values"]]
 
 
+async def asked(gate: Gate, body: bytes) -> bytes:
+    """The webhook's answer over HTTP."""
+    sent, parts = [], [body[at : at + 65536] for at in range(0, len(body), 65536)]
+
+    async def receive():
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+    async def send(message):
+        sent.append(message)
+
+    await application(gate)({"path": PATH, "method": "POST"}, receive, send)
+    assert sent[0]["status"] == 200
+    return sent[1]["body"]
+
+
 async def test_only_owners_whose_policy_can_hand_over_are_gated(
     api, keeping, make_node, make_pod, make_policy, eventually, metrics
 ):
     api.put(NODES, make_node("n1"))
     api.put(POLICIES, make_policy(count=1, cpu="2"))
 
+    def review_of(pod, namespace="default") -> bytes:
+        return orjson.dumps({"request": {"uid": "u", "namespace": namespace, "object": pod}})
+
     def reviewed(gate: Gate, pod, namespace="default"):
-        request = {"uid": "u", "namespace": namespace, "object": pod}
-        answer = orjson.loads(gate.review(orjson.dumps({"request": request})))["response"]
+        answer = orjson.loads(gate.review(review_of(pod, namespace)))["response"]
         assert (answer["uid"], answer["allowed"]) == ("u", True)
         return orjson.loads(base64.b64decode(answer["patch"])) if "patch" in answer else None
 
@@ -730,6 +747,13 @@ async def test_only_owners_whose_policy_can_hand_over_are_gated(
             ]
             assert gated["path"] == "/spec/schedulingGates"
             assert reviewed(alone, raised) is None  # nobody hands over: it stays as the API server made it
+        unread = raised | {"spec": raised["spec"] | {"resources": {"requests": {"cpu": "x"}}}}
+        assert len(reviewed(gate, unread)) == 4  # what we cannot read stays above nobody, too
+        raised["spec"]["containers"][0]["args"] = ["<" * 600_000]
+        # The API server writes each by six bytes.
+        answer = await asked(gate, review_of(raised).replace(b"<", b"\\u003c"))
+        assert orjson.loads(answer)["response"]["patchType"] == "JSONPatch"
+        del raised["spec"]["containers"][0]["args"]
         for forged in ("2000001000 system-node-critical", "9" * 5000):  # by whom nobody raised
             raised["metadata"]["annotations"] = {keys.OWN_PRIORITY_ANNOTATION: forged}
             assert len(reviewed(gate, raised)) == 1
