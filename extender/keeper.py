@@ -168,9 +168,10 @@ class PlaceholderKeeper:
 
     def owner_priority(self, demand: Demand) -> int | None:
         """What a policy's owners are raised to while nobody hands over; None without the webhook that takes
-        them back: owners beyond the slots would stay above others of their own priority.
+        them back, or before the API server knows of it: they would stay above others of their own priority.
         """
-        return None if self._webhook is None else self._raising.raised(demand)
+        webhook = self._webhook
+        return self._raising.raised(demand) if webhook and webhook.asks(demand.namespace) else None
 
     def loops(self) -> Iterator[tuple[str, float, Callable[[], Awaitable[object]]]]:
         """What the leader does: name, seconds between two rounds, a round."""

@@ -43,6 +43,11 @@ class Webhook:
         self._clock = clock
         self._written: list[str] | None = None
         self._until = 0.0
+        self._refused = False
+
+    def asks(self, namespace: str) -> bool:
+        """Whether the API server asks us of its pods; until we have written it: as before we began."""
+        return not self._refused if self._written is None else namespace in self._written
 
     async def run_once(self) -> None:
         """Write it when it is not as it should be."""
@@ -60,6 +65,7 @@ class Webhook:
                 await self._api.create(WEBHOOKS, "", {"metadata": metadata, "webhooks": hooks})
         except (APIError, Unreachable) as error:
             log.warning("webhook not registered then=%r error=%s", "owners are not gated", error)
+            self._refused = self._refused or isinstance(error, APIError)
         else:
             self._written, self._until = wanted, self._clock() + LOOK_AGAIN_SECONDS
 

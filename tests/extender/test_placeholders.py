@@ -197,6 +197,22 @@ async def test_without_a_webhook_that_takes_them_back_owners_are_not_raised(
         assert raised_to(api) is None
 
 
+async def test_where_the_webhook_is_refused_owners_are_not_raised(
+    api, keeping, make_node, make_policy, eventually
+):
+    """Nobody would take them back, while we are there."""
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=1))
+    api.put(PRIORITY_CLASSES, {"metadata": {"name": "j10ce-owner-1"}, "value": 1})
+    api.fail("patch", APIError(403, "Forbidden", "no"), resource=WEBHOOKS, times=1000)
+    hook = Webhook(address="127.0.0.1:0", url="https://127.0.0.1:1")
+    async with keeping(placeholders=Placeholders(webhook=hook)):
+        await eventually(lambda: condition(api, keys.GUARDED)[0] == "True")
+        await eventually(lambda: raised_to(api) is None)
+        await asyncio.sleep(1.0)
+        assert raised_to(api) is None
+
+
 def raised_to(api) -> int | None:
     return api.get_object(POLICIES, "default", "checkout").get("status", {}).get("ownerPriority")
 
