@@ -147,13 +147,16 @@ class Placeholders:
         for nodes in self._stand_by.values():
             crowded -= Counter(nodes)  # who stands by waits for long by design
         known, closed, unmade = set[str](), self._closed(), self._unmade.barred(self._clock())
+        barred = self._standing.refusals.barred(self._clock())
+        # What waits elsewhere is a reason for those alone whose own may have to make room.
+        pressed = self._standing.asking_policies() if crowded else set[str]()
         self._roaming.begin()
         for holding in self._ledger.gather_holdings():
             # Nothing may come between what it says and what is done of it.
             if holding is not None and self._kept(holding.demand.key):
                 known.add(holding.demand.key)
-                if not self._same(holding) or crowded:
-                    steps = self._decide(holding, crowded)
+                if not self._same(holding) or holding.demand.key in pressed:
+                    steps = self._decide(holding, crowded, barred)
                     delete += steps.delete
                     if holding.demand.key not in unmade:
                         create += [(holding.demand, node) for node in steps.create if node not in closed]
@@ -193,7 +196,7 @@ class Placeholders:
         nodes = self._standby.get(policy, {}).items()
         return {node: slots for node, slots in nodes if (policy, node) not in self._in_vain}
 
-    def _decide(self, holding: Holding, crowded: Mapping[str, int]) -> Steps:
+    def _decide(self, holding: Holding, crowded: Mapping[str, int], barred: Mapping[str, str]) -> Steps:
         demand, wanted = holding.demand, dict(holding.nodes)
         mine = self._standing.of(demand.key)
         there = [one for one in mine if one.node]
@@ -202,7 +205,6 @@ class Placeholders:
         # Only where it comes before others in the queue is waiting there worth anything.
         standby = self._who_stands_by(demand.key) if value > self._ordinary() else {}
         self._stand_by[demand.key] = standby
-        barred = self._standing.refusals.barred(self._clock())
         steps = decide(wanted, form, there, crowded, standby, barred)
         stand = Counter(one.node for one in there if one.bound and one.form == form)
         missing = {node for node, slots in wanted.items() if stand[node] < slots}

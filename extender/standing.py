@@ -184,6 +184,10 @@ class Standing:
         late = (self._by_uid[uid].node for uid, since in self._asked.items() if since <= due)
         return Counter(node for node in late if node)  # who roams waits for room that nobody has yet
 
+    def asking_policies(self) -> set[str]:
+        """Keys of the policies of which some are not bound."""
+        return {self._by_uid[uid].policy for uid in self._asked}
+
     def count(self, *, bound: bool) -> int:
         """How many there are, bound or not."""
         return len(self._by_uid) - len(self._asked) if bound else len(self._asked)
