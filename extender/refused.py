@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from heapq import nlargest
 from time import perf_counter
 from typing import Final
 
@@ -20,6 +21,9 @@ LONGEST_SECONDS: Final = 300.0
 SHARE: Final = 0.05
 """The part of the time that looking for pods there is room for may take."""
 _NAMES_SECONDS: Final = 1.0
+_NODES_A_STEP: Final = 200
+A_ROUND: Final = 50
+"""Pods asked about before the next look at who waits: an owner that comes waits for no more of them."""
 
 
 class Refused:
@@ -60,16 +64,16 @@ class Refused:
 
     async def run_once(self) -> None:
         """Ask about the pods that were refused since, and those the ledger has room for now."""
+        self.again(await self._look())
         waiting = self._view.unschedulable
         now = self._clock()
         self._asked = {uid: one for uid, one in self._asked.items() if uid in waiting}
         self._charged &= waiting.keys()
         due = [pod for uid, pod in waiting.items() if self._asked.get(uid, (0.0, 0.0))[0] <= now]
-        woken = await self._look()
-        for pod in dict.fromkeys([one.uid for one in (*due, *woken)]):
-            if pod in self._view.unschedulable:
-                self._ask(self._view.unschedulable[pod])
-                await asyncio.sleep(0)
+        for pod in nlargest(A_ROUND, due, key=lambda pod: pod.priority):
+            if pod.uid in waiting:
+                await self._ask(waiting[pod.uid])
+            await asyncio.sleep(0)
 
     async def _look(self) -> list[Pod]:
         """Pods the ledger has room for now; in a full cluster where thousands wait, finding them is work."""
@@ -81,7 +85,7 @@ class Refused:
         self._look_again = ended + (ended - started) / SHARE
         return found
 
-    def _ask(self, pod: Pod) -> None:
+    async def _ask(self, pod: Pod) -> None:
         pause = min(LONGEST_SECONDS, 2 * self._asked.get(pod.uid, (0.0, 0.0))[1] or AGAIN_SECONDS)
         now = self._clock()
         if self._hand_over.add(pod):
@@ -90,22 +94,30 @@ class Refused:
         if pod.uid not in self._charged and now - self._ledger.in_flight_since(pod.uid) < AGAIN_SECONDS:
             self._asked[pod.uid] = now + AGAIN_SECONDS, pause
             return  # kube-scheduler has just been answered, and may be about to bind it
+        nodes = await self._nodes_for(pod)
+        if pod.uid not in self._view.unschedulable:
+            return
         self._ledger.settle(pod.uid)  # else each answer would be charged on top of the one before
         moved = self._ledger.moved
-        found = self._ledger.filter(pod, self._nodes_for(pod), now)
+        found = self._ledger.filter(pod, nodes, now)
         if self._ledger.moved == moved:
             self._ledger.settle(pod.uid)  # there is room without a move: what keeps it waiting is not known
         else:
             self._charged.add(pod.uid)
         self._asked[pod.uid] = (now + pause if found.nodes else float("inf")), pause
 
-    def _nodes_for(self, pod: Pod) -> list[str]:
+    async def _nodes_for(self, pod: Pod) -> list[str]:
         """Nodes that admit it by its own words; other in-tree filters are not looked at."""
         if self._clock() >= self._names_until:
             self._names.clear()
             self._names_until = self._clock() + _NAMES_SECONDS
         where = self._places.get(pod.uid, NodePredicate())
-        if where not in self._names:
-            nodes = self._view.nodes.values()
-            self._names[where] = [node.name for node in nodes if node.ready and admits_node(where, node)]
-        return self._names[where]
+        found = self._names.get(where)
+        if found is None:
+            found, nodes = [], [*self._view.nodes.values()]
+            for first in range(0, len(nodes), _NODES_A_STEP):
+                some = nodes[first : first + _NODES_A_STEP]
+                found += [node.name for node in some if node.ready and admits_node(where, node)]
+                await asyncio.sleep(0)
+            self._names[where] = found
+        return found

@@ -81,6 +81,13 @@ def _does_nothing(answer: Any = None) -> Any:
     return lambda _right: lambda *_args, **_options: answer
 
 
+def _asks_nobody(_right: Any) -> Any:
+    async def ask(*_args: Any) -> None:
+        pass
+
+    return ask
+
+
 def _given_again(right: Any) -> Any:
     def give(self: Standing, one: Any) -> bool:
         right(self, one)
@@ -111,6 +118,6 @@ OF_PLACEHOLDERS = tuple(
         ("a hand-over that failed keeps its claim", Ledger, "release", _does_nothing()),
         ("a placeholder that did not go counts as gone", Standing, "take_back", _does_nothing()),
         ("the answer to a create counts more than the watch", Standing, "made", _believes_the_answer),
-        ("no hold moves for who was refused", Refused, "_ask", _does_nothing()),
+        ("no hold moves for who was refused", Refused, "_ask", _asks_nobody),
     )
 )
