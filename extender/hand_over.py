@@ -29,6 +29,8 @@ from qos.cluster.placeholders import Placeholder
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
+BEGUN: Final = 2 * AT_ONCE
+"""No owner has a place that cannot be handed to it soon: its node would be closed to others all the time."""
 BIND_SECONDS: Final = 10.0
 """How long an owner may take from the hand-over to its node before its slot is held anew."""
 UNGATED_SECONDS: Final = 1.0
@@ -96,6 +98,7 @@ class HandOver:
         self._seen: dict[str, float] = {}
         self._progress: dict[str, float] = {}
         self._closed: dict[str, float] = {}
+        self._crowded = float("-inf")
 
     def add(self, pod: Pod) -> bool:
         """An owner that kube-scheduler refused; False when its policy has nothing to hand over."""
@@ -118,6 +121,9 @@ class HandOver:
         self._forget()
         line, idle = Counter[str](), dict[str, list[Placeholder]]()
         for uid, one in [*self._standing.gated.items(), *self._refused.items()]:
+            if len(self._under_way) >= BEGUN:
+                self._crowded = self._clock()
+                break
             alone = set(one.gates) <= {keys.HAND_OVER_GATE}
             if not alone or uid in self._under_way or uid in self._lifting or uid in self._handed:
                 continue
@@ -233,7 +239,8 @@ class HandOver:
         """
         uid, policy, now = one.pod.uid, self._ledger.policy_of(one.pod), self._clock()
         since = self._seen.setdefault(uid, now)
-        late = now - max(since, self._progress.get(policy, since)) >= PATIENCE_SECONDS
+        # While the API server is slow, nobody has got one because others are on their way.
+        late = now - max(since, self._progress.get(policy, since), self._crowded) >= PATIENCE_SECONDS
         openings = self._ledger.openings(policy)
         if late or now - since >= LONGEST_SECONDS or openings is None:
             return False

@@ -24,7 +24,7 @@ from adapters.api import (
     NotFound,
     Unreachable,
 )
-from extender import placeholders, priority_classes
+from extender import hand_over, placeholders, priority_classes
 from extender.config import Autoscaling, Keeper, Placeholders, Webhook
 from extender.gate import PATH, Gate, application
 from qos import keys
@@ -592,6 +592,36 @@ async def test_a_node_that_refuses_always_is_asked_ever_less(
         assert len(refused) == 4
         await eventually(lambda: "on node n1 (OutOfcpu)" in condition(api, keys.GUARDED)[2])
         await eventually(lambda: not ours(api))
+
+
+async def test_a_burst_of_one_policys_owners_takes_no_place_from_another_while_writes_are_slow(
+    api, keeping, make_node, make_pod, make_policy, eventually, monkeypatch
+):
+    """The second owner of a node waits for the first, and that one behind all the others."""
+    monkeypatch.setattr(hand_over, "AT_ONCE", 1)
+    monkeypatch.setattr(hand_over, "BEGUN", 2)
+    monkeypatch.setattr(hand_over, "PATIENCE_SECONDS", 0.5)
+    patch = api.patch
+
+    async def slowly(resource, namespace, name, body, **options):
+        if resource is PODS:
+            await asyncio.sleep(0.15)
+        return await patch(resource, namespace, name, body, **options)
+
+    for number in range(6):
+        api.put(NODES, make_node(f"n{number}"))
+    api.put(POLICIES, make_policy("a", count=5, cpu="4"))
+    api.put(POLICIES, make_policy("b", count=2, cpu="2"))
+    async with keeping():
+        await eventually(lambda: sorted(stand(api).values()) == [1, 1, 1, 1, 1, 2])
+        monkeypatch.setattr(api, "patch", slowly)
+        for app, cpu, count in (("a", "4", 5), ("b", "2", 2)):
+            for number in range(count):
+                api.put(PODS, gated(make_pod(f"{app}-{number}", cpu=cpu, app=app)))
+        await eventually(lambda: len(nodes_of(api, "a-") | nodes_of(api, "b-")) == 7)
+    for one in [p for p in api.objects(PODS) if p["metadata"]["namespace"] != OURS]:
+        policy = f"default/{one['metadata']['labels']['app']}"
+        assert one["metadata"]["annotations"][keys.POLICY_ANNOTATION] == policy
 
 
 async def test_a_policy_whose_placeholders_are_refused_keeps_nobody_elses_from_being_made(
