@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from adapters.api import PODS, APIError, EvictingAPI, NotFound, Unreachable
+from adapters.api import PODS, QUOTAS, APIError, EvictingAPI, NotFound, Unreachable
 from adapters.kubernetes import decode
 from adapters.kubernetes.decode import DecodeError
 from adapters.kubernetes.events import EventWriter, Regarding
@@ -28,11 +28,13 @@ from qos.cluster.selectors import admits
 from qos.quantity import render
 from quota import returning
 from quota.limits import Limits
+from quota.node import Node as QuotaNode
 from quota.returning import Place, Return
 from quota.taking import Taking
 
 log = logging.getLogger(__name__)
 
+QUOTA_VERSION: Final = f"{QUOTAS.group}/{QUOTAS.version}"
 MOST_A_PASS: Final = 4
 """Pods for which others end in one pass."""
 MOST_LOOKS: Final = 2
@@ -206,9 +208,27 @@ class GivingBack:
             return taking.refused()
         key = taking.own.quota.key
         if key not in self._since:
-            log.info("a quota is owed quota=%s pod=%s", key, pod.key)
+            self._warn(taking)
         owed[key] = self._since.setdefault(key, now)
         return now - owed[key] >= self._config.grace_seconds
+
+    def _warn(self, taking: Taking) -> None:
+        """Those who owe are told once, before the grace is over."""
+        creditor = taking.own.quota.key
+        log.info("a quota is owed quota=%s pod=%s", creditor, taking.pod.key)
+        beyond: dict[QuotaNode, list[str]] = {}
+        for name in sorted(taking.owed):
+            for debtor, amount in taking.beyond(name):
+                beyond.setdefault(debtor, []).append(f"{render(name, amount)} {name}")
+        for debtor, amounts in beyond.items():
+            quota = debtor.quota
+            note = (
+                f"it takes {', '.join(amounts)} beyond its runtime, which quota {creditor} is owed of: its "
+                "least important pods are evicted for pods that wait, from "
+                f"{self._config.grace_seconds:g} seconds on"
+            )
+            about = Regarding(QUOTA_VERSION, QUOTAS.kind, quota.namespace, quota.name, quota.uid)
+            self._events.say(about, "Warning", "QuotaOwes", note)
 
     def _kind(self, pod: Pod) -> Hashable:
         """Pods of one kind fare alike, but for where they may run."""

@@ -8,7 +8,8 @@ left of a debt, but nobody comes below what is guaranteed to it of the resource 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from qos.cluster.objects import Pod, Resources
@@ -68,6 +69,20 @@ class Taking:
             due = 0 if one.runtime is None else max(0, taken - one.runtime)
             self._stands[key] = _Stand(taken, one.guaranteed, due)
         return self._stands[key]
+
+    def beyond(self, name: str) -> Iterator[tuple[Node, int]]:
+        """Of the quota's siblings, and of those of each above it, which take more than their runtime, and
+        how much more.
+        """
+        path = self.account.tree.fresh(self.own, (name,))
+        for parent, own in pairwise(path):
+            group = parent.groups.get(name)
+            for child in parent.children if group is not None else ():
+                taken = child.taken.get(name, 0)
+                if child is own or group is None or not child.shares(name):
+                    continue
+                if taken > group.shares[child.position]:
+                    yield child, taken - group.shares[child.position]
 
     def refused(self, ending: Collection[Pod] = (), freed: Resources = fitting.NOTHING) -> bool:
         """Whether its quota, or one above, refuses the pod once these have ended, too."""

@@ -30,8 +30,12 @@ def names(api: MemoryAPI) -> set[str]:
     return {pod["metadata"]["name"] for pod in api.objects(PODS)}
 
 
+def said(api: MemoryAPI, reason: str) -> list[dict[str, Any]]:
+    return [event for event in api.objects(EVENTS) if event["reason"] == reason]
+
+
 def notes(api: MemoryAPI) -> set[str]:
-    return {event["note"] for event in api.objects(EVENTS) if event["reason"] == "QuotaGaveBack"}
+    return {event["note"] for event in said(api, "QuotaGaveBack")}
 
 
 @pytest.fixture
@@ -66,7 +70,13 @@ async def test_what_is_lent_comes_back(full, running, make_pod, eventually):
 async def test_not_before_the_grace(full, running, make_pod, eventually):
     async with running(full, **ON):
         full.put(PODS, waits(of("shop", make_pod("shop-0"))))
-        await eventually(lambda: ("get", PODS, "shop-0") not in full.calls)
+        await eventually(lambda: len(said(full, "QuotaOwes")) == 1)
+        (event,) = said(full, "QuotaOwes")
+        assert event["note"] == (
+            "it takes 1 cpu beyond its runtime, which quota quotas/shop is owed of: its least important pods "
+            "are evicted for pods that wait, from 30 seconds on"
+        )
+        assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("ElasticQuota", "data")
         assert not evicted(full)
 
 

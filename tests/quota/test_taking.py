@@ -143,3 +143,20 @@ def test_who_gives_keeps_what_is_guaranteed(
             assert after.used >= before[name].guaranteed
             largest = max(taken[name])
             assert given < before[name].due + largest, "only the last may be more than is left of the debt"
+
+
+def test_who_takes_more_than_its_runtime_is_told_of() -> None:
+    one = account(
+        amounts(10),
+        [
+            quota("left", amounts(10), amounts(5), is_parent=True),
+            quota("right", amounts(10), amounts(5), is_parent=True),
+            quota("a", amounts(10), amounts(5), parent="left"),
+            quota("b", amounts(10), amounts(0), parent="left"),
+            quota("c", amounts(10), amounts(0), parent="right"),
+        ],
+    )
+    running(one, "b0", 4, "b")
+    running(one, "c0", 6, "c")
+    found = Taking(one, waiting(one, "p", 3, "a")).beyond("cpu")
+    assert [(node.quota.name, amount) for node, amount in found] == [("right", 1), ("b", 2)]
