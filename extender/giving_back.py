@@ -270,8 +270,9 @@ class GivingBack:
         try:
             raw = await self._api.get(PODS, pod.namespace, pod.name)
             seen = decode.pod(raw)
-            waits = seen.uid == pod.uid and not (seen.node_name or seen.deleting or seen.terminal)
-            return where_of(raw) if waits else None
+            done = seen.node_name or seen.deleting or seen.terminal
+            helped = seen.nominated_node_name  # kube-scheduler makes room for it
+            return where_of(raw) if seen.uid == pod.uid and not (done or helped) else None
         except (APIError, Unreachable, DecodeError) as error:
             log.info("a pod that waits cannot be read pod=%s error=%s", pod.key, error)
             return None
