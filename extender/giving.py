@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from adapters.api import PODS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
@@ -19,6 +20,10 @@ _TRIES: Final = 3
 
 class Taken(Exception):  # noqa: N818 - it reads as what happened
     """The placeholder had gone already: its place may be somebody else's."""
+
+
+class Stays(Exception):  # noqa: N818 - likewise
+    """Nobody wants the placeholder gone any more: it stays, unless a call without an answer has ended it."""
 
 
 class Giving:
@@ -39,28 +44,33 @@ class Giving:
 
     async def clear(self, node: str) -> None:
         """Delete the placeholders that wait there: an owner's own priority may be below theirs."""
-        while there := self._standing.asking(node):  # asked anew: one may be bound by now
-            one = there[0]
-            self._standing.give(one)
-            try:
-                with suppress(Taken):
-                    await self.let_go(one)
-            except (APIError, Unreachable):
+        given = list[Placeholder]()
+        try:
+            while there := self._standing.asking(node):  # asked anew: one may be bound by now
+                given.append(there[0])
+                self._standing.give(there[0])
+                with suppress(Taken, Stays):
+                    await self.let_go(there[0], partial(self._standing.waits, there[0].uid))
+        finally:
+            for one in given:  # those that went are not there any more
                 self._standing.take_back(one)
-                raise
 
-    async def let_go(self, given: Placeholder) -> None:
-        """Delete the placeholder. Taken."""
+    async def let_go(self, given: Placeholder, wanted: Callable[[], bool]) -> None:
+        """Delete the placeholder. `wanted`: whether it is to go, asked before each try. Taken, Stays."""
         tried = 0
 
         async def delete() -> None:
             nonlocal tried
+            if not wanted():
+                raise Stays
             tried += 1
             try:
                 await self._api.delete(PODS, self._namespace, given.name, uid=given.uid)
-            except (NotFound, Conflict) as error:
+            except NotFound as error:
                 if tried == 1:  # else it is our own call, whose answer was lost
                     raise Taken from error
+            except Conflict as error:
+                raise Taken from error
 
         try:
             await _again(delete)

@@ -16,7 +16,7 @@ from typing import Final
 
 from adapters.api import APIError, ClusterAPI, Conflict, NotFound, Unreachable
 from adapters.loops import Changes
-from extender.giving import Giving, Taken
+from extender.giving import Giving, Stays, Taken
 from extender.metrics import Metrics
 from extender.standing import Gated, Standing
 from extender.view import View
@@ -25,6 +25,7 @@ from ledger.ledger import Ledger
 from qos import keys
 from qos.cluster.objects import NodePredicate, Pod
 from qos.cluster.placeholders import Placeholder
+from qos.cluster.refusals import Refusals
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +99,8 @@ class HandOver:
         self._seen: dict[str, float] = {}
         self._progress: dict[str, float] = {}
         self._closed: dict[str, float] = {}
+        self._in_vain = Refusals()
+        """By policy and requests: kube-scheduler did not bind an owner where it had got its place."""
         self._crowded = float("-inf")
 
     def add(self, pod: Pod) -> bool:
@@ -147,6 +150,7 @@ class HandOver:
             elif refused or one.since + (BIND_SECONDS if one.gated else UNGATED_SECONDS) <= now:
                 del self._handed[uid]
                 self._ledger.release(uid)
+                self._in_vain.note(_kind(self._ledger.policy_of(pod), pod), "in vain", now)
 
     def _forget(self) -> None:
         waiting = self._standing.gated.keys() | self._refused.keys()
@@ -168,10 +172,13 @@ class HandOver:
         if policy not in idle:
             idle[policy] = [held for held in self._standing.of(policy) if held.bound] if policy else []
         idle[policy] = [held for held in idle[policy] if held.node not in busy]
-        if (place := self._choose(one, policy, idle[policy]) or self._inherited(one.pod)) is not None:
+        # What one of its kind could not use is not taken from the policy for each of them at once.
+        pauses = _kind(policy, one.pod) in self._in_vain.barred(self._clock())
+        useful = [] if pauses else idle[policy]
+        if (place := self._choose(one, policy, useful) or self._inherited(one.pod)) is not None:
             self._begin(one, self._carry_out(one, place), place.node)
         elif one.gates:
-            waits = self._waits(one, line, busy, len(idle[policy]))
+            waits = self._waits(one, line, busy, len(useful))
             if not (waits or uid in self._under_way):  # it has just become an heir
                 self._lifting[uid] = asyncio.create_task(self._watched(one, self._lift(one), self._lifts))
         else:
@@ -311,15 +318,13 @@ class HandOver:
         try:
             await self._giving.nominate(one.pod, place.node)
             await self._giving.clear(place.node)
-            if not self._is_there(one.pod.uid):
-                raise NotFound(404, "NotFound", f"pod {one.pod.key} is gone")
             if place.given is not None:
-                await self._giving.let_go(place.given)
+                await self._giving.let_go(place.given, lambda: self._is_there(one.pod.uid))
             if one.gates:
                 await self._giving.lift(one, {keys.POLICY_ANNOTATION: place.policy})
         except Taken:
             outcome = "taken"
-        except (NotFound, Conflict):
+        except (NotFound, Conflict, Stays):
             outcome = "gone"
         except (APIError, Unreachable) as error:
             log.warning("hand-over failed pod=%s node=%s error=%s", one.pod.key, place.node, error)
@@ -335,3 +340,7 @@ class HandOver:
         self._ledger.release(one.pod.uid)
         if place.given is not None:
             self._standing.take_back(place.given)
+
+
+def _kind(policy: str, pod: Pod) -> str:
+    return f"{policy} {sorted(pod.requests.items())}"

@@ -112,6 +112,7 @@ class PlaceholderKeeper:
             ordinary=cluster.ordinary,
             kept=self._keeps,
             closed=self._hand_over.closed,
+            serves=cluster.view.serves,
             awaited=cluster.awaited,
             clock=clock,
             name=name,

@@ -22,7 +22,7 @@ from extender.roaming import Roaming
 from extender.standing import Standing
 from ledger.ledger import Ledger
 from ledger.report import Holding
-from qos.cluster.objects import Demand
+from qos.cluster.objects import Demand, NodePredicate
 from qos.cluster.placeholders import Placeholder, Steps, decide, form_of, priority_of
 from qos.cluster.refusals import Refusals
 
@@ -84,7 +84,7 @@ class Placeholders:
     `scheduler`: who is to bind them. `image`: what they run, "" for nothing. `ordinary`: the priority of pods
     that name no PriorityClass. `kept`: whether placeholders keep a policy; the others' go. `closed`: nodes
     where none may be made for now. `awaited`: for how
-    many of its slots autoscalers are to bring nodes.
+    many of its slots autoscalers are to bring nodes. `serves`: whether a policy's pods may run on a node now.
     """
 
     def __init__(
@@ -102,6 +102,7 @@ class Placeholders:
         kept: Callable[[str], bool],
         awaited: Callable[[str], int],
         closed: Callable[[], set[str]],
+        serves: Callable[[NodePredicate, str], bool],
         clock: Callable[[], float],
         name: Callable[[], str] = random_name,
     ) -> None:
@@ -117,6 +118,7 @@ class Placeholders:
         self._kept = kept
         self._roaming = Roaming(awaited, clock)
         self._closed = closed
+        self._serves = serves
         self._name = name
         self._turns = Turns(PER_SECOND, AT_ONCE, clock, asyncio.sleep)
         self._settled: dict[str, tuple[Holding, int, Mapping[str, int], int]] = {}
@@ -205,7 +207,9 @@ class Placeholders:
         # Only where it comes before others in the queue is waiting there worth anything.
         standby = self._who_stands_by(demand.key) if value > self._ordinary() else {}
         self._stand_by[demand.key] = standby
-        steps = decide(wanted, form, there, crowded, standby, barred)
+        beside = {one.node for one in there if one.bound and one.node not in wanted}
+        lost = {node for node in beside if not self._serves(demand.where, node)}
+        steps = decide(wanted, form, there, crowded, standby, barred, lost)
         stand = Counter(one.node for one in there if one.bound and one.form == form)
         missing = {node for node, slots in wanted.items() if stand[node] < slots}
         unmade = self._unmade.barred(self._clock())

@@ -170,6 +170,10 @@ class Standing:
         there = (self._by_uid[uid] for uid in self._asked if uid not in self._given)
         return [one for one in there if one.node == node]
 
+    def waits(self, uid: str) -> bool:
+        """Whether a placeholder is there and not bound."""
+        return uid in self._asked
+
     def policies(self) -> Iterable[str]:
         """Keys of the policies that have any."""
         return [*self._by_policy]

@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
+from ledger.eligibility import admits_node
 from qos import keys
-from qos.cluster.objects import Node, Pod
+from qos.cluster.objects import Node, NodePredicate, Pod
 
 
 @dataclass(slots=True)
@@ -40,6 +41,11 @@ class View:
         self.nodes.pop(name, None)
         self.annotated.pop(name, None)
         self.guarded_by_others.discard(name)
+
+    def serves(self, where: NodePredicate, name: str) -> bool:
+        """Whether a node is there, ready, and admits pods that may run on such nodes."""
+        node = self.nodes.get(name)
+        return node is not None and node.ready and admits_node(where, node)
 
     def set_pod(self, pod: Pod) -> None:
         """Take a pod as it is now."""

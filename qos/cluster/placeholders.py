@@ -91,6 +91,7 @@ def decide(
     crowded: Mapping[str, int] = _NOTHING,
     standby: Mapping[str, int] = _NOTHING,
     barred: Collection[str] = (),
+    lost: Collection[str] = (),
 ) -> Steps:
     """The least that brings one policy's placeholders to where its holds lie.
 
@@ -99,7 +100,7 @@ def decide(
     many of any policy's have waited for long to be bound to a node: as many that are not wanted there go at
     once, else two might wait for each other for ever. standby: by node, how many wait for a slot that is
     filled there now: they are the first in the queue once its pod is gone. barred: nodes on which none is to
-    be made now.
+    be made now. lost: nodes on which none is of use to anybody: of those wanted elsewhere these go first.
     """
     bound, asking, useless = Counter[str](), Counter[str](), list[Placeholder]()
     standing: list[Placeholder] = []
@@ -121,6 +122,7 @@ def decide(
     for one in standing:
         (freed if room[one.node] > 0 else others).append(one)
         room[one.node] -= 1
+    others.sort(key=lambda one: one.node not in lost)
     return Steps(tuple(create), (*useless, *freed, *others[: max(0, len(others) - missing)]))
 
 

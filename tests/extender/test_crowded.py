@@ -54,6 +54,7 @@ async def test_one_that_waits_has_no_other_policy_looked_at(monkeypatch: pytest.
         kept=lambda _: True,
         awaited=lambda _: 0,
         closed=set,
+        serves=lambda *_: True,
         clock=lambda: now[0],
     )
     for holding in [one for one in ledger.gather_holdings() if one is not None]:

@@ -381,6 +381,37 @@ async def test_an_owner_that_may_not_run_there_gets_no_place(
         await eventually(lambda: nodes_of(api, "checkout-2") == {"checkout-2": "n2"})
 
 
+class Misfits(Scheduler):
+    """Finds no node for owners, by what the ledger knows nothing of."""
+
+    async def once(self) -> None:
+        for one in self.api.objects(PODS):
+            if one["metadata"]["namespace"] != OURS:
+                refuse(self.api, one)
+            elif not one["spec"].get("nodeName"):
+                meta = one["metadata"]
+                await self.api.bind(OURS, meta["name"], meta["uid"], wanted_node(one)[0], {})
+
+
+async def test_where_one_owner_got_its_place_in_vain_the_next_one_waits(
+    api, keeping, make_node, make_pod, make_policy, eventually, monkeypatch
+):
+    """Each would cost the policy a placeholder for a while."""
+    monkeypatch.setattr(hand_over, "UNGATED_SECONDS", 0.05)
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=3, cpu="1"))
+
+    def deleted() -> int:
+        return sum(call[:2] == ("delete", PODS) for call in api.calls)
+
+    async with keeping(scheduler=Misfits):
+        await eventually(lambda: stand(api) == {"n1": 3})
+        for number in range(3):
+            api.put(PODS, make_pod(f"checkout-{number}", cpu="1", app="checkout"))
+        await eventually(lambda: deleted() and stand(api) == {"n1": 3})
+        assert deleted() == 1
+
+
 async def test_no_placeholder_waits_for_the_place_that_an_owner_is_to_get(
     api, keeping, make_node, make_pod, make_policy, eventually
 ):

@@ -123,6 +123,14 @@ def test_none_is_made_where_kubelet_refuses_them():
     assert decide({"b": 1}, FORM, [THERE], barred={"b"}) == Steps()
 
 
+def test_of_those_wanted_elsewhere_the_ones_on_lost_nodes_go_first():
+    there = [THERE, replace(ASKS, bound=True)]
+    wanted = {"c": 2, "d": 0}
+    come = placeholder("come", "c")
+    assert decide(wanted, FORM, [*there, come], lost={"b"}).delete == (there[1],)
+    assert decide(wanted, FORM, [*there, come], lost={"a"}).delete == (THERE,)
+
+
 holdings = st.dictionaries(st.sampled_from(NODES), st.integers(1, 3), max_size=4)
 standing = st.lists(
     st.builds(

@@ -1,0 +1,69 @@
+"""Calls by which an owner gets a place are made again; but not once nobody wants what they do."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from adapters.api import PODS, Conflict
+from adapters.memory import MemoryAPI
+from extender import giving
+from extender.giving import Giving, Stays
+from extender.standing import Standing
+from qos.cluster.placeholders import Placeholder
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> MemoryAPI:
+    monkeypatch.setattr(giving, "RETRY_SECONDS", 0.0)
+    return MemoryAPI()
+
+
+def waiting(api: MemoryAPI, standing: Standing) -> Placeholder:
+    """A placeholder that is not bound yet."""
+    metadata = {"name": "hold-1", "namespace": "holds"}
+    made = api.put(PODS, {"metadata": metadata, "spec": {"terminationGracePeriodSeconds": 0}})
+    one = Placeholder(made["metadata"]["uid"], "hold-1", "default/a", "form", "n0", bound=False)
+    standing.put(one)
+    return one
+
+
+@pytest.fixture
+def standing() -> Standing:
+    return Standing("holds", lambda: None, lambda: 0.0)
+
+
+async def test_a_placeholder_stays_once_its_owner_is_gone(api: MemoryAPI, standing: Standing) -> None:
+    one, there = waiting(api, standing), [True, False]
+    api.fail("delete")
+    with pytest.raises(Stays):
+        await Giving(api, standing, "holds").let_go(one, lambda: there.pop(0))
+    assert [verb for verb, *_ in api.calls] == ["delete"]
+    assert api.objects(PODS)
+
+
+async def test_one_that_waited_stays_once_it_is_bound(api: MemoryAPI, standing: Standing) -> None:
+    one = waiting(api, standing)
+    api.fail("delete")
+    clearing = asyncio.create_task(Giving(api, standing, "holds").clear("n0"))
+    await asyncio.sleep(0)
+    assert api.calls
+    standing.put(replace(one, bound=True))
+    await clearing
+    assert len(api.calls) == 1
+    assert standing.of("default/a") == [replace(one, bound=True)]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_one_whose_delete_meets_a_conflict_is_there_until_the_watch_says_otherwise(
+    api: MemoryAPI, standing: Standing, lost: bool
+) -> None:
+    one = waiting(api, standing)
+    if lost:
+        api.fail("delete")
+    api.fail("delete", Conflict(409, "Conflict", "another one"))
+    await Giving(api, standing, "holds").clear("n0")
+    assert standing.of("default/a") == [one]
+    assert standing.asking("n0") == [one]
