@@ -68,16 +68,19 @@ class ReportWriter:
             await self._moment()
 
     async def _count(self) -> None:
-        """Learn how many nodes there are, by a list of one."""
+        """Learn how many nodes there are, by a list of one; if nobody answers, at the next moment again."""
         now = self._clock()
         if now - self._counted < COUNT_SECONDS:
             return
-        self._counted = now
         try:
             page = await self._api.list_page(NODES, limit=1)
-        except (APIError, Unreachable) as error:
+        except Unreachable:  # what is to be written fails, too, and is logged
+            return
+        except APIError as error:
+            self._counted = now
             log.info("nodes not counted error=%r interval_seconds=%.0f", str(error), self._pacing.interval)
             return
+        self._counted = now
         if page.remaining is None:
             log.info("nodes not counted error=%r", "the API server does not say how many follow")
             return

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from adapters.api import NODE_QOS, NODES, NotFound, Page, Unreachable
+from adapters.api import NODE_QOS, NODES, APIError, NotFound, Page, Unreachable
 from adapters.memory import MemoryAPI
+from agent.report.pacing import ASSUMED_NODES, RATE
 from agent.report.writer import ReportWriter
 from qos.cluster.node_report import NodeReport, PolicyState
 
@@ -160,11 +161,21 @@ class SaysNotHowMany(MemoryAPI):
         return replace(await super().list_page(*args, **kwargs), remaining=None)
 
 
+async def test_nodes_are_counted_at_the_next_moment_where_nobody_answered() -> None:
+    """Else a node that starts in an outage reports seldom for half an hour."""
+    world = World()
+    world.api.fail("list_page", times=1, error=Unreachable("refused"))
+    async with at_work(world):
+        world.writer.offer(REPORT)
+        await world.run_for(ASSUMED_NODES / RATE + 10)
+        assert world.writes() == ["create", "patch"]
+
+
 @pytest.mark.parametrize("how", ["refused", "not said"])
 async def test_uncounted_nodes_count_as_many(how: str) -> None:
     world = World(api=SaysNotHowMany() if how == "not said" else MemoryAPI())
     if how == "refused":
-        world.api.fail("list_page", times=1, error=Unreachable("forbidden"))
+        world.api.fail("list_page", times=1, error=APIError(403, "Forbidden", "not yours"))
     async with at_work(world):
         world.writer.offer(REPORT)
         await world.run_for(80)
