@@ -19,8 +19,10 @@ from agent.deficit.judge import Judged
 from agent.deficit.tally import Tally
 from agent.monitor.metrics import MonitorCollector
 from agent.monitor.monitor import Monitor, Watched
+from agent.monitor.usage import UsageMeter
 from agent.network.sending import Way
 from agent.planner import PlannedPod
+from qos.cluster.node_report import UsageState
 from qos.keys import BANDWIDTHS
 from qos.network.wanted import Direction
 
@@ -49,12 +51,15 @@ class Measuring:
         self._saved = clock()
         self._saving: asyncio.Future[None] | None = None
         self._watched: dict[str, Watched] = {}
+        self._running: dict[str, str] = {}
         self._monitor = Monitor(mounts, config.proc)
+        self._usage = UsageMeter(mounts, config.proc, clock, wall)
         self._tally = Tally(*budget_file.load(self._file, self._clocks()))
         MonitorCollector(self._monitor, self._tally, registry, clock)
 
     def watch(self, planned: Mapping[str, PlannedPod], containers: Containers) -> None:
-        """Watch these pods from now on: those with a floor of which a container runs."""
+        """Watch these pods from now on: those of which a container runs; each second those with a floor."""
+        self._running = _running(planned, containers)
         self._watched = _watched(planned, containers)
         self._monitor.watch(self._watched)
 
@@ -64,6 +69,15 @@ class Measuring:
         self._tally.take(tick, self._watched)
         if self._clock() - self._saved > SAVE_SECONDS and (self._saving is None or self._saving.done()):
             self._saving = asyncio.ensure_future(self._save())
+
+    async def measure_usage(self) -> None:
+        """What the node and all its pods use; called each USAGE_SECONDS."""
+        await self._usage.measure(self._running)
+
+    @property
+    def usage(self) -> UsageState | None:
+        """As it was measured last; None before."""
+        return self._usage.latest
 
     def take_network(self, at: float, judged: Mapping[Way, Judged]) -> None:
         """Who wanted his floor of the network in an interval that ended at `at`, and whether he had it."""
@@ -112,6 +126,14 @@ def _watched(planned: Mapping[str, PlannedPod], containers: Containers) -> dict[
             limited = any(container.cpu_limit for container in pod.containers)
             found[uid] = Watched(pod.namespace, pod.name, policy, groups[uid], decided.kept, limited)
     return found
+
+
+def _running(planned: Mapping[str, PlannedPod], containers: Containers) -> dict[str, str]:
+    """All pods of which a container runs, namespace/name -> the pod's cgroup; of VMs, too."""
+    groups = {key.pod_uid: one.cgroup for key, one in containers.unseen.items()}
+    groups |= {key.pod_uid: one.cgroup.rpartition("/")[0] for key, one in containers.all().items()}
+    pods = {uid: planned[uid].decided.pod for uid in groups if uid in planned}
+    return {f"{pod.namespace}/{pod.name}": groups[uid] for uid, pod in pods.items()}
 
 
 def _boot(proc: str) -> str:

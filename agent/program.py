@@ -26,6 +26,7 @@ from agent.enforcement.metrics import DriftMetrics, LoweringMetrics
 from agent.enforcement.originals import Originals
 from agent.enforcement.writing import Writing
 from agent.measuring import Measuring
+from agent.monitor.usage import USAGE_SECONDS
 from agent.network_rounds.pods import Parts
 from agent.networking import Networking
 from agent.nri.plugin import NriPlugin
@@ -336,6 +337,7 @@ class Agent:
             yield loop("nri", RESTART_SECONDS, self.plugin.run)
             yield loop("told", TOLD_SECONDS, partial(self._take_back_told, self.plugin))
         if self.writer is not None:
+            yield loop("usage", USAGE_SECONDS, self.measuring.measure_usage)
             yield loop("report", REPORT_SECONDS, self._offer)
             yield loop("report writer", RESTART_SECONDS, self.writer.run)
 
@@ -461,6 +463,7 @@ class Agent:
             observing=self.config.observe,
             allocatable=allocatable_lack(self.planner.node_share()),
             network=self.networking.report.state(),
+            usage=self.measuring.usage,
         )
 
     async def refresh(self) -> None:

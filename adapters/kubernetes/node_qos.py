@@ -17,11 +17,14 @@ from adapters.kubernetes.wire import DecodeError, Metadata, Object, key_of, read
 from qos import keys
 from qos.cluster.needs import Enforcement
 from qos.cluster.network_state import LinkState, NetworkState
-from qos.cluster.node_report import NodeReport, PolicyState, conditions
+from qos.cluster.node_report import NodeReport, PolicyState, UsageState, conditions
+from qos.cluster.objects import Resources
 from qos.quantity import render
 
 LONGEST_MESSAGE: Final = 1024
 MOST_POLICIES: Final = 1000
+MOST_PODS: Final = 500
+"""Pods whose usage is written, those that use most; kubelet's usual limit is 110."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,21 @@ def status_of(report: NodeReport, earlier: Iterable[Mapping[str, Any]], now: flo
         "policies": [_policy(one) for one in report.policies[:MOST_POLICIES]],
         "conditions": shown,
         "network": _network(report.network) if report.network else None,
+        "usage": _usage(report.usage) if report.usage else None,
     }
+
+
+def _usage(one: UsageState) -> dict[str, Any]:
+    pods = sorted(one.pods.items(), key=lambda pod: (-pod[1].get(keys.MEMORY, 0), pod[0]))[:MOST_PODS]
+    return {
+        "measuredAt": _stamp(one.measured),
+        **_amounts(one.node),
+        "pods": [{"pod": key} | _amounts(used) for key, used in sorted(pods)],
+    }
+
+
+def _amounts(used: Resources) -> dict[str, str]:
+    return {name: render(name, amount) for name, amount in used.items()}
 
 
 def _network(one: NetworkState) -> dict[str, Any]:

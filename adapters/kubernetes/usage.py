@@ -1,4 +1,4 @@
-"""What nodes and pods use, as metrics.k8s.io says it: the resources that metrics-server serves."""
+"""What nodes and pods use, as nodes say it in their NodeQoS, and as metrics.k8s.io does (metrics-server)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Final
 
 import msgspec
 
+from adapters.api import NODE_QOS
 from adapters.kubernetes import wire
 from adapters.kubernetes.requests import vector_of
-from adapters.kubernetes.wire import key_of, read
+from adapters.kubernetes.wire import DecodeError, key_of, read
 from qos.cluster.objects import Resources
+from qos.keys import CPU, MEMORY
 
 
 class _NodeMetrics(msgspec.Struct):
@@ -29,6 +31,30 @@ class _PodMetrics(msgspec.Struct):
     containers: list[_Container] | None = None
 
 
+class _PodUsage(msgspec.Struct):
+    pod: str
+    cpu: str = "0"
+    memory: str = "0"
+
+
+class _Usage(msgspec.Struct, rename="camel"):
+    measured_at: str = ""
+    cpu: str | None = None
+    memory: str | None = None
+    pods: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Status(msgspec.Struct):
+    usage: _Usage | None = None
+
+
+class _NodeQoS(msgspec.Struct):
+    metadata: wire.Metadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_REPORT: Final = msgspec.json.Decoder(_NodeQoS)
+_PODS: Final = msgspec.json.Decoder(list[_PodUsage])
 _NODE: Final = msgspec.json.Decoder(_NodeMetrics)
 _POD: Final = msgspec.json.Decoder(_PodMetrics)
 
@@ -38,11 +64,35 @@ class Used:
     """What a node or a pod uses, canonical units. `key`: a node's name, a pod's namespace/name.
 
     `stamp`: when it was measured, as it is written, by the clock of who measured: only its change counts.
+    `pods`: of a NodeQoS, what each pod uses, as reported_pods() reads it: they are many, and seldom asked.
     """
 
     key: str
     stamp: str
     usage: Resources
+    pods: bytes = b"[]"
+
+
+def reported_usage(raw: bytes) -> Used:
+    """What a NodeQoS says of usage; `stamp` "" where it says nothing. DecodeError."""
+    obj = read(_REPORT, NODE_QOS.kind, raw)
+    one = obj.status.usage or _Usage()
+    told = {CPU: one.cpu, MEMORY: one.memory}
+    amounts = {name: text for name, text in told.items() if text is not None}
+    usage = vector_of(NODE_QOS.kind, obj.metadata, "status.usage", amounts)
+    return Used(obj.metadata.name, one.measured_at, usage, bytes(one.pods))
+
+
+def reported_pods(node: str, pods: bytes) -> dict[str, Resources]:
+    """By namespace/name what each pod of the node uses, of a NodeQoS. DecodeError."""
+    meta = wire.Metadata(name=node)
+    try:
+        told = _PODS.decode(pods)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(NODE_QOS.kind, node, "status.usage.pods", "", str(error)) from None
+    return {
+        one.pod: vector_of(NODE_QOS.kind, meta, one.pod, {CPU: one.cpu, MEMORY: one.memory}) for one in told
+    }
 
 
 def node_usage(raw: bytes) -> Used:

@@ -163,8 +163,19 @@ def cpu_times(text: bytes) -> tuple[float, float, float]:
 
 def meminfo(text: bytes) -> tuple[int, int]:
     """MemTotal and MemAvailable in bytes."""
-    found = {words[0]: int(words[1]) * 1024 for words in _lines(text) if len(words) > 1}
+    found = _meminfo(text)
     return found.get(b"MemTotal:", 0), found.get(b"MemAvailable:", 0)
+
+
+def working_set(text: bytes) -> int:
+    """What is neither free nor page cache that was not used lately, bytes: as cAdvisor has it of a node."""
+    found = _meminfo(text)
+    idle = found.get(b"MemFree:", 0) + found.get(b"Inactive(file):", 0)
+    return max(0, found.get(b"MemTotal:", 0) - idle)
+
+
+def _meminfo(text: bytes) -> dict[bytes, int]:
+    return {words[0]: int(words[1]) * 1024 for words in _lines(text) if len(words) > 1}
 
 
 def paged(text: bytes) -> tuple[int, int]:

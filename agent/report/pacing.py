@@ -18,7 +18,7 @@ RATE: Final = 30.0
 SHORTEST_SECONDS: Final = 2.0
 """Between two writes of one node in a small cluster."""
 CALM_SECONDS: Final = 60.0
-"""Between two writes when nothing changed but what changes all the time: pressure, deficits, repairs."""
+"""Between two writes when nothing changed but what always changes (usage, pressure): the nearest moment."""
 HEARTBEAT_SECONDS: Final = 300.0
 """Between two writes when nothing changed at all: the last moment within it, or the next if none is."""
 ASSUMED_NODES: Final = 5000
@@ -60,7 +60,8 @@ class Pacing:
             return True
         if report == self._written:
             return False
-        return since >= CALM_SECONDS or settled(report) != settled(self._written)
+        nearest = since + self.interval / 2 > CALM_SECONDS
+        return nearest or settled(report) != settled(self._written)
 
     def wrote(self, report: NodeReport, now: float) -> None:
         """It is written."""

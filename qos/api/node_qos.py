@@ -13,6 +13,9 @@ from qos.api.upstream import Condition, ObjectMeta
 MOST_POLICIES: Final = 1000
 """An upper bound: no node runs as many pods."""
 
+MOST_PODS: Final = 500
+"""Pods whose usage is told; kubelet's usual limit is 110."""
+
 PressureLevel = Literal["None", "Some", "High"]
 LinkSource = Literal["Label", "Option", "Interface"]
 TrafficKind = Literal["ToLink", "FromLink", "ToPods", "Queues"]
@@ -44,6 +47,37 @@ class PressureStatus(Reported):
     cpu: PressureLevel | None = Field(default=None, description="Waiting for CPU.")
     memory: PressureLevel | None = Field(default=None, description="Waiting for memory.")
     io: PressureLevel | None = Field(default=None, description="Waiting for disks.")
+
+
+class PodUsageStatus(Reported):
+    """What a pod uses, its containers together."""
+
+    pod: str = Field(max_length=512, description="namespace/name of the pod.")
+    cpu: str | None = Field(default=None, max_length=32, description="As the node's.")
+    memory: str | None = Field(default=None, max_length=32, description="As the node's.")
+
+
+class UsageStatus(Reported):
+    """What the node and its pods really use; absent: not measured yet. Written once a minute at most."""
+
+    measured_at: datetime | None = Field(
+        default=None,
+        description="When, by the node's clock. Others judge its age by when they saw it change.",
+    )
+    cpu: str | None = Field(
+        default=None, max_length=32, description="CPU of all that runs here, the mean of 45 seconds (1500m)."
+    )
+    memory: str | None = Field(
+        default=None,
+        max_length=32,
+        description="Memory in use, without free memory and page cache that was not used lately (6Gi).",
+    )
+    pods: list[PodUsageStatus] | None = Field(
+        default=None,
+        max_length=MOST_PODS,
+        description="The same of each pod, once measured; of more than 500 those with most memory.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["pod"]},
+    )
 
 
 class DriftStatus(Reported):
@@ -166,6 +200,9 @@ class NodeQoSStatus(Reported):
     )
     pressure: PressureStatus | None = Field(
         default=None, description="How much the node's processes wait for CPU, memory and disks."
+    )
+    usage: UsageStatus | None = Field(
+        default=None, description="What the node and its pods use; rescheduling goes by it."
     )
     drift: DriftStatus | None = Field(
         default=None, description="Settings that did not stay as they were written."

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from qos import keys
 from qos.cluster.network_state import NetworkState
+from qos.cluster.objects import Resources
 
 LEVELS: Final = ("None", "Some", "High")
 """How much processes wait for a resource, coarsely."""
@@ -49,6 +50,19 @@ class PolicyState:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageState:
+    """What the node uses, and each of its pods by namespace/name: CPU as a mean, memory without idle cache.
+
+    `measured`: when, seconds since the epoch by the node's clock. Canonical units. A pod that nobody has
+    measured yet is not there.
+    """
+
+    measured: float
+    node: Resources
+    pods: Mapping[str, Resources] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeReport:
     """A node. `cgroup`: v1, v2 or hybrid; `runtime`: such as containerd 2.1.4.
 
@@ -57,7 +71,7 @@ class NodeReport:
     `not_ready`: why the agent cannot keep promises now, "" when it can. `observing`: it writes nothing.
     `allocatable`: what all pods together, or what runs beside them, lack of their CPU; "" nothing, None: it
     is not known.
-    `network`: None where the agent keeps no floors of it.
+    `network`: None where the agent keeps no floors of it. `usage`: None where it is not measured yet.
     """
 
     agent_version: str
@@ -73,6 +87,7 @@ class NodeReport:
     observing: bool = False
     allocatable: str | None = None
     network: NetworkState | None = None
+    usage: UsageState | None = None
 
 
 class NodeCondition(NamedTuple):
@@ -136,4 +151,4 @@ def settled(report: NodeReport) -> NodeReport:
     floors.
     """
     calm = tuple(replace(one, deficit_seconds=0.0) for one in report.policies)
-    return replace(report, pressure={}, repaired=0, policies=calm)
+    return replace(report, pressure={}, repaired=0, policies=calm, usage=None)

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from adapters.kubernetes import node_qos
+from adapters.kubernetes.usage import reported_pods, reported_usage
 from adapters.kubernetes.wire import DecodeError
 from qos.api.node_qos import NodeQoS
 from qos.cluster.network_state import LinkState, NetworkState, Technique
-from qos.cluster.node_report import NodeReport, PolicyState, PromiseState
+from qos.cluster.node_report import NodeReport, PolicyState, PromiseState, UsageState
 
 REPORT = NodeReport(
     agent_version="0.1.0",
@@ -70,6 +71,42 @@ def test_the_model_takes_what_is_written_of_the_network() -> None:
             {"traffic": "Queues", "technique": "bfifo", "message": "why"},
         ],
     }
+
+
+USAGE = UsageState(NOW - 5, {"cpu": 1500, "memory": 6 << 30}, {"shop/b": {"cpu": 20, "memory": 64 << 20}})
+
+
+def test_what_is_written_of_usage_is_read_back() -> None:
+    raw = written(replace(REPORT, usage=USAGE))
+    model = NodeQoS.model_validate_json(raw, strict=False)
+    assert model.status is not None
+    shown = json.loads(raw)["status"]["usage"]
+    assert model.status.to_json()["usage"] == shown
+    assert (shown["cpu"], shown["memory"]) == ("1500m", "6Gi")
+    assert shown["pods"] == [{"pod": "shop/b", "cpu": "20m", "memory": "64Mi"}]
+    read = reported_usage(raw)
+    assert (read.key, read.stamp, read.usage) == ("n1", shown["measuredAt"], USAGE.node)
+    assert reported_pods("n1", read.pods) == USAGE.pods
+
+
+def test_without_usage_nothing_is_said() -> None:
+    assert reported_usage(written()).stamp == ""
+    assert reported_usage(json.dumps(node_qos.new("n1", "u")).encode()).stamp == ""
+
+
+def test_of_too_many_pods_those_with_most_memory_are_told() -> None:
+    pods = {f"shop/{n}": {"cpu": 1, "memory": n} for n in range(node_qos.MOST_PODS + 1)}
+    raw = written(replace(REPORT, usage=replace(USAGE, pods=pods)))
+    assert reported_pods("n1", reported_usage(raw).pods).keys() == pods.keys() - {"shop/0"}
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [b"{}", b'[{"cpu": "1"}]', b'[{"pod": "a/b", "cpu": "much"}]', b'[{"pod": "a/b", "memory": null}]'],
+)
+def test_usage_of_pods_that_makes_no_sense_is_refused(pods: bytes) -> None:
+    with pytest.raises(DecodeError):
+        reported_pods("n1", pods)
 
 
 def test_what_is_not_known_any_more_is_taken_away() -> None:

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from lab.cluster import Cluster
 from lab.node.node import RealNode
 from lab.node.rig import real_node
 from lab.runtimes.images import BUSYBOX
+from qos.quantity import parse
 from tests.cluster.agent_rig import policy
 from tests.waiting import until
 
@@ -28,6 +30,7 @@ pytestmark = [
 ]
 
 APP = "checkout"
+USAGE_DEADLINE = 1200.0
 KUBELETS = {"0": 2, "200m": 204, "250m": 256}
 """Shares by what a pod requests."""
 
@@ -71,14 +74,24 @@ class Here:
         own = ("--namespace", self.namespace)
         return self.cluster.kubectl(*own, *arguments, stdin=stdin, check=check, seconds=120)
 
-    def pod(self, name: str, app: str = APP, cpu: str = "200m") -> str:
+    def pod(
+        self,
+        name: str,
+        app: str = APP,
+        cpu: str = "200m",
+        then: str = "exec sleep 100000",
+        cpu_limit: str = "",
+    ) -> str:
         """A pod that runs, and first says its own shares; its uid."""
         container = {
             "name": "main",
             "image": BUSYBOX,
             "imagePullPolicy": "Never",
-            "command": ["/bin/sh", "-c", "cat /sys/fs/cgroup/cpu/cpu.shares; exec sleep 100000"],
-            "resources": {"requests": {"cpu": cpu, "memory": "32Mi"}},
+            "command": ["/bin/sh", "-c", f"cat /sys/fs/cgroup/cpu/cpu.shares; {then}"],
+            "resources": {
+                "requests": {"cpu": cpu, "memory": "32Mi"},
+                "limits": {"cpu": cpu_limit} if cpu_limit else {},
+            },
         }
         spec = {"nodeName": self.node.name, "terminationGracePeriodSeconds": 0, "containers": [container]}
         meta = {"name": name, "labels": {"app": app}}
@@ -263,6 +276,29 @@ def test_metrics_are_for_those_whose_token_may_read_them(here: Here) -> None:
     assert here.agent.get("/metrics", "nobodys")[0] == 401
     assert here.agent.get("/metrics", here.kubectl("create", "token", "default").strip())[0] == 403
     assert here.agent.get("/readyz")[0] == 200
+
+
+@pytest.mark.full  # an agent measures each 45 s, and reports that once a minute
+@pytest.mark.timeout(3 * USAGE_DEADLINE)
+def test_its_report_says_what_pods_use(here: Here, kept: str, beside: str) -> None:
+    here.pod("busy", app="other", cpu="100m", then="while :; do :; done", cpu_limit="200m")
+
+    def used() -> dict[str, Any]:
+        shown = here.kubectl("get", "nodeqos", here.node.name, "--output=json", check=False)
+        return dict(json.loads(shown or "{}").get("status", {}).get("usage") or {})
+
+    def of_pods() -> dict[str, Any]:
+        return {one["pod"]: one for one in used().get("pods", [])}
+
+    names = {f"{here.namespace}/{name}" for name in ("kept", "beside", "busy")}
+    here.agent.until(lambda: names <= of_pods().keys(), "what all pods use", seconds=USAGE_DEADLINE)
+    busy = f"{here.namespace}/busy"
+    cpu = parse("cpu", of_pods()[busy]["cpu"])
+    assert 150 <= cpu <= 250
+    assert parse("cpu", used()["cpu"]) > cpu
+    assert parse("memory", used()["memory"]) > parse("memory", of_pods()[busy]["memory"])
+    here.kubectl("delete", "pod", "busy", "--force", "--grace-period=0")
+    here.agent.until(lambda: busy not in of_pods(), "the pod's end", seconds=USAGE_DEADLINE)
 
 
 def test_without_the_policy_kubelets_values_are_back(here: Here, kept: str, beside: str) -> None:

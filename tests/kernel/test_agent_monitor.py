@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
@@ -9,9 +10,11 @@ from collections.abc import Callable
 from agent.deficit.judge import NOTHING, Judged
 from agent.deficit.tally import Tally
 from agent.monitor.monitor import Monitor, Watched
+from agent.monitor.usage import UsageMeter
 from kernel import facts
 from lab.contention.groups import Group, Tree
 from lab.contention.work import Load
+from qos.cluster.objects import Resources
 from qos.keys import CPU, MEMORY
 
 MIB = 1 << 20
@@ -28,6 +31,7 @@ class Rig:
         self._tree = tree
         self.tally = Tally()
         self.monitor = Monitor(facts.mounts())
+        self.usage = UsageMeter(facts.mounts(), "/proc")
         self._watched: dict[str, Watched] = {}
 
     def pod(self, name: str, floor: dict[str, int], **settings: object) -> Group:
@@ -40,14 +44,21 @@ class Rig:
         """Tick until it is enough, then close everything."""
         before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
         self.monitor.watch(self._watched)
+        groups = {uid: one.cgroup for uid, one in self._watched.items()}
+        asyncio.run(self.usage.measure(groups))
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not enough():
             assert time.monotonic() < deadline, {uid: one.seconds for uid, one in self.tally.pods.items()}
             self.tally.take(self.monitor.tick(time.monotonic()), self.monitor.watched)
             time.sleep(0.2)
+        asyncio.run(self.usage.measure(groups))
         self.monitor.close()
         assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
         assert self.monitor.failures == 0
+
+    def used(self, pod: str) -> Resources:
+        assert self.usage.latest is not None
+        return self.usage.latest.pods[pod]
 
     def judged(self, pod: str, resource: str) -> Judged:
         known = self.tally.pods.get(pod)
@@ -73,6 +84,8 @@ def test_cpu(tree: Tree, load: Load, record_property: Record) -> None:
     sample = rig.monitor.latest.pods["limited"]  # type: ignore[union-attr]
     assert sample.throttled > 0
     assert sample.settled
+    assert 30 <= rig.used("limited")[CPU] <= 70, "what its limit lets it"
+    assert rig.used("idle") == {CPU: 0, MEMORY: 0}
 
 
 def test_memory(tree: Tree, load: Load, record_property: Record) -> None:
@@ -93,6 +106,7 @@ def test_memory(tree: Tree, load: Load, record_property: Record) -> None:
     detail = rig.monitor.latest.pods["satisfied"].detail  # type: ignore[union-attr]
     assert detail is not None
     assert detail.anonymous > 30 * MIB
+    assert 8 * MIB <= rig.used("small")[MEMORY] < rig.used("satisfied")[MEMORY]
 
 
 def test_a_pod_that_ends(tree: Tree) -> None:

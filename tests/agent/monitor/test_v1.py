@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import os
@@ -16,6 +17,7 @@ import pytest
 from agent.deficit.judge import NOTHING
 from agent.deficit.tally import Tally
 from agent.monitor.monitor import Monitor, Watched
+from agent.monitor.usage import UsageMeter
 from kernel import facts
 from lab.runtimes import cgroups
 from lab.runtimes.cgroups import Scratch
@@ -91,7 +93,13 @@ def throttled() -> dict[str, float]:
 
 
 @pytest.fixture(scope="module")
-def tally(scratch: Scratch, throttled: dict[str, float]) -> Iterator[Tally]:
+def usage() -> UsageMeter:
+    """What they and the machine use; measured when all has been."""
+    return UsageMeter(facts.mounts(), "/proc")
+
+
+@pytest.fixture(scope="module")
+def tally(scratch: Scratch, throttled: dict[str, float], usage: UsageMeter) -> Iterator[Tally]:
     """All of them measured until the starved and the throttled one have been judged a few times."""
     pods = Pods(scratch)
     monitor = Monitor(facts.mounts(), settle_seconds=1.5)
@@ -107,11 +115,14 @@ def tally(scratch: Scratch, throttled: dict[str, float]) -> Iterator[Tally]:
         pods.start("container-limited", SPIN, floor=5, limit=5000, cpu_shares=4096)
         pods.start("idle", IDLE, floor=900, cpu_shares=256)
         monitor.watch(pods.watched)
+        groups = {uid: one.cgroup for uid, one in pods.watched.items()}
+        asyncio.run(usage.measure(groups))
         deadline = time.monotonic() + 200
         while not (_enough(tally) and _throttled(monitor, "container-limited")):
             assert time.monotonic() < deadline, {uid: one.seconds for uid, one in tally.pods.items()}
             tally.take(monitor.tick(time.monotonic()), monitor.watched)
             time.sleep(0.25)
+        asyncio.run(usage.measure(groups))
         assert monitor.latest is not None
         throttled.update({uid: pod.throttled for uid, pod in monitor.latest.pods.items()})
         yield tally
@@ -133,6 +144,17 @@ def _enough(tally: Tally) -> bool:
         and all(seconds[one].deficit > 2 for one in ("starved", "limited"))
         and all(seconds[one].wanted > 2 for one in ABOVE)
     )
+
+
+def test_what_each_uses(tally: Tally, usage: UsageMeter) -> None:
+    assert usage.latest is not None
+    pods = usage.latest.pods
+    assert pods.keys() == tally.pods.keys()
+    for limited in ("limited", "limited-above", "container-limited"):
+        assert pods[limited]["cpu"] == pytest.approx(50, abs=20)
+    assert pods["idle"]["cpu"] <= 5
+    assert usage.latest.node["cpu"] >= sum(one["cpu"] for one in pods.values())
+    assert usage.latest.node["memory"] > sum(one["memory"] for one in pods.values())
 
 
 def test_starved_by_a_neighbours_shares(tally: Tally) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 from collections import Counter
 from dataclasses import replace
@@ -16,7 +17,7 @@ from agent.report.pacing import (
     SHORTEST_SECONDS,
     Pacing,
 )
-from qos.cluster.node_report import NodeReport, PolicyState
+from qos.cluster.node_report import NodeReport, PolicyState, UsageState
 
 POLICY = PolicyState("shop/checkout", "u", 2, 2, 2)
 REPORT = NodeReport("0.1.0", "6.12.0", "v2", "containerd 2.1.4", policies=(POLICY,))
@@ -46,6 +47,7 @@ def test_what_matters_is_written_at_the_next_moment() -> None:
     [
         replace(REPORT, pressure={"cpu": "High"}),
         replace(REPORT, repaired=1),
+        replace(REPORT, usage=UsageState(1.0, {"cpu": 1})),
         replace(REPORT, policies=(replace(POLICY, deficit_seconds=1.0),)),
     ],
 )
@@ -53,6 +55,21 @@ def test_what_changes_all_the_time_waits(noise: NodeReport) -> None:
     pacing = small()
     assert not pacing.due(noise, CALM_SECONDS - 1)
     assert pacing.due(noise, CALM_SECONDS)
+
+
+@pytest.mark.parametrize("nodes", [3, 900, 1000, 1300, 1500, 1700, 1800])
+def test_what_is_measured_all_the_time_is_written_about_once_a_minute(nodes: int) -> None:
+    """Though a moment is met a little late or early: rescheduling waits for it."""
+    rnd = random.Random(nodes)
+    pacing, written = Pacing(0.0, rnd.random, nodes), []
+    while pacing.next < 3600:
+        now = pacing.next + 0.05 * rnd.random()
+        report = replace(REPORT, usage=UsageState(now, {"cpu": 1}))
+        if pacing.due(report, now):
+            pacing.wrote(report, now)
+            written.append(now)
+    between = [later - sooner for sooner, later in itertools.pairwise(written)]
+    assert 30 <= min(between) <= max(between) <= 91
 
 
 def test_a_heartbeat_comes_without_any_change() -> None:
