@@ -46,6 +46,10 @@ class Metrics:
         """Nodes by pool and state; read: the last round's pools, at each look."""
         self.registry.register(_Pools(read))
 
+    def show_usage(self, read: Callable[[], Mapping[str, int]]) -> None:
+        """Nodes by where their usage is known from; read: at the last look, at each look."""
+        self.registry.register(_Usage(read))
+
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """A gauge that is read at each look."""
         Gauge(f"j10ce_manager_{name}", text, registry=self.registry).set_function(read)
@@ -69,6 +73,18 @@ class _BelowFloor(Collector):
         for key, count in self._read().items():
             namespace, _, name = key.partition("/")
             family.add_metric([namespace, name], count)
+        yield family
+
+
+class _Usage(Collector):
+    def __init__(self, read: Callable[[], Mapping[str, int]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        text = "Nodes by what says what they use: NodeQoS, metrics.k8s.io, unknown; of the leader."
+        family = GaugeMetricFamily("j10ce_rescheduling_usage_nodes", text, labels=["source"])
+        for source, count in self._read().items():
+            family.add_metric([source], count)
         yield family
 
 

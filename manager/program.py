@@ -100,6 +100,7 @@ class Program:
             skipped=self.metrics.skipped,
             stale_after=self.config.stale_seconds,
             clock=clock,
+            wall=wall,
         )
         if config.mode is RescheduleMode.ACTIVE:
             self.carrier = Carrier(
@@ -123,6 +124,7 @@ class Program:
             )
         rounds = Rounds(config, self.loads, self.carrier, self.events, self.metrics, clock=clock, wall=wall)
         self.metrics.show_pools(lambda: rounds.latest.pools)
+        self.metrics.show_usage(lambda: rounds.sources)
         return rounds
 
     def _forget(self) -> None:
@@ -165,6 +167,8 @@ class Program:
         yield "events", self._loop("events", EVENT_SECONDS, self._leading(self.events.run_once))
         yield "requests", self._loop("requests", LOOK_SECONDS, self._leading(self.below_floor.run_when_due))
         if self.rounds is not None:
+            # Not every cluster has it, so readiness does not wait for it.
+            yield "watch nodeqoses", self._loop("watch", RESTART_SECONDS, self.loads.usage.watch.run)
             rounds = self._leading(self.rounds.run_when_due)
             yield "rescheduling", self._loop("rescheduling", LOOK_SECONDS, rounds)
         if self.carrier is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from adapters.api import NODES, PODS
@@ -58,7 +58,12 @@ class Rounds:
     @property
     def problem(self) -> str:
         """Why nothing is known, "" if something is."""
-        return self._source.problem or (self._carrier.problem if self._carrier else "")
+        return self._source.usage.problem or (self._carrier.problem if self._carrier else "")
+
+    @property
+    def sources(self) -> Mapping[str, int]:
+        """How many nodes' usage was known from where at the last look: NodeQoS, metrics.k8s.io, unknown."""
+        return self._source.usage.sources
 
     async def run_when_due(self) -> None:
         """A round, if the last one is long enough ago."""
@@ -68,7 +73,7 @@ class Rounds:
 
     async def run_once(self) -> None:
         """Look, decide, say."""
-        await self._source.look(self._wall())
+        await self._source.look()
         if self.problem:
             self.latest = Round()
             return
@@ -94,7 +99,7 @@ class Rounds:
         """Another one leads, and shows it; who leads again begins anew."""
         self.latest = Round()
         self._decider = Rescheduler(self._settings)
-        self._source.reports.forget()
+        self._source.usage.forget()
         self._due = self._clock()
 
     async def _world(self, carrier: Carrier | None) -> World:

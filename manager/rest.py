@@ -27,7 +27,10 @@ def app(readiness: Readiness, metrics: Metrics, rounds: Rounds | None = None) ->
 
         @service.get("/rescheduling")
         async def rescheduling() -> dict[str, Any]:
-            """The last round of rescheduling, of who leads: pools, what would be moved, what stays hot."""
-            return {"problem": rounds.problem, **asdict(rounds.latest)}
+            """The last round of rescheduling, of who leads: pools, what would be moved, what stays hot.
+
+            usage: how many nodes' usage is known from where.
+            """
+            return {"problem": rounds.problem, "usage": rounds.sources, **asdict(rounds.latest)}
 
     return service

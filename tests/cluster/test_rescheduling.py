@@ -1,6 +1,6 @@
 """A hot node's pod moves to a cool one: real API server, kube-scheduler, controllers, extender and manager.
 
-What nodes use is what the test writes as metrics.k8s.io: two CPUs for each pod, where the pods are.
+What nodes use is what the test writes, as metrics.k8s.io or as agents in NodeQoS: two CPUs for each pod.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from ruamel.yaml import YAML
 
@@ -22,24 +23,30 @@ from adapters.api import (
     EVENTS,
     MIGRATION_JOBS,
     NODE_METRICS,
+    NODE_QOS,
+    NODES,
     POD_METRICS,
     PODS,
     RESERVATIONS,
     NotFound,
     Resource,
 )
+from adapters.kubernetes import node_qos
 from adapters.kubernetes.client import KubernetesAPI
 from lab import extender_process, nodes, ports
 from lab.cluster import Cluster
+from qos.cluster.node_report import NodeReport, UsageState
 
 pytestmark = [pytest.mark.cluster, pytest.mark.full]
 
 ROOT = Path(__file__).parents[2]
 STRICT = ROOT / "scheduler-config" / "strict.yaml"
 HERE = Path(__file__).parent
-DEFINITIONS = (ROOT / "lab" / "reservations.yaml", HERE / "metrics.yaml", HERE / "migration_jobs.yaml")
+METRICS = HERE / "metrics.yaml"
+DEFINITIONS = (ROOT / "lab" / "reservations.yaml", HERE / "migration_jobs.yaml")
 DEADLINE = 120.0
 EACH_USES = 2
+USED = {"cpu": 1000 * EACH_USES, "memory": 1 << 20}
 
 POOL = {
     "name": "all",
@@ -58,6 +65,7 @@ class World:
     def __init__(self, cluster: Cluster, api: KubernetesAPI, folder: Path) -> None:
         self.cluster, self.api, self.folder = cluster, api, folder
         self.beat = 0
+        self.port = 0
 
     async def objects(self, resource: Resource) -> list[Object]:
         return [json.loads(raw) for raw in (await self.api.list_page(resource)).items]
@@ -86,6 +94,30 @@ class World:
             }
             await self.write(POD_METRICS, "default", name, body)
 
+    async def report(self, stamp: float) -> None:
+        """What agents would write now of usage that was measured at `stamp`; their heartbeats go on."""
+        places = await self.where()
+        for node in ("hot", "cool"):
+            pods = {f"default/{name}": USED for name, place in places.items() if place == node}
+            used = {"cpu": 1000 * EACH_USES * len(pods), "memory": 1 << 30}
+            report = NodeReport("1", "6.12", "v2", "c", usage=UsageState(stamp, used, pods))
+            body = {"status": node_qos.status_of(report, (), time.time())}
+            try:
+                await self.api.patch(NODE_QOS, "", node, body, subresource="status")
+            except NotFound:
+                uid = node_qos.uid_in(await self.api.get(NODES, "", node))
+                await self.api.create(NODE_QOS, "", node_qos.new(node, uid))
+
+    async def rescheduling(self) -> Object:
+        """What the manager shows of its last round; {} where it does not answer yet."""
+        async with httpx.AsyncClient() as client:
+            try:
+                shown = await client.get(f"http://127.0.0.1:{self.port}/rescheduling", timeout=10)
+            except httpx.TransportError:
+                return {}
+        found: Object = shown.json()
+        return found
+
     async def write(self, resource: Resource, namespace: str, name: str, body: Object) -> None:
         try:
             await self.api.patch(resource, namespace, name, body)
@@ -97,12 +129,14 @@ class World:
             }
             await self.api.create(resource, namespace, meta | body)
 
-    async def wait(self, ready: Callable[[], Any], says: str) -> None:
-        """Measure on until it is so."""
+    async def wait(
+        self, ready: Callable[[], Any], says: str, meanwhile: Callable[[], Any] | None = None
+    ) -> None:
+        """Measure on, or do this, until it is so."""
         deadline = time.monotonic() + DEADLINE
         while not await ready():
             assert time.monotonic() < deadline, f"not within {DEADLINE} s: {says}; {self.words()}"
-            await self.measure()
+            await (meanwhile or self.measure)()
             await asyncio.sleep(0.3)
 
     def words(self) -> str:
@@ -110,13 +144,13 @@ class World:
         return log.read_text()[-3000:] if log.exists() else ""
 
     @contextlib.contextmanager
-    def manager(self, mode: str) -> Iterator[None]:
+    def manager(self, mode: str, **changes: Any) -> Iterator[None]:
         """The manager as a process of its own."""
         config = self.folder / "manager.yaml"
         with config.open("w") as file:
-            jobs = {"podMigrationJobs": mode == "Active"}
-            YAML().dump({"rescheduling": {"mode": mode, "nodePools": [POOL], **jobs, **ROUNDS}}, file)
-        (port,) = ports.reserve(self.folder, 1)
+            said = {"mode": mode, "nodePools": [POOL], "podMigrationJobs": mode == "Active"}
+            YAML().dump({"rescheduling": said | ROUNDS | changes}, file)
+        (self.port,) = (port,) = ports.reserve(self.folder, 1)
         argv = [sys.executable, "-P", "-c", "from manager.commands import main; main()"]
         argv += ["--config", str(config), "--kubeconfig", str(self.folder / "kubeconfig")]
         argv += ["--address", f"127.0.0.1:{port}", "--identity", mode]
@@ -132,9 +166,12 @@ class World:
 
 
 @pytest.fixture
-async def world(make_cluster: Callable[..., Cluster], tmp_path: Path) -> AsyncIterator[World]:
+async def world(
+    request: pytest.FixtureRequest, make_cluster: Callable[..., Cluster], tmp_path: Path
+) -> AsyncIterator[World]:
+    """Two nodes, with four pods on one of them; metrics.k8s.io is served where the test asks for it."""
     cluster = make_cluster(STRICT)
-    for path in DEFINITIONS:
+    for path in (*DEFINITIONS, *request.param):
         cluster.kubectl("create", "-f", str(path))
         cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(path))
     config = {"koordinator": {"reservations": True}}
@@ -213,6 +250,7 @@ async def job_moves_a_pod(world: World, places: dict[str, str]) -> None:
     assert kinds[:3] == ["ReservationCreated", "ReservationScheduled", "Eviction"]
 
 
+@pytest.mark.parametrize("world", [[METRICS]], indirect=True, ids=["metrics.k8s.io"])
 async def test_a_hot_nodes_pod_has_its_place_before_it_is_evicted_and_nothing_moves_twice(
     world: World,
 ) -> None:
@@ -271,3 +309,45 @@ async def test_a_hot_nodes_pod_has_its_place_before_it_is_evicted_and_nothing_mo
         if one["metadata"]["name"] == gone and (kind == "DELETED" or "deletionTimestamp" in one["metadata"])
     )
     assert held < ends
+
+
+@pytest.mark.parametrize("world", [[]], indirect=True, ids=["NodeQoS"])
+async def test_where_no_metrics_are_served_pods_move_by_what_nodes_report(world: World) -> None:
+    """And not by old reports, though heartbeats go on: nobody knows what is so by now."""
+    before = await world.where()
+
+    stamp = 0.0
+
+    async def says(words: str) -> bool:
+        return words in (await world.rescheduling()).get("problem", "")
+
+    async def silent() -> bool:
+        return await says("no node has a fresh NodeQoS")
+
+    async def known() -> bool:
+        shown = (await world.rescheduling()).get("usage")
+        return bool(shown == {"NodeQoS": 2, "metrics.k8s.io": 0, "unknown": 0})
+
+    async def moved() -> bool:
+        return "Migrated" in await world.reasons()
+
+    async def nothing() -> None:
+        """Nobody writes."""
+
+    async def old() -> None:
+        await world.report(stamp)
+
+    async def new() -> None:
+        nonlocal stamp
+        stamp = time.time()
+        await world.report(stamp)
+
+    pool = POOL | {"anomalyCondition": {"consecutiveAbnormalities": 5}}  # not before it is known and old
+    with world.manager("Active", nodePools=[pool], nodeMetricExpirationSeconds=5):
+        await world.wait(silent, "why nothing moves is told", nothing)
+        await world.wait(known, "what nodes report is known", new)
+        await world.wait(silent, "the reports are old", old)
+        assert await world.where() == before
+        assert await world.objects(RESERVATIONS) == []
+        await world.wait(moved, "a pod moves", new)
+        assert sorted((await world.where()).values()) == ["cool", "hot", "hot", "hot"]

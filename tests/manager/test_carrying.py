@@ -60,7 +60,13 @@ class Desk:
             self.api, lambda outcome: None, identity="me", clock=self.time, wall=self.time
         )
         self.source = LoadSource(
-            self.api, {}, Settings(()), skipped=lambda _: None, stale_after=90, clock=self.time
+            self.api,
+            {},
+            Settings(()),
+            skipped=lambda _: None,
+            stale_after=90,
+            clock=self.time,
+            wall=self.time,
         )
         self.carrier = Carrier(
             self.api,

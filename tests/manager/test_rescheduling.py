@@ -53,6 +53,7 @@ class Desk:
             skipped=lambda kind: self.skipped.update([kind]),
             stale_after=90,
             clock=time,
+            wall=time,
         )
         self.rounds = Rounds(settings, self.source, None, self.events, self.metrics, clock=time, wall=time)
         self.hot = "7"
@@ -69,6 +70,13 @@ class Desk:
         self.api.put(
             NODE_METRICS, {"metadata": {"name": name}, "timestamp": str(self.time()), "usage": usage}
         )
+
+    def reports(self, name: str, cpu: str, pods: dict[str, str], /, **usage: Any) -> None:
+        """A node's NodeQoS."""
+        told = [{"pod": f"shop/{pod}", "cpu": used, "memory": "1Gi"} for pod, used in pods.items()]
+        usage = {"measuredAt": str(self.time()), "cpu": cpu, "memory": "10Gi", "pods": told} | usage
+        raw = orjson.dumps({"metadata": {"name": name}, "status": {"usage": usage}})
+        self.source.usage.watch._on_set(raw)
 
     async def round(self) -> None:
         """A minute goes by, and all report again."""
@@ -125,7 +133,105 @@ async def test_without_metrics_nothing_moves_and_it_says_why(desk: Desk) -> None
     desk.api.fail("list_page", NotFound(404, "NotFound", "no metrics"), resource=NODE_METRICS, times=9)
     await desk.round()
     assert desk.notes() == []
-    assert desk.rounds.problem == "metrics.k8s.io does not say what nodes use: 404 NotFound: no metrics"
+    why = "metrics.k8s.io does not say what nodes use: 404 NotFound: no metrics"
+    assert desk.rounds.problem == f"no node has a fresh NodeQoS, and {why}"
+
+
+def unserved(desk: Desk) -> None:
+    """No metrics-server."""
+    for resource in (NODE_METRICS, POD_METRICS):
+        desk.api.fail("list_page", NotFound(404, "NotFound", "no metrics"), resource=resource, times=99)
+
+
+ALIKE = {"a": "1", "b": "1", "c": "1"}
+
+
+async def reported_rounds(desk: Desk, count: int, pods: dict[str, str]) -> None:
+    for _ in range(count):
+        desk.reports("hot", "7", pods)
+        desk.reports("cool", "1", {})
+        await desk.round()
+
+
+async def test_without_metrics_nodes_reports_are_enough(desk: Desk) -> None:
+    unserved(desk)
+    await reported_rounds(desk, 1, ALIKE)
+    assert "no node has a fresh NodeQoS" in desk.rounds.problem  # how old the first is nobody knows
+    await reported_rounds(desk, 1, ALIKE)
+    assert [one.pod for one in desk.rounds.latest.migrations] == ["shop/a"]
+    assert (desk.rounds.problem, dict(desk.rounds.sources)) == (
+        "",
+        {"NodeQoS": 2, "metrics.k8s.io": 0, "unknown": 0},
+    )
+
+
+async def test_metrics_are_not_asked_where_all_nodes_report(desk: Desk) -> None:
+    await reported_rounds(desk, 2, ALIKE)
+    before = len(desk.api.calls)
+    await reported_rounds(desk, 1, ALIKE)
+    assert not {NODE_METRICS, POD_METRICS} & {resource for _, resource, _ in desk.api.calls[before:]}
+
+
+async def test_a_node_that_does_not_report_is_known_from_metrics(desk: Desk) -> None:
+    for _ in range(2):
+        desk.reports("hot", "7", {"b": "1"})
+        await desk.round()
+    assert dict(desk.rounds.sources) == {"NodeQoS": 1, "metrics.k8s.io": 1, "unknown": 0}
+    (only,) = desk.rounds.latest.migrations
+    assert (only.pod, only.target) == ("shop/b", "cool"), "of a node that reports only what it says counts"
+
+
+async def test_an_old_report_moves_nothing(desk: Desk) -> None:
+    """Its heartbeat may go on: what counts is when usage was measured."""
+    unserved(desk)
+    await reported_rounds(desk, 2, ALIKE)
+    stamp = str(desk.time())
+    desk.source.usage.forget()
+    for _ in range(4):
+        desk.reports("hot", "7", ALIKE, measuredAt=stamp)
+        desk.reports("cool", "1", {}, measuredAt=stamp)
+        await desk.round()
+    assert "no node has a fresh NodeQoS" in desk.rounds.problem
+    assert desk.rounds.latest.pools == {}
+
+
+async def test_what_changed_while_nobody_looked_is_not_new(desk: Desk) -> None:
+    unserved(desk)
+    await reported_rounds(desk, 2, ALIKE)
+    desk.time.now += 600  # the API server was away
+    await reported_rounds(desk, 1, ALIKE)
+    assert "no node has a fresh NodeQoS" in desk.rounds.problem
+    await reported_rounds(desk, 1, ALIKE)
+    assert desk.rounds.problem == ""
+
+
+async def test_a_node_says_nothing_of_pods_of_others(desk: Desk) -> None:
+    unserved(desk)
+    for _ in range(2):
+        desk.reports("cool", "1", ALIKE)  # a lie: they run on the other
+        desk.reports("hot", "7", {})
+        await desk.round()
+    assert desk.rounds.latest.migrations == ()
+    assert "nobody says what it uses" in desk.rounds.latest.hot["hot"]
+
+
+async def test_a_report_without_usage_counts_as_none(desk: Desk) -> None:
+    unserved(desk)
+    await reported_rounds(desk, 2, ALIKE)
+    for name in ("hot", "cool"):
+        desk.source.usage.watch._on_set(orjson.dumps({"metadata": {"name": name}, "status": {}}))
+    await desk.round()
+    assert "no node has a fresh NodeQoS" in desk.rounds.problem
+
+
+async def test_pods_that_cannot_be_read_of_a_report_are_counted(desk: Desk) -> None:
+    unserved(desk)
+    for _ in range(2):
+        desk.reports("hot", "7", ALIKE, pods=[{"pod": "shop/a", "cpu": "much"}])
+        desk.reports("cool", "1", {})
+        await desk.round()
+    assert desk.rounds.latest.migrations == ()
+    assert desk.skipped == {"NodeQoS": 1}
 
 
 async def test_what_pods_use_is_asked_only_where_it_matters(desk: Desk) -> None:
