@@ -1,7 +1,7 @@
-"""Takes back for quotas what others owe them, and room inside a quota for pods that matter more.
+"""Takes back for quotas what others owe them, and room inside a quota for those that matter more, or in turn.
 
 What kube-scheduler's preemption cannot: it looks for victims of lower priority only, and on full nodes only.
-Decided by quota.returning; here the cluster is asked, and pods are evicted by the eviction API.
+Decided by quota.returning and quota.turns; here the cluster is asked, and pods are evicted by its API.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ledger.ledger import Ledger
 from qos.cluster.objects import Node, NodePredicate, Pod
 from qos.cluster.selectors import admits
 from qos.quantity import render
-from quota import returning
+from quota import returning, turns
 from quota.limits import Limits
 from quota.node import Node as QuotaNode
 from quota.returning import Place, Return
@@ -85,7 +85,10 @@ class _Pauses:
 
 
 class GivingBack:
-    """One pass of the leader: whom to serve, by whose end, and what became of those served before."""
+    """One pass of the leader: whom to serve, by whose end, and what became of those served before.
+
+    clock: steady seconds. wall: seconds since the epoch, to which pods' own times are compared.
+    """
 
     def __init__(
         self,
@@ -114,7 +117,9 @@ class GivingBack:
         self._hopeless = _Pauses(_NO_WAY_SECONDS, _PROTECTED_SECONDS)
 
     async def run_once(self) -> None:
-        """Serve those whose quota is owed since the grace, and those that matter more inside theirs."""
+        """Serve those whose quota is owed since the grace, and those that matter more inside theirs, or whose
+        turn it is.
+        """
         now = self._clock()
         await self._follow(now)
         waiting = sorted(
@@ -232,7 +237,8 @@ class GivingBack:
 
     def _kind(self, pod: Pod) -> Hashable:
         """Pods of one kind fare alike, but for where they may run."""
-        return self._limits.kind(pod), pod.priority, tuple(sorted(pod.requests.items()))
+        waited = turns.has_waited(self._limits.account.quota_of(pod), pod, self._wall())
+        return self._limits.kind(pod), pod.priority, tuple(sorted(pod.requests.items())), waited
 
     async def _serve(self, pod: Pod) -> bool:
         """False: nobody may end for it, which took a look at every pod."""
@@ -248,22 +254,26 @@ class GivingBack:
         ending = {one.uid for one in taking.leaving}
 
         def may_end(one: Pod) -> bool:
-            return (preempts or not taking.is_own(one)) and self._may_end(taking, one)
+            return self._may_end(taking, one, preempts=preempts)
 
         clearances = await last_of(self._ledger.gather_clearances(pod, fits, may_end, ending))
         places = [Place(one.node, one.left, one.pods) for one in clearances]
         places.sort(key=lambda place: _shortage(pod, place))
         self._deleting = await last_of(self._ledger.gather_ending())
         taking = self._taking(pod)  # what changed meanwhile
-        plan = returning.plan(taking, places[:_MOST_PLACES])
+        plan = returning.plan(taking, places[:_MOST_PLACES]) or turns.plan(taking, places, self._wall())
         if plan is None or not plan.victims:
             self._hopeless.begin(self._kind(pod), self._clock())
             return False
         await self._make_room(taking, plan)
         return True
 
-    def _may_end(self, taking: Taking, victim: Pod) -> bool:
-        return self._protected.over(victim.uid, self._clock()) and returning.worth(taking, victim)
+    def _may_end(self, taking: Taking, victim: Pod, *, preempts: bool) -> bool:
+        if not self._protected.over(victim.uid, self._clock()):
+            return False
+        inside = taking.is_own(victim) and not preempts
+        given = not inside and returning.worth(taking, victim)
+        return given or turns.is_over(taking, victim, self._wall())
 
     async def _where(self, pod: Pod) -> tuple[NodePredicate, bool] | None:
         """Where it may run, and whether it preempts, by a fresh read; None: it waits no more."""
@@ -310,13 +320,14 @@ class GivingBack:
         pod, creditor = taking.pod, taking.own.quota.key
         debtor = self._limits.account.quota_of(victim).key
         amounts = _amounts(victim, pod)
-        inside = debtor == creditor
-        self._metrics.gave_back("inside" if inside else "given")
-        why = (
-            f"for pod {pod.key}, of higher priority in the same quota {creditor}"
-            if inside
-            else f"quota {debtor} gives back {amounts} that is owed to quota {creditor}, for pod {pod.key}"
-        )
+        if debtor != creditor:
+            outcome = "given"
+            why = f"quota {debtor} gives back {amounts} that is owed to quota {creditor}, for pod {pod.key}"
+        elif victim.priority < pod.priority:
+            outcome, why = "inside", f"for pod {pod.key}, of higher priority in the same quota {creditor}"
+        else:
+            outcome, why = "turn", f"for pod {pod.key}, whose turn it is in the same quota {creditor}"
+        self._metrics.gave_back(outcome)
         log.info("evicted pod=%s node=%s why=%r", victim.key, node, why)
         said = f"evicted from node {node}: {why}"
         self._events.say(_about(victim), "Warning", "QuotaGaveBack", said)

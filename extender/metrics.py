@@ -107,7 +107,7 @@ class Metrics:
         )
         self._given_back = self._counter(
             "quota_evictions",
-            "Evictions for quotas: given to a quota that is owed, inside one, refused by the API server.",
+            "Evictions for quotas: given to one that is owed, inside one, by turn, refused by the API.",
             "outcome",
         )
         self._quota_statuses = self._counter(
@@ -203,7 +203,7 @@ class Metrics:
         self._quota_statuses.labels(outcome).inc()
 
     def gave_back(self, outcome: str) -> None:
-        """given, inside or refused."""
+        """given, inside, turn or refused."""
         self._given_back.labels(outcome).inc()
 
     def loop_error(self, loop: str) -> None:

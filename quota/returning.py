@@ -34,9 +34,10 @@ def plan(taking: Taking, places: Iterable[Place]) -> Return | None:
     """
     places = list(places)
     refused = taking.refused()
-    if not refused and any(not _short(taking.pod, place, ()) for place in places):
+    if not refused and any(not lacking(taking.pod, place, ()) for place in places):
         return None
-    own = _in_order(taking, (pod for place in places for pod in place.pods if taking.is_own(pod)))
+    inside = (pod for place in places for pod in place.pods if taking.is_own(pod) and worth(taking, pod))
+    own = _in_order(taking, inside)
     found = (one for place in places if (one := _at(taking, place, own)) is not None)
     return min(found, key=_harm, default=None)
 
@@ -66,7 +67,7 @@ def _by(taking: Taking, place: Place, there: Sequence[Pod], own: Sequence[Pod]) 
     """
     reckoning, ending = Reckoning(taking), list[Pod]()
     for pod in there:
-        short = _short(taking.pod, place, ending)
+        short = lacking(taking.pod, place, ending)
         if not short:
             break
         if any(pod.requests.get(name, 0) for name in short) and reckoning.take(pod):
@@ -76,17 +77,17 @@ def _by(taking: Taking, place: Place, there: Sequence[Pod], own: Sequence[Pod]) 
             break
         if pod not in ending and reckoning.take(pod):
             ending.append(pod)
-    if _short(taking.pod, place, ending) or taking.refused(ending):
+    if lacking(taking.pod, place, ending) or taking.refused(ending):
         return None
     for pod in sorted(ending, key=lambda one: (-one.priority, one.uid)):
         spared = [one for one in ending if one is not pod]
-        if not _short(taking.pod, place, spared) and not taking.refused(spared):
+        if not lacking(taking.pod, place, spared) and not taking.refused(spared):
             ending = spared
     return Return(place.node, tuple(ending))
 
 
-def _short(pod: Pod, place: Place, ending: Iterable[Pod]) -> list[str]:
-    """The resources of which there is not enough once these have ended, those of them that are there."""
+def lacking(pod: Pod, place: Place, ending: Iterable[Pod]) -> list[str]:
+    """The resources of which a pod has too little there once those of these that are there have ended."""
     there = {one.uid for one in place.pods}
     gone = [one.requests for one in ending if one.uid in there]
     return [

@@ -18,6 +18,9 @@ from qos.cluster.quota import ElasticQuota, weights
 from qos.quantity import QuantityError, parse_large
 
 _KIND: Final = "ElasticQuota"
+_LONGEST_TURN: Final = 31_536_000
+"""Seconds: a year."""
+_DIGITS: Final = len(str(_LONGEST_TURN))
 
 
 class _Spec(msgspec.Struct):
@@ -61,6 +64,7 @@ def quota(raw: bytes) -> ElasticQuota:
         beside=labels.get(keys.QUOTA_BESIDE_DEFAULT_LABEL) == "true",
         namespaces=_names(annotations, problems),
         forced=labels.get(keys.QUOTA_FORCE_LABEL) == "true",
+        turn_seconds=_turn(annotations, problems),
         plain=not any(key.startswith(keys.KOORDINATOR_QUOTA_PREFIX) for key in (*labels, *annotations)),
         problems=tuple(problems),
     )
@@ -112,6 +116,17 @@ def _names(annotations: Mapping[str, str], problems: list[str]) -> tuple[str, ..
         wanted = 'a JSON list such as ["shop", "shop-test"]'
         problems.append(_unreadable(keys.QUOTA_NAMESPACES_ANNOTATION, text, error, wanted))
         return ()
+
+
+def _turn(annotations: Mapping[str, str], problems: list[str]) -> int:
+    text = annotations.get(keys.QUOTA_TURN_ANNOTATION, "")
+    if not text:
+        return 0
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS and 0 < int(text) <= _LONGEST_TURN:
+        return int(text)
+    wanted = f"whole seconds from 1 to {_LONGEST_TURN}"
+    problems.append(_unreadable(keys.QUOTA_TURN_ANNOTATION, text, ValueError("no such time"), wanted))
+    return 0
 
 
 def _unreadable(key: str, text: str, error: Exception, wanted: str) -> str:

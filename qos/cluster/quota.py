@@ -26,7 +26,8 @@ class ElasticQuota:
     shared. `parent`: a quota's name, "" for none. `lends`: whether others may use what it leaves of its min.
     `tree`: "" is the tree of all nodes. `total`: of a root, what its tree has; None: not stated. `beside`:
     of a root, what its tree has is not taken from the default tree. `namespaces`: whose pods are its own.
-    `forced`: sums of min are not checked. `plain`: it has none of Koordinator's keys, so that it is for all
+    `forced`: sums of min are not checked. `turn_seconds`: after what time its pods take turns (quota.turns);
+    0: they do not. `plain`: it has none of Koordinator's keys, so that it is for all
     pods of its namespace, as scheduler-plugins has it. `problems`: annotations that cannot be read, for
     people; they count as not there.
     """
@@ -49,6 +50,7 @@ class ElasticQuota:
     beside: bool = False
     namespaces: tuple[str, ...] = ()
     forced: bool = False
+    turn_seconds: int = 0
     plain: bool = False
     problems: tuple[str, ...] = ()
 

@@ -108,6 +108,17 @@ def test_an_annotation_that_cannot_be_read_counts_as_not_there_and_is_told(
     assert re.search(told, problem), problem
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("900", 900), ("0", 0), ("15m", 0), ("-1", 0), ("9" * 5000, 0)]
+)
+def test_how_long_a_turn_is(text: str, seconds: int) -> None:
+    meta = {"name": "gold", "namespace": "teams", "annotations": {keys.QUOTA_TURN_ANNOTATION: text}}
+    one = quota(json.dumps({"metadata": meta}).encode())
+    assert one.turn_seconds == seconds
+    assert bool(one.problems) == (not seconds)
+    assert all(keys.QUOTA_TURN_ANNOTATION in problem and "31536000" in problem for problem in one.problems)
+
+
 def test_an_amount_that_is_none_names_object_field_and_value() -> None:
     with pytest.raises(DecodeError, match=r"ElasticQuota teams/gold: spec\.max\.cpu: 'much'"):
         read({}, max={"cpu": "much"})

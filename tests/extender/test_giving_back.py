@@ -10,6 +10,7 @@ from adapters.api import EVENTS, NODES, PODS, QUOTAS, NotTaken
 from adapters.memory import MemoryAPI
 from extender.config import GiveBack, Quotas
 from ledger.decisions import Mode
+from qos import keys
 from tests.extender.test_quotas import ON, of, written
 
 NOW = {**ON, "quotas": Quotas(enabled=True, give_back=GiveBack(grace_seconds=0))}
@@ -121,6 +122,31 @@ async def test_nobody_ends_for_the_priority_of_one_that_does_not_preempt(
         await eventually(lambda: evicted(api) == ["low"])
         assert ("patch", PODS, "high") in api.calls
         assert ("patch", PODS, "meek") not in api.calls
+
+
+async def test_pods_of_a_quota_take_turns(running, make_node, make_pod, eventually):
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1", cpu="16"))
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "shop", "uid": "rs", "controller": True}
+    for number in range(4):
+        pod = of("shop", make_pod(f"runs-{number}", node="n1", ownerReferences=[owner]))
+        began = f"2026-11-23T00:0{4 - number}:00Z"
+        pod["status"]["conditions"] = [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": began}
+        ]
+        api.put(PODS, pod)
+    api.put(QUOTAS, written("shop", "4", "4", **{keys.QUOTA_TURN_ANNOTATION: "3600"}))
+    async with running(api, **ON):
+        api.put(PODS, waits(of("shop", make_pod("young"))))
+        old = make_pod("old", creationTimestamp="2026-11-23T00:00:00Z")
+        api.put(PODS, waits(of("shop", old)))
+        await eventually(lambda: evicted(api) == ["runs-3"])
+        await eventually(lambda: len(notes(api)) == 1)
+        assert (
+            notes(api).pop().endswith("for pod default/old, whose turn it is in the same quota quotas/shop")
+        )
+        assert ("patch", PODS, "old") in api.calls
+        assert ("patch", PODS, "young") not in api.calls
 
 
 @pytest.mark.parametrize(
