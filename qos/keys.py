@@ -116,7 +116,7 @@ QUOTA_FORCE_LABEL: Final = "quota.scheduling.koordinator.sh/allow-force-update"
 QUOTA_WEIGHT_ANNOTATION: Final = "quota.scheduling.koordinator.sh/shared-weight"
 QUOTA_NAMESPACES_ANNOTATION: Final = "quota.scheduling.koordinator.sh/namespaces"
 QUOTA_TOTAL_ANNOTATION: Final = "quota.scheduling.koordinator.sh/total-resource"
-QUOTA_TURN_ANNOTATION: Final = "j10ce.io/turn-seconds"
+QUOTA_TURN_ANNOTATION: Final = f"{GROUP}/turn-seconds"
 """Ours: after so many seconds a pod of the quota that waits takes the place of one that has run as long."""
 # Quotas that Koordinator's scheduler makes.
 ROOT_QUOTA: Final = "koordinator-root-quota"

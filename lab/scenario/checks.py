@@ -118,6 +118,20 @@ class FloorsCheck(Model):
     """Slots given up to pods of higher priority."""
 
 
+class UtilizationCheck(Model):
+    """How much of what could be in use was in use, from the first pod until now."""
+
+    resource: str = "cpu"
+    percent: Number
+    """The requests of pods on nodes, of what was asked for and there, summed up over time; rounded down."""
+
+
+_KINDS = (
+    "pods", "policy", "reservation", "event", "evictions", "refused_although_they_fit", "floors",
+    "utilization",
+)  # fmt: skip
+
+
 class Check(Model):
     """One check; exactly one kind of it."""
 
@@ -132,6 +146,7 @@ class Check(Model):
     found by the checker's own search on the holds that the extender reports."""
     floors: FloorsCheck | None = None
     """Checked at the end only."""
+    utilization: UtilizationCheck | None = None
     says: str | None = None
     """What this shows, in words; shown in place of the check itself."""
 
@@ -141,15 +156,14 @@ class Check(Model):
             given = ", ".join(self.kinds) or "none"
             raise ValueError(
                 "give exactly one of pods, policy, reservation, event, evictions, refusedAlthoughTheyFit, "
-                f"floors (given: {given})"
+                f"floors, utilization (given: {given})"
             )
         return self
 
     @property
     def kinds(self) -> list[str]:
         """The kinds that are given."""
-        names = ("pods", "policy", "reservation", "event", "evictions", "refused_although_they_fit", "floors")
-        return [name for name in names if getattr(self, name) is not None]
+        return [name for name in _KINDS if getattr(self, name) is not None]
 
 
 class Expectation(Check):

@@ -18,6 +18,7 @@ from lab.scenario.checks import (
 )
 from lab.scenario.fields import Number, Range, admits
 from lab.scenario.observation import Observation
+from lab.scenario.utilization import utilization
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ def in_words(check: Check) -> str:
     if check.refused_although_they_fit is not None:
         names = ", ".join(check.refused_although_they_fit)
         return f"no pod of {names} is refused that eight moves would let in"
+    if check.utilization:
+        return f"{check.utilization.resource} in use, percent of what could be: {check.utilization.percent}"
     return f"evictions: {check.evictions}"
 
 
@@ -101,6 +104,9 @@ def _answers(check: Check, facts: Facts) -> Iterator[Answer]:
         yield _number("events", wanted, sum(e.count for e in same))
     if check.evictions is not None:
         yield _number("evictions", check.evictions, seen.evictions())
+    if check.utilization:
+        percent = int(100 * utilization(seen, check.utilization.resource))
+        yield _number("percent", check.utilization.percent, percent)
     for name in check.refused_although_they_fit or ():
         plans = facts.refused.get(name, ())
         yield Answer(not plans, "; ".join(plans[:3]) if plans else f"none of {name}")

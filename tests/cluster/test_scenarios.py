@@ -13,8 +13,15 @@ J10CE = Path(sysconfig.get_path("scripts")) / "j10ce"
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-LONG = {"10-thousand-nodes", "26-autoscaler", "12b-owners-crash-strict", "12c-owners-crash-without-bind"}
-"""In make test-full: more than two minutes, a variant of one that is always run, or programs of its own."""
+LONG = {
+    "10-thousand-nodes",
+    "26-autoscaler",
+    "12b-owners-crash-strict",
+    "12c-owners-crash-without-bind",
+    "34-three-teams-day",
+}
+"""In make test-full: more than two minutes, a variant of one that is always run, programs of its own, a day
+that does not wait."""
 KNOWN = {"31-give-back", "32-quota-preemption"}
 """In make test-full as well: a fault that is not mended yet, in docs/limits.md, breaks them now and then."""
 
