@@ -120,8 +120,8 @@ bench-network: venv network-tools ## Measure what network floors cost a packet a
 bench-placeholders: programs runtimes ## Measure what bound placeholder pods cost kubelet and containerd, by their form (as root, 20 minutes)
 	@$(BIN)/python -P -m benchmarks.placeholder_forms
 
-bench-quota: venv ## Measure quotas: counting pods, making shares, asking whether a pod fits, with goals (a minute)
-	@$(BIN)/python -P -m benchmarks.quota
+bench-quota: venv ## Measure quotas: counting pods, making shares, asking whether a pod fits; play a published workload; with goals (two minutes)
+	@status=0; $(BIN)/python -P -m benchmarks.quota || status=$$?; $(BIN)/python -P -m benchmarks.slo_workload || status=$$?; exit $$status
 
 generated: venv ## Write the files made from code (CRDs and their page, the Helm chart, the scenarios' JSON schema)
 	@$(BIN)/j10ce dev generate
