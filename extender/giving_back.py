@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -254,26 +254,35 @@ class GivingBack:
         ending = {one.uid for one in taking.leaving}
 
         def may_end(one: Pod) -> bool:
-            return self._may_end(taking, one, preempts=preempts)
+            return (preempts or not taking.is_own(one)) and self._may_end(taking, one)
 
         clearances = await last_of(self._ledger.gather_clearances(pod, fits, may_end, ending))
         places = [Place(one.node, one.left, one.pods) for one in clearances]
         places.sort(key=lambda place: _shortage(pod, place))
         self._deleting = await last_of(self._ledger.gather_ending())
         taking = self._taking(pod)  # what changed meanwhile
-        plan = returning.plan(taking, places[:_MOST_PLACES]) or turns.plan(taking, places, self._wall())
+        plan = returning.plan(taking, places[:_MOST_PLACES]) or await self._turn(pod, fits, ending)
         if plan is None or not plan.victims:
             self._hopeless.begin(self._kind(pod), self._clock())
             return False
         await self._make_room(taking, plan)
         return True
 
-    def _may_end(self, taking: Taking, victim: Pod, *, preempts: bool) -> bool:
-        if not self._protected.over(victim.uid, self._clock()):
-            return False
-        inside = taking.is_own(victim) and not preempts
-        given = not inside and returning.worth(taking, victim)
-        return given or turns.is_over(taking, victim, self._wall())
+    async def _turn(self, pod: Pod, fits: Callable[[Node], bool], ending: Collection[str]) -> Return | None:
+        """Whose turn is over, where its quota has turns and it has waited for one."""
+        taking, now = self._taking(pod), self._wall()
+        if not turns.has_waited(taking.own.quota, pod, now):
+            return None
+
+        def may_end(one: Pod) -> bool:
+            return self._protected.over(one.uid, self._clock()) and turns.is_over(taking, one, now)
+
+        clearances = await last_of(self._ledger.gather_clearances(pod, fits, may_end, ending))
+        places = [Place(one.node, one.left, one.pods) for one in clearances]
+        return turns.plan(self._taking(pod), places, now)
+
+    def _may_end(self, taking: Taking, victim: Pod) -> bool:
+        return self._protected.over(victim.uid, self._clock()) and returning.worth(taking, victim)
 
     async def _where(self, pod: Pod) -> tuple[NodePredicate, bool] | None:
         """Where it may run, and whether it preempts, by a fresh read; None: it waits no more."""

@@ -30,14 +30,13 @@ class Return:
 
 def plan(taking: Taking, places: Iterable[Place]) -> Return | None:
     """The way that harms least: whose most important victim matters least, then the fewest, then the least
-    in sum. None: there is none, or nobody need end, because there is room already.
+    in sum, then the youngest. None: there is none, or nobody need end, because there is room already.
     """
     places = list(places)
     refused = taking.refused()
-    if not refused and any(not lacking(taking.pod, place, ()) for place in places):
+    if not refused and any(not _short(taking.pod, place, ()) for place in places):
         return None
-    inside = (pod for place in places for pod in place.pods if taking.is_own(pod) and worth(taking, pod))
-    own = _in_order(taking, inside)
+    own = _in_order(taking, (pod for place in places for pod in place.pods if taking.is_own(pod)))
     found = (one for place in places if (one := _at(taking, place, own)) is not None)
     return min(found, key=_harm, default=None)
 
@@ -67,7 +66,7 @@ def _by(taking: Taking, place: Place, there: Sequence[Pod], own: Sequence[Pod]) 
     """
     reckoning, ending = Reckoning(taking), list[Pod]()
     for pod in there:
-        short = lacking(taking.pod, place, ending)
+        short = _short(taking.pod, place, ending)
         if not short:
             break
         if any(pod.requests.get(name, 0) for name in short) and reckoning.take(pod):
@@ -77,17 +76,17 @@ def _by(taking: Taking, place: Place, there: Sequence[Pod], own: Sequence[Pod]) 
             break
         if pod not in ending and reckoning.take(pod):
             ending.append(pod)
-    if lacking(taking.pod, place, ending) or taking.refused(ending):
+    if _short(taking.pod, place, ending) or taking.refused(ending):
         return None
     for pod in sorted(ending, key=lambda one: (-one.priority, one.uid)):
         spared = [one for one in ending if one is not pod]
-        if not lacking(taking.pod, place, spared) and not taking.refused(spared):
+        if not _short(taking.pod, place, spared) and not taking.refused(spared):
             ending = spared
     return Return(place.node, tuple(ending))
 
 
-def lacking(pod: Pod, place: Place, ending: Iterable[Pod]) -> list[str]:
-    """The resources of which a pod has too little there once those of these that are there have ended."""
+def _short(pod: Pod, place: Place, ending: Iterable[Pod]) -> list[str]:
+    """The resources of which there is not enough once these have ended, those of them that are there."""
     there = {one.uid for one in place.pods}
     gone = [one.requests for one in ending if one.uid in there]
     return [
@@ -107,6 +106,7 @@ def _in_order(taking: Taking, pods: Iterable[Pod]) -> list[Pod]:
     )
 
 
-def _harm(one: Return) -> tuple[int, int, int, str]:
+def _harm(one: Return) -> tuple[int, int, int, float, str]:
     most = max((pod.priority for pod in one.victims), default=-(1 << 31))
-    return most, len(one.victims), sum(pod.priority for pod in one.victims), one.node
+    oldest = min((pod.created for pod in one.victims), default=0.0)
+    return most, len(one.victims), sum(pod.priority for pod in one.victims), -oldest, one.node

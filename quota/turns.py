@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from qos.cluster.objects import Pod
 from qos.cluster.quota import ElasticQuota, is_preemptible
-from quota.returning import Place, Return, lacking
+from quota.returning import Place, Return
 from quota.taking import Taking
 
 _Size = tuple[tuple[str, int], ...]
@@ -45,10 +45,16 @@ def plan(taking: Taking, places: Iterable[Place], now: float) -> Return | None:
     lets: dict[_Size, bool] = {}  # pods of one size leave the quota the same
     for pod, place in running:
         size = tuple(sorted(pod.requests.items()))
-        if lacking(taking.pod, place, [pod]):
+        if not _has_room(place, pod, taking.pod):
             continue
         if size not in lets:
             lets[size] = not taking.refused([pod])
         if lets[size]:
             return Return(place.node, (pod,))
     return None
+
+
+def _has_room(place: Place, victim: Pod, pod: Pod) -> bool:
+    """Whether the one fits there in the place of the other."""
+    left, freed = place.left, victim.requests
+    return all(left.get(name, 0) + freed.get(name, 0) >= amount for name, amount in pod.requests.items())

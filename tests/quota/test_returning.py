@@ -14,7 +14,7 @@ from quota.taking import Taking
 from tests.quota.builders import NAMESPACE, account, amounts, pod, quota
 
 
-def running(one: Account, name: str, cpu: int, of: str, **others: int | bool) -> Pod:
+def running(one: Account, name: str, cpu: int, of: str, **others: float | bool) -> Pod:
     made = pod(name, amounts(cpu), of=of, node="n", **others)
     one.count(made)
     return made
@@ -52,6 +52,17 @@ def test_the_least_important_of_the_largest_debtor_on_one_node() -> None:
     assert taking.owed == {"cpu"}
     assert plan(taking, there) == Return("b", (small,))
     assert plan(taking, there[:1]) == Return("a", (low,))
+
+
+def test_the_youngest_of_those_that_matter_alike_wherever_they_are() -> None:
+    one = teams()
+    there = [
+        place(f"{created}", 0, running(one, f"p{created}", 2, "data", created=created))
+        for created in (3.0, 9.0, 6.0)
+    ]
+    running(one, "more", 4, "data")
+    taking = Taking(one, waiting(one, "p", 2, "web"))
+    assert names(plan(taking, there)) == {"p9.0"}
 
 
 def test_as_few_as_will_do() -> None:
