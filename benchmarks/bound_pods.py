@@ -1,4 +1,4 @@
-"""How many pods of a flood are bound, as a watch in protobuf shows it."""
+"""What a watch of pods says: how many of a flood are bound, or nothing that anybody looks at."""
 
 from __future__ import annotations
 
@@ -28,6 +28,17 @@ async def watch(endpoint: Endpoint, label: str, namespace: str = "default") -> A
                 answer.raise_for_status()
                 async for count in added(answer.content):
                     yield count
+
+
+async def drain(endpoint: Endpoint) -> None:
+    """Read what changes of all pods, in JSON as our programs do, and drop it; until cancelled."""
+    unlimited = aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(timeout=unlimited) as session:
+        url = f"{endpoint.server}/api/v1/pods"
+        async with session.get(url, params={"watch": "true"}, ssl=endpoint.tls or True) as answer:
+            answer.raise_for_status()
+            async for _chunk in answer.content.iter_any():
+                pass
 
 
 async def added(stream: aiohttp.StreamReader) -> AsyncIterator[int]:

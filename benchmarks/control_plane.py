@@ -46,6 +46,7 @@ from benchmarks.contenders import (
     OURS,
     OWNING,
     PLACEHOLDERS,
+    WATCHER,
     Contender,
     Found,
     figures,
@@ -89,6 +90,7 @@ class Arena:
         self._size = size
         self._endpoint = credentials.from_kubeconfig(cluster.kubeconfig)
         self._extenders: dict[str, extender_process.ExtenderProcess] = {}
+        self._ears: asyncio.Task[None] | None = None
 
     @property
     def _slots(self) -> int:
@@ -146,6 +148,8 @@ class Arena:
         except TimeoutError:
             why = f"{seen} of {pods} pods in {FLOOD_SECONDS:g} s; {await self._unbound(label)}"
             raise FloodError(f"{contender.kind}, {contender.verbs}: {why}") from None
+        if self._ears is not None and self._ears.done():
+            raise FloodError("the watch alone ended before the flood did")
         found.rates.append((pods - first) / (time.monotonic() - began))
         await bound.aclose()
         for name, seconds in self._cpu(contender).items():
@@ -192,6 +196,8 @@ class Arena:
             on = min(contender.nodes, self._size.nodes)
             bodies = [*placeholders.standing(self._size, self._slots, on, PRIORITY)]
             await self._create(PODS, keeper.NAMESPACE, bodies)
+        elif contender.kind == WATCHER:
+            self._ears = asyncio.create_task(bound_pods.drain(self._endpoint))
         await asyncio.to_thread(self._start_extender, contender)
         if contender.kind == OURS:
             await self._settle(self._extenders[contender.extender])
@@ -201,6 +207,9 @@ class Arena:
     async def end(self, contender: Contender) -> None:
         """Its processes, and all pods there are: each round begins with the same cluster."""
         self.cluster.kill(contender.scheduler)
+        if self._ears is not None:
+            self._ears.cancel()
+            self._ears = None
         if contender.extender:
             self.cluster.kill(contender.extender, signal.SIGTERM)  # the next one leads at once
         if contender.kind == PLACEHOLDERS:  # else the API server would ask it for the next owners

@@ -48,7 +48,7 @@ PODS_A_NODE: Final = 30
 FEW_PODS_A_NODE: Final = 2
 PART_SECONDS: Final = 240.0
 ALL_SECONDS: Final = 1_440.0
-CONTROL_PLANE_SECONDS: Final = 420.0
+CONTROL_PLANE_SECONDS: Final = 800.0
 """Within which another round on a control plane is begun."""
 NODES: Final = (1_000, 5_000, 15_000)
 POLICIES: Final = (1, 50, 300)

@@ -33,6 +33,8 @@ _BASELINES: Final = """\
 - **Python that accepts all** (`benchmarks/accept_all.py`): filter and bind, bare ASGI on uvicorn.
 - **A bare ASGI echo**: reads the body, answers a constant.
 - **No extender**: kube-scheduler alone, on the same control plane.
+- **A watch alone**: the same, and somebody reads in JSON what changes of all pods, and drops it: what it
+  costs that anybody keeps an account of pods, on two processors that all share.
 """
 _COLUMNS: Final = (
     "Units unless the name says otherwise. nodes^: the exponent by which it grows with the nodes, at 50 "

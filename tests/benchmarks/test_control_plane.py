@@ -11,7 +11,18 @@ from aiohttp.base_protocol import BaseProtocol
 
 from benchmarks import bound_pods, control_plane
 from benchmarks.clusters import Size
-from benchmarks.contenders import CONTENDERS, GO, NONE, OURS, OWNING, PLACEHOLDERS, PYTHON, Found, figures
+from benchmarks.contenders import (
+    CONTENDERS,
+    GO,
+    NONE,
+    OURS,
+    OWNING,
+    PLACEHOLDERS,
+    PYTHON,
+    WATCHER,
+    Found,
+    figures,
+)
 
 
 def message(kind: bytes, size: int) -> bytes:
@@ -31,7 +42,7 @@ async def test_counts_what_a_watch_adds_however_its_bytes_are_cut(cut: int) -> N
 
 def test_figures_are_medians_of_rounds_and_name_what_they_are_beside() -> None:
     rates = {NONE: [90.0, 100.0, 400.0], GO: [50.0, 10.0, 80.0], PYTHON: [40.0] * 3, OURS: [60.0, 1.0, 70.0]}
-    rates[PLACEHOLDERS] = [98.0, 1.0, 200.0]
+    rates[PLACEHOLDERS], rates[WATCHER] = [98.0, 1.0, 200.0], [196.0]
     found = {one: Found(rates[one.kind], {"extender": [0.002, 0.001, 0.001]}) for one in CONTENDERS}
     found[OWNING[0]].waits, found[OWNING[1]].waits = [0.01, 0.02, 0.03], [0.03, 0.03, 9.0]
     found[OWNING[2]].waits = [0.05]
@@ -43,6 +54,8 @@ def test_figures_are_medians_of_rounds_and_name_what_they_are_beside() -> None:
     assert ratios["owner, creation to bind, p50 (x ordinary without us)"] == 1.5
     assert ratios["owner, creation to bind, p50, placeholders (x ordinary without us)"] == 2.5
     assert ratios["flood, placeholders on 1,000 nodes (x no floors)"] == 0.98
+    assert ratios["flood, placeholders on 32 nodes (x a watch alone)"] == 0.5
+    assert ratios["flood, a watch alone (x no floors)"] == 1.96
     assert lines["flood, ours, filter only, score 5, CPU of extender"]["value"] == 1.0
 
 
