@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from adapters import configuration
 from adapters.configuration import HostPort, ObjectPath, Section
 from adapters.serving.addresses import is_loopback, split_address
+from adapters.webhooks.settings import WebhookPlace
 from ledger.decisions import Mode
 from ledger.lost_nodes import NOT_READY_SECONDS
 from qos.cluster.keeping import Keepers
@@ -28,15 +29,9 @@ class TLSFiles(Section):
     )
 
 
-class Webhook(Section):
+class Webhook(WebhookPlace):
     """Where the API server asks whether a new pod waits for a placeholder's place."""
 
-    address: HostPort = Field(description="Where it is served, by TLS with a certificate of its own.")
-    url: str = Field(
-        default="",
-        pattern="^(https://.+)?$",
-        description="How the API server reaches it; else by the Service.",
-    )
     service: ObjectPath = Field(
         default="j10ce-system/j10ce-extender", description="namespace/name of its Service, port 443."
     )

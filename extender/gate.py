@@ -7,15 +7,14 @@ to, and preempt. While somebody is there they get their own back: who is handed 
 from __future__ import annotations
 
 import logging
-from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
-import orjson
 
 from adapters.kubernetes import decode, priorities
+from adapters.webhooks import review
 from extender.metrics import Metrics
 from ledger.ledger import Ledger
 from qos.keys import HAND_OVER_GATE
@@ -23,20 +22,6 @@ from qos.keys import HAND_OVER_GATE
 log = logging.getLogger(__name__)
 
 PATH: Final = "/gate"
-_MOST_BYTES: Final = 20 << 20
-"""The API server takes objects of 3 MB, and writes some characters, such as <, by six. Of one that we do not
-read it would keep the owner raised.
-"""
-
-
-class _Request(msgspec.Struct):
-    uid: str
-    namespace: str = ""
-    object: msgspec.Raw = msgspec.Raw()
-
-
-class _Review(msgspec.Struct):
-    request: _Request
 
 
 class _Gates(msgspec.Struct, rename="camel"):
@@ -47,7 +32,6 @@ class _Pod(msgspec.Struct):
     spec: _Gates
 
 
-_REVIEW = msgspec.json.Decoder(_Review)
 _POD = msgspec.json.Decoder(_Pod)
 
 
@@ -72,15 +56,9 @@ class Gate:
 
     def review(self, body: bytes) -> bytes:
         """The AdmissionReview that answers one. msgspec.MsgspecError, DecodeError."""
-        request = _REVIEW.decode(body).request
-        answer: dict[str, Any] = {"uid": request.uid, "allowed": True}
+        request = review.read(body)
         raw = bytes(request.object)
-        patch = [*self._changes(request.namespace, raw)] if self._lifts() else []
-        if patch:
-            answer |= {"patchType": "JSONPatch", "patch": b64encode(orjson.dumps(patch)).decode()}
-        return orjson.dumps(
-            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer}
-        )
+        return review.allowed(request, [*self._changes(request.namespace, raw)] if self._lifts() else [])
 
     def _changes(self, namespace: str, raw: bytes) -> Iterator[dict[str, Any]]:
         own = priorities.own(raw)
@@ -103,26 +81,3 @@ class Gate:
         gated = openings is not None and openings.desired > 0
         self._metrics.reviewed("gated" if gated else "passed")
         return gated
-
-
-def application(gate: Gate) -> Any:
-    """The ASGI application: POST /gate. Whatever it cannot read it lets pass, by an answer that is none."""
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        body = bytearray()
-        while len(body) <= _MOST_BYTES:
-            message = await receive()
-            body += message.get("body", b"")
-            if not message.get("more_body"):
-                break
-        status, answer = 404, b""
-        if scope["path"] == PATH and scope["method"] == "POST":
-            try:
-                status, answer = 200, gate.review(bytes(body))
-            except (msgspec.MsgspecError, decode.DecodeError) as error:
-                status, answer = 400, str(error).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": answer})
-
-    return app

@@ -7,27 +7,25 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
-from urllib.parse import urlsplit
 
 from adapters import own_certificate
 from adapters.api import ClusterAPI
 from adapters.loops import Changes
 from adapters.serving.addresses import listen
 from adapters.serving.server import Serving, server
+from adapters.webhooks.server import application
 from extender.config import ExtenderConfig
-from extender.config import Webhook as WebhookConfig
 from extender.evictions import LOOK_SECONDS, Evictions
-from extender.gate import Gate, application
+from extender.gate import PATH, Gate
 from extender.guarding import EachByItsKeeper, Guarding, Guards, NobodyBypasses
 from extender.hand_over import HandOver
-from extender.kept_certificate import KeptCertificate
 from extender.metrics import Metrics
 from extender.placeholders import Placeholders, random_name
 from extender.priority_classes import Raising
 from extender.refused import Refused
 from extender.standing import Standing
 from extender.view import View
-from extender.webhook import Webhook, client_config
+from extender.webhook import Webhook
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos.cluster.objects import Demand, Keeper
@@ -133,9 +131,8 @@ class PlaceholderKeeper:
         self._serves = settings.webhook if self._acts else None
         self._webhook: Webhook | None = None
         if self._serves is not None:
-            where = client_config(self._serves.url, self._serves.service)
-            kept = KeptCertificate(api, config.lease_namespace, _name(self._serves))
-            self._webhook = Webhook(api, where, kept, cluster.namespaces, clock=clock)
+            kept_in = config.lease_namespace
+            self._webhook = Webhook(api, self._serves, kept_in, cluster.namespaces, clock=clock)
         metrics.gauge(
             "placeholders_bound", "Placeholders on their node.", lambda: self.standing.count(bound=True)
         )
@@ -193,16 +190,8 @@ class PlaceholderKeeper:
             return []
         opened = listen(self._serves.address)
         tls = own_certificate.context(await self._webhook.certificate.provide())
-        return [(server(application(self.gate), tls), opened)]
+        return [(server(application({PATH: self.gate.review}), tls), opened)]
 
     async def drain(self) -> None:
         """Finish what is under way."""
         await self._hand_over.drain()
-
-
-def _name(settings: WebhookConfig) -> str:
-    """By which the API server knows us."""
-    if settings.url:
-        return urlsplit(settings.url).hostname or "localhost"
-    namespace, _, name = settings.service.partition("/")
-    return f"{name}.{namespace}.svc"

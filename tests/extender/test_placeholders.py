@@ -24,9 +24,10 @@ from adapters.api import (
     NotFound,
     Unreachable,
 )
+from adapters.webhooks.server import application
 from extender import hand_over, placeholders, priority_classes
 from extender.config import Autoscaling, Keeper, Placeholders, Webhook
-from extender.gate import PATH, Gate, application
+from extender.gate import PATH, Gate
 from qos import keys
 from tests.waiting import running as beside
 
@@ -770,7 +771,7 @@ async def asked(gate: Gate, body: bytes) -> bytes:
     async def send(message):
         sent.append(message)
 
-    await application(gate)({"path": PATH, "method": "POST"}, receive, send)
+    await application({PATH: gate.review})({"path": PATH, "method": "POST"}, receive, send)
     assert sent[0]["status"] == 200
     return sent[1]["body"]
 

@@ -8,14 +8,22 @@ import pytest
 
 from adapters import own_certificate
 from adapters.api import SECRETS, APIError
-from extender.kept_certificate import NAME, KeptCertificate
+from adapters.memory import MemoryAPI
+from adapters.webhooks.kept_certificate import KeptCertificate
+
+NAME = "hook"
 
 
-def kept(api, name="j10ce-extender.j10ce-system.svc"):
-    return KeptCertificate(api, "kube-system", name)
+@pytest.fixture
+def api():
+    return MemoryAPI()
 
 
-async def test_it_is_the_same_after_a_restart_and_another_for_another_name(api):
+def kept(api, host="j10ce-extender.j10ce-system.svc"):
+    return KeptCertificate(api, "kube-system", NAME, host)
+
+
+async def test_it_is_the_same_after_a_restart_and_another_for_another_host(api):
     first = await kept(api).provide()
     assert await kept(api).provide() == first
     other = await kept(api, "127.0.0.1").provide()

@@ -1,4 +1,4 @@
-"""The webhook's certificate, in a Secret: after a restart the API server knows it at once."""
+"""A webhook's certificate, in a Secret: after a restart the API server knows it at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import ssl
 from base64 import b64decode, b64encode
 from ipaddress import ip_address
-from typing import Final
 
 import orjson
 
@@ -17,34 +16,41 @@ from adapters.own_certificate import Certificate
 
 log = logging.getLogger(__name__)
 
-NAME: Final = "j10ce-hand-over"
-
 
 class KeptCertificate:
-    """Made once, for one name (a DNS name or an IP address); another name gets another one."""
+    """Made once, for one host (a DNS name or an IP address); another host gets another one.
 
-    def __init__(self, api: ClusterAPI, namespace: str, name: str) -> None:
+    secret: its name, in this namespace.
+    """
+
+    def __init__(self, api: ClusterAPI, namespace: str, secret: str, host: str) -> None:
         self._api = api
         self._namespace = namespace
-        self._name = name
+        self._secret = secret
+        self._host = host
         self._known: Certificate | None = None
         self._version = ""
 
     async def provide(self) -> Certificate:
         """The one in the Secret; without access to it one for this life only."""
+        try:
+            return await self.shared()
+        except (APIError, Unreachable) as error:
+            name = f"{self._namespace}/{self._secret}"
+            log.warning("webhook's certificate not kept secret=%s error=%s", name, error)
+            self._known = _made(self._host)
+        return self._known
+
+    async def shared(self) -> Certificate:
+        """The one in the Secret, which all replicas have. APIError, Unreachable: it cannot be had."""
         if self._known is None:
-            try:
-                self._known = await self._stored() or await self._store(_made(self._name))
-            except (APIError, Unreachable) as error:
-                name = f"{self._namespace}/{NAME}"
-                log.warning("webhook's certificate not kept secret=%s error=%s", name, error)
-                self._known = _made(self._name)
+            self._known = await self._stored() or await self._store(_made(self._host))
         return self._known
 
     async def _stored(self) -> Certificate | None:
         """None when there is none, or of another name, or none that can be used."""
         try:
-            secret = orjson.loads(await self._api.get(SECRETS, self._namespace, NAME))
+            secret = orjson.loads(await self._api.get(SECRETS, self._namespace, self._secret))
             self._version = secret["metadata"]["resourceVersion"]
             found = {key: b64decode(value) for key, value in (secret.get("data") or {}).items()}
             own = Certificate(found["key"], found["certificate"])
@@ -59,9 +65,11 @@ class KeptCertificate:
         seen = {"metadata": {"resourceVersion": self._version}, "data": data}
         try:
             try:
-                await self._api.patch(SECRETS, self._namespace, NAME, seen)  # installed empty
+                await self._api.patch(SECRETS, self._namespace, self._secret, seen)  # installed empty
             except NotFound:
-                await self._api.create(SECRETS, self._namespace, {"metadata": {"name": NAME}, "data": data})
+                await self._api.create(
+                    SECRETS, self._namespace, {"metadata": {"name": self._secret}, "data": data}
+                )
         except Conflict:
             if found := await self._stored():
                 return found  # another replica was quicker
@@ -69,12 +77,12 @@ class KeptCertificate:
         return made
 
     def _data(self) -> bytes:
-        return self._name.encode()
+        return self._host.encode()
 
 
-def _made(name: str) -> Certificate:
+def _made(host: str) -> Certificate:
     try:
-        ip_address(name)
+        ip_address(host)
     except ValueError:
-        return own_certificate.made(name, "")
-    return own_certificate.made("localhost", name)
+        return own_certificate.made(host, "")
+    return own_certificate.made("localhost", host)
