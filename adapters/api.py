@@ -49,6 +49,13 @@ WEBHOOKS = Resource(
     "MutatingWebhookConfiguration",
     namespaced=False,
 )
+VALIDATING_WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
 POLICIES = Resource("j10ce.io", "v1alpha1", "minimalreservationpolicies", "MinimalReservationPolicy")
 PROFILES = Resource("j10ce.io", "v1alpha1", "qosprofiles", "QoSProfile", namespaced=False)
 BUDGETS = Resource("j10ce.io", "v1alpha1", "reservationbudgets", "ReservationBudget", namespaced=False)
@@ -146,10 +153,11 @@ class ClusterAPI(Protocol):
         continue_token: str = "",
         namespace: str = "",
         field_selector: str = "",
+        label_selector: str = "",
     ) -> Page:
         """One page, consistent (no resourceVersion=0). limit 0: everything on one page.
 
-        field_selector: such as spec.nodeName=NODE; "": all objects.
+        field_selector: such as spec.nodeName=NODE; label_selector: such as KEY=VALUE; "": all objects.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Field selectors as the API server has them: which objects one selects, and which events a watch gets."""
+"""Selectors as the API server has them: which objects one selects, and which events a watch gets."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ def selects(selector: str, raw: bytes) -> bool:
     body = orjson.loads(raw)
     held = [_holds(term, body) for term in selector.split(",")]  # each is read: a wrong one is told
     return all(held)
+
+
+def labelled(selector: str, raw: bytes) -> bool:
+    """True when the object has the label of a label selector KEY=VALUE; an empty one selects everything."""
+    if not selector:
+        return True
+    key, _, value = selector.partition("=")
+    labels = orjson.loads(raw)["metadata"].get("labels") or {}
+    return bool(labels.get(key) == value)
 
 
 def as_watched(selector: str, event: WatchEvent, before: bytes | None) -> WatchEvent | None:

@@ -21,7 +21,7 @@ import orjson
 
 from adapters.api import PODS, Conflict, EvictingAPI, Gone, NotFound, Page, Resource, Unreachable, WatchEvent
 from adapters.faults import Fault
-from adapters.field_selectors import as_watched, selects
+from adapters.field_selectors import as_watched, labelled, selects
 from adapters.writes import merge_patch, require_bindable, require_uid, require_version
 
 _Key = tuple[Resource, str, str]
@@ -175,6 +175,7 @@ class MemoryAPI:
         continue_token: str = "",
         namespace: str = "",
         field_selector: str = "",
+        label_selector: str = "",
     ) -> Page:
         """A page of a consistent snapshot; Gone for a token that expired."""
         await self._reach("list_page", resource, "")
@@ -187,7 +188,10 @@ class MemoryAPI:
             items = [
                 raw
                 for key, raw in sorted(self._objects.items(), key=lambda item: item[0][1:])
-                if key[0] == resource and namespace in ("", key[1]) and selects(field_selector, raw)
+                if key[0] == resource
+                and namespace in ("", key[1])
+                and selects(field_selector, raw)
+                and labelled(label_selector, raw)
             ]
         limit = limit or len(items)
         rest, token = items[limit:], ""

@@ -36,6 +36,8 @@ OBSERVE: Final = "J10CE_AGENT_OBSERVE"
 """The agent's variable: 1 for one that writes nothing."""
 BUFFERS: Final = "capacitybuffers.autoscaling.x-k8s.io"
 """The definition that autoscalers bring."""
+QUOTAS: Final = "J10CE_QUOTAS"
+"""The manager's variable: 1 for one that refuses quotas which break a rule."""
 NETWORK: Final = "J10CE_NETWORK_FLOORS"
 """The agent's variable: 1 for one that shapes its node's network."""
 SHAPING_RIGHT: Final = "NET_ADMIN"
@@ -137,6 +139,7 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
         made = {identity(item): item for item in kubectl.kustomize(main)}
         for part in _parts(choices):
             made |= {identity(item): item for item in kubectl.kustomize(tree / part)}
+    observe = choices.observe or choices.mode.lower() == "observe"
     for item in made.values():
         for container in _containers(item):
             container["image"] = _image(str(container["image"]), choices)
@@ -144,7 +147,8 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
             _set(item, OBSERVE, "1")
         if choices.network is Network.LEAVING and item["kind"] == "DaemonSet":
             _set(item, NETWORK, "0")
-    observe = choices.observe or choices.mode.lower() == "observe"
+        if choices.quotas and not observe and _names(item, "j10ce-manager"):
+            _set(item, QUOTAS, "1")
     return admission.fitting(made.values(), raising=choices.raising, observe=observe)
 
 
@@ -260,8 +264,12 @@ def _containers(item: Object) -> list[Object]:
     return [*pod.get("initContainers", []), *pod.get("containers", [])]
 
 
-def _set(daemon_set: Object, variable: str, value: str) -> None:
-    for container in _containers(daemon_set):
+def _names(item: Object, program: str) -> bool:
+    return bool(item["kind"] == "Deployment" and item["metadata"]["name"] == program)
+
+
+def _set(program: Object, variable: str, value: str) -> None:
+    for container in _containers(program):
         env = {
             one["name"]: one for one in container.get("env", [])
         }  # a variable that is there keeps its place

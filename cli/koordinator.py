@@ -1,15 +1,17 @@
-"""What of Koordinator is in a cluster, as far as its Reservations are concerned."""
+"""What of Koordinator is in a cluster, as far as its Reservations and quotas are concerned."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-from cli.kubectl import Kubectl
+from cli.kubectl import Kubectl, Object
 
 DEFINITION: Final = "reservations.scheduling.koordinator.sh"
 QUOTAS: Final = "elasticquotas.scheduling.sigs.k8s.io"
 SCHEDULER: Final = "koord-scheduler"
+OUR_HOOKS: Final = "j10ce-quotas"
+"""The ValidatingWebhookConfiguration of our manager."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +37,15 @@ def found(kubectl: Kubectl) -> Koordinator:
         schedulers=tuple(f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in running),
         pods=len(pods),
     )
+
+
+def other_checks(kubectl: Kubectl) -> tuple[str, ...]:
+    """ValidatingWebhookConfigurations of others that are asked about ElasticQuotas. Raises KubectlError."""
+    found = kubectl.objects("get", "validatingwebhookconfigurations")
+    names = [one["metadata"]["name"] for one in found if any(map(_is_asked, one.get("webhooks") or ()))]
+    return tuple(name for name in names if name != OUR_HOOKS)
+
+
+def _is_asked(hook: Object) -> bool:
+    """By name: a rule for everything is no check of quotas."""
+    return any("elasticquotas" in rule.get("resources", ()) for rule in hook.get("rules") or ())

@@ -48,6 +48,11 @@ NEEDED_FOR_PLACEHOLDERS: Final = (
     ("create", "secrets"),
     ("create", "mutatingwebhookconfigurations.admissionregistration.k8s.io"),
 )
+NEEDED_FOR_QUOTAS: Final = (
+    ("create", "services"),
+    ("create", "secrets"),
+    ("create", "validatingwebhookconfigurations.admissionregistration.k8s.io"),
+)
 _LEASE_SECONDS: Final = 60.0
 _POD_SECURITY: Final = "pod-security.kubernetes.io/enforce"
 
@@ -78,7 +83,8 @@ class Facts:
     """What was read from the cluster. agent: its DaemonSet. mode: the second scheduler's, "" for none.
 
     autoscales: autoscalers are asked for nodes; buffers: the kind is there by which they are.
-    quotas: ElasticQuotas are kept, and quotas_served: their definition is there.
+    quotas: ElasticQuotas are kept, and quotas_served: their definition is there; quota_checks: what else
+    checks them, where they are to be kept.
     reserves: Koordinator's Reservations are held; koordinator: what of it is there, where they are to be.
     release: the Helm release that made what is there, as namespace/name, "" for none.
     raising: the version by which the API server itself can raise requests to a floor, "" where it cannot.
@@ -101,6 +107,7 @@ class Facts:
     reserves: bool = False
     quotas: bool = False
     quotas_served: bool = False
+    quota_checks: tuple[str, ...] = ()
     autoscales: bool = False
     buffers: bool = False
     koordinator: Koordinator = field(default_factory=Koordinator)
@@ -185,8 +192,15 @@ def with_koordinator(kubectl: Kubectl, facts: Facts, choices: installation.Choic
     """The facts, with what there is of Koordinator where its Reservations are to be held, or quotas kept."""
     if not (choices.reservations or choices.quotas) or facts.missing_rights:
         return facts
+    facts = replace(facts, koordinator=koordinator.found(kubectl))
+    if not choices.quotas:
+        return facts
+    missing = tuple(f"{v} {r}" for v, r in NEEDED_FOR_QUOTAS if not kubectl.allowed(v, r))
+    if missing:
+        return replace(facts, missing_rights=missing)
     served = kubectl.existing_named("customresourcedefinitions", [koordinator.QUOTAS])
-    return replace(facts, koordinator=koordinator.found(kubectl), quotas_served=bool(served))
+    checks = koordinator.other_checks(kubectl)
+    return replace(facts, quotas_served=bool(served), quota_checks=checks)
 
 
 def with_load(kubectl: Kubectl, facts: Facts, overlay: Overlay) -> Facts:
@@ -370,6 +384,10 @@ def _quotas(facts: Facts) -> list[Check]:
     if facts.koordinator.schedulers:
         names = ", ".join(facts.koordinator.schedulers)
         message = f"Deployment {names} runs and keeps the same ElasticQuotas: scale it to 0 first"
+        return [Check("quotas", Outcome.WARNING, message)]
+    if facts.quota_checks:
+        names = ", ".join(facts.quota_checks)
+        message = f"ValidatingWebhookConfiguration {names} checks ElasticQuotas, too: remove it, or both do"
         return [Check("quotas", Outcome.WARNING, message)]
     return [Check("quotas", Outcome.OK, "ElasticQuotas are kept, and no koord-scheduler runs")]
 
@@ -580,7 +598,7 @@ QuotasOption = Annotated[
     typer.Option(
         "--quotas/--no-quotas",
         show_default="as it is installed; at first without",
-        help="Keep pods to their ElasticQuota (docs/quota.md).",
+        help="Keep pods to their ElasticQuota, refuse quotas that break a rule (docs/quota.md).",
     ),
 ]
 AutoscalingOption = Annotated[

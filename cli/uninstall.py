@@ -308,10 +308,14 @@ def stop_programs(kubectl: Kubectl, remains: Remains) -> bool:
     programs = [item for item in remains.objects if item["kind"] in installation.PROGRAMS]
     if not programs:
         return False
-    # First what names our scheduler in new pods: nobody would schedule them.
-    naming = [item for item in remains.objects if item["metadata"]["name"] == installation.NAMING]
-    if naming:
-        kubectl.run("delete", "--ignore-not-found", "-f", "-", stdin=as_list(naming))
+    # First what names our scheduler in new pods, which nobody would schedule, and what asks a dead webhook.
+    first = [
+        item
+        for item in remains.objects
+        if item["metadata"]["name"] == installation.NAMING or item["kind"] == "ValidatingWebhookConfiguration"
+    ]
+    if first:
+        kubectl.run("delete", "--ignore-not-found", "-f", "-", stdin=as_list(first))
     kubectl.run(
         "delete",
         "--ignore-not-found",

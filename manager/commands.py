@@ -39,6 +39,14 @@ def serve(
     lease: Annotated[
         str | None, typer.Option(help="NAMESPACE/NAME of the Lease. Default: j10ce-system/j10ce-manager.")
     ] = None,
+    quotas: Annotated[
+        bool | None,
+        typer.Option(
+            "--quotas/--no-quotas",
+            envvar="J10CE_QUOTAS",
+            help="Refuse ElasticQuotas that break a rule. Default: as configured.",
+        ),
+    ] = None,
     log_level: LogLevelFlag = "info",
 ) -> None:
     """Look after what is not on kube-scheduler's path: say which pods request less than their floor."""
@@ -48,6 +56,7 @@ def serve(
         "address": address,
         "identity": identity,
         "lease": lease,
+        "quotas": quotas,
     }
     try:
         set_up_logs(log_level)

@@ -10,7 +10,20 @@ from pydantic import Field
 
 from adapters import configuration
 from adapters.configuration import HostPort, ObjectPath, Section
+from adapters.webhooks.settings import WebhookPlace
 from manager.rescheduling_config import Rescheduling
+
+
+class Webhook(WebhookPlace):
+    """Where the API server asks about quotas."""
+
+    address: HostPort = Field(
+        default="0.0.0.0:10266",
+        description="Where it is served, by TLS with a certificate of its own.",
+    )
+    service: ObjectPath = Field(
+        default="j10ce-system/j10ce-manager", description="namespace/name of its Service, port 443."
+    )
 
 
 class ManagerConfig(Section):
@@ -41,6 +54,12 @@ class ManagerConfig(Section):
     rescheduling: Rescheduling = Field(
         default=Rescheduling(), description="Load-aware rescheduling (docs/rescheduling.md)."
     )
+
+    quotas: bool = Field(
+        default=False,
+        description="Refuse ElasticQuotas that break a rule, and pods on parent quotas (docs/quota.md).",
+    )
+    webhook: Webhook = Field(default=Webhook(), description="The webhook that does so.")
 
     def named(self) -> ManagerConfig:
         """With an identity: one that no other manager has at the same time."""

@@ -26,6 +26,13 @@ class Metrics:
         text = "Migrations of rescheduling by outcome: previewed; begun, succeeded, failed."
         self._migrations = Counter("j10ce_rescheduling_migrations", text, ["outcome"], registry=self.registry)
 
+        text = "Questions of the API server about quotas, by resource and outcome: allowed, refused."
+        self._reviews = Counter("j10ce_quota_reviews", text, ["resource", "outcome"], registry=self.registry)
+
+    def quota_review(self, resource: str, outcome: str) -> None:
+        """elasticquotas or pods; allowed or refused."""
+        self._reviews.labels(resource, outcome).inc()
+
     def event(self, outcome: str) -> None:
         """written, dropped or failed."""
         self._events.labels(outcome).inc()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final
 
-from adapters.api import POLICIES, EvictingAPI
+from adapters.api import POLICIES, VALIDATING_WEBHOOKS, EvictingAPI
 from adapters.kubernetes import decode
 from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.lease import LeaseElector
@@ -18,6 +18,7 @@ from adapters.loops import forever, only_while
 from adapters.serving.addresses import listen
 from adapters.serving.readiness import Readiness
 from adapters.serving.server import serve_until, server
+from adapters.webhooks.registration import withdraw
 from manager import rest
 from manager.below_floor import BelowFloor
 from manager.carrying import Carrier
@@ -25,6 +26,8 @@ from manager.config import ManagerConfig
 from manager.loads import LoadSource
 from manager.metrics import Metrics
 from manager.migration_jobs import Jobs
+from manager.quotas.hooks import NAME as QUOTA_HOOKS
+from manager.quotas.webhook import QuotaWebhook
 from manager.rescheduling import Rounds
 from manager.rescheduling_config import RescheduleMode
 from qos.cluster.policy import Policy
@@ -35,6 +38,7 @@ CONTROLLER: Final = "j10ce.io/manager"
 EVENT_SECONDS: Final = 0.5
 LOOK_SECONDS: Final = 1.0
 """Between two looks whether what is done now and then is due."""
+REGISTER_SECONDS: Final = 0.5
 RESTART_SECONDS: Final = 1.0
 """Until a watch or the election goes on after a bug; they handle what the API server does themselves."""
 
@@ -79,12 +83,35 @@ class Program:
         self.jobs: Jobs | None = None
         self.rounds = self._rescheduling(api, clock, wall)
         self._watches = {POLICIES.plural: self._watch, **(self.loads.watches if self.rounds else {})}
-        self.readiness = Readiness(self._watches, clock)
         namespace, _, name = config.lease.partition("/")
+        self.quotas = self._quota_webhook(api, namespace, clock)
+        serving = {} if self.quotas is None else {"webhook": self.quotas}
+        self.readiness = Readiness({**self._watches, **serving}, clock)
+        self._api, self._withdrawn = api, False
         self.elector = LeaseElector(api, namespace, name, config.identity, on_stopped=self._forget)
         self.metrics.gauge("leader", "1 when this manager is the leader.", lambda: self.elector.is_leader)
         self.metrics.gauge("policies", "Policies that are known.", lambda: len(self.policies))
         self.metrics.show_below_floor(lambda: self.below_floor.counts)
+
+    def _quota_webhook(
+        self, api: EvictingAPI, namespace: str, clock: Callable[[], float]
+    ) -> QuotaWebhook | None:
+        """None where it is off."""
+        if not self.config.quotas:
+            return None
+        return QuotaWebhook(
+            api,
+            self.config.webhook,
+            namespace,
+            reviewed=self.metrics.quota_review,
+            skipped=self.metrics.skipped,
+            stale_after=self.config.stale_seconds,
+            clock=clock,
+        )
+
+    async def _withdraw_quotas(self) -> None:
+        """Who was asked before it was switched off is asked no more: it fails closed."""
+        self._withdrawn = self._withdrawn or await withdraw(self._api, VALIDATING_WEBHOOKS, QUOTA_HOOKS)
 
     def _rescheduling(
         self, api: EvictingAPI, clock: Callable[[], float], wall: Callable[[], float]
@@ -129,6 +156,7 @@ class Program:
 
     def _forget(self) -> None:
         self.below_floor.forget()
+        self._withdrawn = False
         if self.rounds is not None:
             self.rounds.forget()
         if self.carrier is not None:
@@ -149,11 +177,13 @@ class Program:
     async def run(self, stop: asyncio.Event, opened: socket.socket | None = None) -> None:
         """Serve until `stop` is set. OSError when the address cannot be had; `opened`: its socket."""
         opened = opened or listen(self.config.address)
+        asked = [] if self.quotas is None else [self.quotas.serve(stop, listen(self.config.webhook.address))]
         tasks = [asyncio.create_task(work, name=name) for name, work in self._tasks()]
         log.info("serving address=%s identity=%s", self.config.address, self.config.identity)
         try:
             app = rest.app(self.readiness, self.metrics, self.rounds)
-            await serve_until(stop, [(server(app), opened)], draining=self.readiness.drain)
+            own = serve_until(stop, [(server(app), opened)], draining=self.readiness.drain)
+            await asyncio.gather(own, *asked)
         finally:
             for task in tasks:
                 task.cancel()
@@ -166,6 +196,10 @@ class Program:
         yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
         yield "events", self._loop("events", EVENT_SECONDS, self._leading(self.events.run_once))
         yield "requests", self._loop("requests", LOOK_SECONDS, self._leading(self.below_floor.run_when_due))
+        if self.quotas is not None:
+            yield "watch quotas", self._loop("watch", RESTART_SECONDS, self.quotas.known.watch.run)
+        hooks = self._withdraw_quotas if self.quotas is None else self.quotas.register
+        yield "webhook", self._loop("webhook", REGISTER_SECONDS, self._leading(hooks))
         if self.rounds is not None:
             # Not every cluster has it, so readiness does not wait for it.
             yield "watch nodeqoses", self._loop("watch", RESTART_SECONDS, self.loads.usage.watch.run)

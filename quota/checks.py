@@ -165,15 +165,18 @@ def _beneath(book: Book, at: ElasticQuota | None, new: ElasticQuota) -> bool:
 
 
 def _tree(book: Book, new: ElasticQuota, old: ElasticQuota | None) -> Iterator[str]:
+    """It stays in its tree, which is its parent's where it names none."""
     field = f"metadata.labels[{keys.QUOTA_TREE_LABEL}]"
-    if old is not None and old.tree != new.tree:
-        yield f'{field}: "{old.tree}" may not become "{new.tree}": make another quota'
     places = book.places()
     parent = _parent_of(book, new)
-    if parent is not None and parent.key in places and new.tree:
-        above = places[parent.key].tree
-        if above != new.tree:
-            yield (f'{field}: "{new.tree}", and its parent {parent.key} has "{above}": give both the same')
+    place = places.get(parent.key) if parent is not None else None
+    above = place.tree if place is not None else ""
+    if old is not None:
+        before, after = places[old.key].tree if old.key in places else old.tree, new.tree or above
+        if before != after:
+            yield f'{field}: "{before}" may not become "{after}": make another quota'
+    if place is not None and parent is not None and new.tree and above != new.tree:
+        yield f'{field}: "{new.tree}", and its parent {parent.key} has "{above}": give both the same'
     for child in _children(book, new):
         if new.tree and child.tree and child.tree != new.tree:
             yield f'{field}: "{new.tree}", and its child {child.key} has "{child.tree}": give both the same'

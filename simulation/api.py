@@ -186,9 +186,10 @@ class Client:
         continue_token: str = "",  # noqa: ARG002
         namespace: str = "",  # noqa: ARG002
         field_selector: str = "",
+        label_selector: str = "",
     ) -> Page:
         """Everything on one page."""
-        assert not field_selector, "the simulation does not play selections"
+        assert (field_selector, label_selector) == ("", ""), "the simulation does not play selections"
 
         def read() -> Page:
             items = [entry.raw for entry in self._store.entries(resource)]

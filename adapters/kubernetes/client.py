@@ -138,9 +138,15 @@ class KubernetesAPI:
         continue_token: str = "",
         namespace: str = "",
         field_selector: str = "",
+        label_selector: str = "",
     ) -> Page:
         """One page of a consistent list; limit 0: all of it."""
-        asked = {"limit": str(limit or ""), "continue": continue_token, "fieldSelector": field_selector}
+        asked = {
+            "limit": str(limit or ""),
+            "continue": continue_token,
+            "fieldSelector": field_selector,
+            "labelSelector": label_selector,
+        }
         query = {name: value for name, value in asked.items() if value}
         path = self._path(resource, namespace)
         raw = await self._request("GET", path, query=query, seconds=self._timeouts.page)

@@ -179,7 +179,8 @@ SETTINGS: Final = (
     ),
     Setting(
         "quotas.enabled",
-        "Keep pods to their ElasticQuota (docs/quota.md); not where koord-scheduler does.",
+        "Keep pods to their ElasticQuota, and refuse quotas that break a rule (docs/quota.md); not where "
+        "koord-scheduler and koord-manager do.",
         {"type": "boolean"},
         False,
     ),

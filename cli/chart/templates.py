@@ -227,6 +227,7 @@ def _mark(item: Object) -> None:
 
 _VARIABLES: Final = {
     installation.OBSERVE: '@@ternary "1" "0" (eq .Values.mode "Observe")@@',
+    installation.QUOTAS: '@@ternary "1" "0" (and .Values.quotas.enabled (ne .Values.mode "Observe"))@@',
     installation.NETWORK: '@@ternary "1" "0" (eq .Values.agent.networkFloors "Kept")@@',
 }
 

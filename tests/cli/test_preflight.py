@@ -81,18 +81,19 @@ def test_what_is_installed_says_whether_reservations_are_held() -> None:
 
 
 @pytest.mark.parametrize(
-    ("served", "schedulers", "outcome", "text"),
+    ("served", "schedulers", "checks", "outcome", "text"),
     [
-        (False, (), Outcome.WARNING, "is not there: no quota limits pods"),
-        (True, ("koord/koord-scheduler",), Outcome.WARNING, "scale it to 0"),
-        (True, (), Outcome.OK, "are kept"),
+        (False, (), (), Outcome.WARNING, "is not there: no quota limits pods"),
+        (True, ("koord/koord-scheduler",), (), Outcome.WARNING, "scale it to 0"),
+        (True, (), ("koordinator",), Outcome.WARNING, "koordinator checks ElasticQuotas, too: remove it"),
+        (True, (), (), Outcome.OK, "are kept"),
     ],
 )
-def test_quotas_need_their_definition(
-    served: bool, schedulers: tuple[str, ...], outcome: Outcome, text: str
+def test_quotas_need_their_definition_and_one_master(
+    served: bool, schedulers: tuple[str, ...], checks: tuple[str, ...], outcome: Outcome, text: str
 ) -> None:
     there = Koordinator(served, schedulers)
-    facts = replace(GOOD, koordinator=there, quotas_served=served)
+    facts = replace(GOOD, koordinator=there, quotas_served=served, quota_checks=checks)
     found = {
         check.name: check
         for check in assess(facts, "second-scheduler", installation.Choices(quotas=True), NOW)

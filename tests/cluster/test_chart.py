@@ -120,6 +120,7 @@ def test_it_makes_what_install_makes(program: Path, offline: Kubectl, overlay: s
             NETWORK[network],
             reservations=more,
             autoscaling=more,
+            quotas=more,
         )
         values = {
             "overlay": overlay,
@@ -130,6 +131,7 @@ def test_it_makes_what_install_makes(program: Path, offline: Kubectl, overlay: s
             "image.digest": digest,
             "koordinator.reservations": str(more).lower(),
             "autoscaling.buffers": str(more).lower(),
+            "quotas.enabled": str(more).lower(),
         }
         made = rendered(program, *(f"--set={path}={value}" for path, value in values.items()))
         assert comparable(made) == comparable(installation.objects(offline, overlay, chosen)), values

@@ -49,6 +49,17 @@ def test_what_is_right_is_let_through() -> None:
     assert told(replace(WEB, weight={"cpu": 1, "memory": 1}), WEB) == ""
 
 
+def test_a_quota_is_in_its_parents_tree_and_stays_there() -> None:
+    """Koordinator's webhook writes the parent's tree-id into the child; here it need not be written."""
+    gpu = quota("gpu", is_parent=True, tree="gpu")
+    child = quota("one", "gpu", {"cpu": 16_000, "memory": GIB // 4})
+    there = book(WEB, gpu, child)
+    assert told(child, in_=book(WEB, gpu)) == ""
+    assert told(replace(child, tree="gpu"), child, there) == ""
+    assert told(replace(child, max={"cpu": 1, "memory": 1}, min={}), child, there) == ""
+    assert '"gpu" may not become ""' in told(replace(child, parent="web"), child, there)
+
+
 PARENT = f"metadata.labels[{keys.QUOTA_PARENT_LABEL}]"
 APART = "spec.max: it and its parent quotas/web do not name the same resources: "
 
