@@ -201,7 +201,7 @@ def test_a_cluster_is_as_it_was(own: Any, kubectl: Kubectl, overlay: str, tmp_pa
     before = steady(own)
     percentage = "--percentage-of-nodes-to-score=5"
     second = [SCHEDULER_IMAGE, percentage] if overlay == "second-scheduler" else []
-    where = ["--overlay", overlay, "--agent", *second]
+    where = ["--overlay", overlay, "--agent", "--quotas", *second]
 
     said = json.loads(j10ce(own, "preflight", *where, "-o", "json"))
     assert {change["action"] for change in said["changes"]} == {"create"}

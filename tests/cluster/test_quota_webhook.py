@@ -8,6 +8,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -348,20 +349,11 @@ def test_pods_are_asked_about_by_the_parents_they_name_alone(world: World, names
 def test_of_two_at_once_that_do_not_go_together_one_passes(world: World, namespace: str) -> None:
     web = f"{namespace}-web"
     world.kubectl("create", "-f", "-", document=quota(namespace, web, "20", is_parent=True))
-    argv = [*world.cluster.kubectl_argv, "--kubeconfig", str(world.cluster.kubeconfig), "create", "-f", "-"]
-    pipe = subprocess.PIPE
-    both = [subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in "ab"]
-    documents = [json.dumps(quota(namespace, f"{namespace}-{one}", "15", parent=web)) for one in "ab"]
-    for process, document in zip(both, documents, strict=True):
-        assert process.stdin is not None
-        process.stdin.write(document)
-        process.stdin.close()
-    said = []
-    for process in both:
-        assert process.stderr is not None
-        said.append(process.stderr.read())
-        process.wait(60)
-    assert sorted(process.returncode for process in both) == [0, 1], said
+    documents = [quota(namespace, f"{namespace}-{one}", "15", parent=web) for one in "ab"]
+    with ThreadPoolExecutor() as pool:
+        done = list(pool.map(lambda one: world.run("create", "-f", "-", document=one), documents))
+    said = [one.stderr for one in done]
+    assert sorted(one.returncode for one in done) == [0, 1], said
     assert "are 30 together, more than its min, 20" in "".join(said)
 
 
