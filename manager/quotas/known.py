@@ -91,9 +91,6 @@ class UnderWay:
         others = [change for change, _ in self._changes.values() if change.key != key]
         if not others:
             return [plain]
-        later.change(stored)
-        later.change(
-            [change.quota for change in others if change.quota is not None],
-            [change.key for change in others if change.quota is None],
-        )
+        then = [change.quota for change in others if change.quota is not None]
+        later.change([*stored, *then], [change.key for change in others if change.quota is None])
         return [plain, later]
