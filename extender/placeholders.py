@@ -22,6 +22,7 @@ from extender.roaming import Roaming
 from extender.standing import Standing
 from ledger.ledger import Ledger
 from ledger.report import Holding
+from ledger.seats import Openings
 from qos.cluster.objects import Demand, NodePredicate
 from qos.cluster.placeholders import Placeholder, Steps, decide, form_of, priority_of
 from qos.cluster.refusals import Refusals
@@ -122,6 +123,8 @@ class Placeholders:
         self._name = name
         self._turns = Turns(PER_SECOND, AT_ONCE, clock, asyncio.sleep)
         self._settled: dict[str, tuple[Holding, int, Mapping[str, int], int]] = {}
+        self._decided: dict[str, Openings | None] = {}
+        """Of each policy, what was true when it was decided which of its placeholders go."""
         self._guards: dict[str, Guard] = {}
         self._classes: set[int] = set()
         self._problem = ""
@@ -169,6 +172,7 @@ class Placeholders:
         for policy in self._guards.keys() - known:
             del self._guards[policy]
             self._settled.pop(policy, None)
+            self._decided.pop(policy, None)
             self._stand_by.pop(policy, None)
             self._roaming.forget(policy)
         if delete or create:
@@ -200,6 +204,7 @@ class Placeholders:
 
     def _decide(self, holding: Holding, crowded: Mapping[str, int], barred: Mapping[str, str]) -> Steps:
         demand, wanted = holding.demand, dict(holding.nodes)
+        self._decided[demand.key] = self._ledger.openings(demand.key)
         mine = self._standing.of(demand.key)
         there = [one for one in mine if one.node]
         value = priority_of(demand)
@@ -245,6 +250,9 @@ class Placeholders:
         if not self._standing.give(one):
             return  # an owner gets its place
         async with self._turns.turn():
+            if one.uid not in self._standing.ended and self._is_outdated(one.policy):
+                self._standing.take_back(one)
+                return  # an owner may have been given a place meanwhile; the next round decides
             try:
                 await self._api.delete(PODS, self._namespace, one.name, uid=one.uid)
             except NotFound:
@@ -258,6 +266,10 @@ class Placeholders:
         self._standing.drop(one.uid)
         self._standing.ended.pop(one.uid, None)
         self._metrics.placeholder("deleted")
+
+    def _is_outdated(self, policy: str) -> bool:
+        was = self._decided.get(policy)
+        return was is not None and self._ledger.openings(policy) != was
 
     async def _create(self, demand: Demand, node: str) -> None:
         value = priority_of(demand)

@@ -39,8 +39,9 @@ class Fault:
     """What the next request of a verb meets.
 
     `kind`: lost (never arrives), unanswered (takes effect, the answer is lost), late (the client gives up, it
-    takes effect later), error (5xx, nothing happens), conflict (409), forbidden (403), slow (answered, but
-    late). `seconds`: until the client gives up, or, for slow, how much longer it takes; late: until it takes
+    takes effect later), error (5xx, nothing happens), conflict (409), forbidden (403), slow (arrives late,
+    then is answered), overtaken (arrives, and watches show what it did before the answer comes). `seconds`:
+    until the client gives up, or, for slow and overtaken, how much longer it takes; late: until it takes
     effect.
     """
 
@@ -152,6 +153,9 @@ class Client:
         later, part = self._loop.call_later, self.part
         if fault.kind == "slow":
             later(there + fault.seconds, self._serve, part, effect, answer, there)
+            return
+        if fault.kind == "overtaken":
+            later(there, self._serve, part, effect, answer, fault.seconds)
             return
         if fault.kind == "unanswered":
             later(there, self._serve, part, effect, None, 0.0)

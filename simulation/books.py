@@ -154,6 +154,11 @@ class Telling(Ledger):
         return bool(self._state.claims.unseen)
 
     @property
+    def claimed(self) -> list[str]:
+        """The UIDs of pods with a claim that the watch has not shown yet."""
+        return [*self._state.claims.unseen]
+
+    @property
     def in_flight(self) -> list[Pod]:
         """Pods that filter has answered, and of which nothing has been heard since."""
         return [flight.pod for flight in self._state.flights.by_uid.values()]

@@ -1,5 +1,5 @@
 """Histories for the keeper Placeholders: owners come in bursts, crash and are rolled out on nodes that are
-full of others, of which more wait.
+full of others, of which more wait in most of them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ _DISTURBANCES: tuple[dict[str, int], ...] = (
     {"scheduler": 2},
     {"fault": 8},
     {"watch": 4},
-    {"service": 2, "scheduler": 1, "fault": 3, "watch": 2, "taken": 2},
+    {"answer": 6},
+    {"service": 2, "scheduler": 1, "fault": 3, "watch": 2, "taken": 2, "answer": 2},
 )
+_MOVED = 0.3
+"""In so many histories a pod comes last that nobody who waits is before."""
 _FAULTS = ("lost", "unanswered", "late", "error", "conflict", "forbidden", "slow")
 
 _What = tuple[str, tuple[Any, ...]]
@@ -47,6 +50,7 @@ class Bursts:
         self._class = {app: random.choice(("middle", "high", "high", "low")) for app in ("a", "b")}
         self._apps = random.choice(("a", "ab"))
         self._slots = {app: random.randint(1, len(self._nodes) * self._cpu // 3) for app in self._apps}
+        self._tolerated = 0
         self._floods = 0
         self._filled: list[str] = []
 
@@ -81,6 +85,15 @@ class Bursts:
             what: Callable[[], list[_What]] = getattr(self, f"_draw_{kind}")
             for number, step in enumerate(what()):
                 yield 0.0 if number else round(random.expovariate(1 / pace), 3), *step
+        if random.random() < _MOVED:
+            yield from self._with_a_little_room()
+
+    def _with_a_little_room(self) -> Iterator[Step]:
+        """A pod comes last for which there is room once holds have moved, perhaps."""
+        yield from ((0.0, *self._app(app, self._slots[app] // 2)) for app in self._apps)
+        yield 1.0, *self._flooded(len(self._nodes) * self._cpu)
+        yield 4.0, "a-little-room", ()
+        yield 0.0, "pod", ("last", self._random.choice((2000, 2000, 3000)), 64, 0)
 
     def _some(self) -> str:
         return self._random.choice(self._apps)
@@ -91,7 +104,11 @@ class Bursts:
     def _policy(self, app: str) -> _What:
         floor = {"resources": {"cpu": "1"}}
         slots = {"count": self._slots[app]}
-        return "policy", (app, {"floor": floor, "slots": slots, "priorityClassName": self._class[app]})
+        spec = {"floor": floor, "slots": slots, "priorityClassName": self._class[app]}
+        if self._tolerated:
+            taint = {"key": f"taint-{self._tolerated}", "operator": "Exists"}
+            spec["placement"] = {"tolerations": [taint]}
+        return "policy", (app, spec)
 
     def _app(self, app: str, replicas: int) -> _What:
         return "app", (app, replicas, 1000, 64, PRIORITIES[self._class[app]])
@@ -141,7 +158,10 @@ class Bursts:
         app, random = self._some(), self._random
         if random.random() < 0.2:
             return [("policy-gone", (app,))]
-        self._slots[app] = max(1, self._slots[app] + random.choice((-2, -1, 1, 2)))
+        if random.random() < 0.3:
+            self._tolerated += 1  # its placeholders are made anew
+        else:
+            self._slots[app] = max(1, self._slots[app] + random.choice((-2, -1, 1, 2)))
         return [self._policy(app)]
 
     def _draw_important(self) -> list[_What]:
@@ -169,6 +189,13 @@ class Bursts:
         verb, kind = random.choice(("create", "delete", "patch", "patch")), random.choice(_FAULTS)
         seconds = random.uniform(0.5, 15.0) if kind == "late" else random.uniform(0.1, 5.0)
         return [("fault", ("extender", verb, kind, round(seconds, 2)))]
+
+    def _draw_answer(self) -> list[_What]:
+        """Answers that come after the watch has shown what was done."""
+        random = self._random
+        verb = random.choice(("create", "create", "delete", "patch"))
+        seconds = round(random.uniform(0.2, 3.0), 2)
+        return [("fault", ("extender", verb, "overtaken", seconds)) for _ in range(random.randint(1, 3))]
 
     def _draw_watch(self) -> list[_What]:
         random = self._random

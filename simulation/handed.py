@@ -15,7 +15,8 @@ class Handed:
 
     `demand`: its policy's, None where that is gone. `nominated`: it was, to `node`; kube-scheduler may have
     taken that back. `placeholder`: the one that goes for it, by UID, "" none so far. `overtaken`:
-    kube-scheduler put a pod of higher priority into its place. `until`: so long it is judged.
+    kube-scheduler had given its place to another pod before, or gave it to one of higher priority. `until`:
+    so long it is judged.
     """
 
     node: str

@@ -6,18 +6,20 @@ It sees everything at once, the API server's objects as well as hand-overs that 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.api import NODES, PODS, Resource
 from adapters.kubernetes import placeholders
-from qos.cluster.objects import Demand, Pod
+from ledger.decisions import DemandReport
+from qos.cluster.objects import Demand, Node, Pod
 from qos.cluster.placeholders import Placeholder
 from qos.cluster.selectors import admits
 from simulation import parsed
-from simulation.books import PLACEHOLDERS
+from simulation.books import PLACEHOLDERS, WATCHED
+from simulation.handed import Handed, HandOvers
 from simulation.history import World
 from simulation.invariants import Facts
 from simulation.store import Body, Entry, Store
@@ -26,11 +28,12 @@ from simulation.watching import Waiting, Watching
 if TYPE_CHECKING:
     from simulation.extender import Extender
 
-JUST_SECONDS = 1.0
+JUST_SECONDS = 0.3
 GATED_SECONDS = 65.0
 """So long at most an owner waits for a hand-over while somebody is there who lifts gates, whatever fails."""
 CROWDED_SECONDS = 0.9
 """From then on placeholders may go for one that waits to be bound (extender.standing)."""
+_OTHERS = [resource.plural for resource in WATCHED if resource is not PODS]
 _NOW = 1e-6
 """Seconds: what has happened just now nobody can have heard of."""
 SETTLED_SECONDS = 10.0
@@ -40,11 +43,15 @@ MOST_WRITES = 10
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """A placeholder, and since when it has been there, and bound."""
+    """A placeholder, also as a pod, and since when it has been there."""
 
     one: Placeholder
+    pod: Pod
     since: float
-    bound_since: float
+
+    def waits_for(self, node: str) -> bool:
+        """Whether it is to be bound there."""
+        return not self.one.bound and self.one.node == node
 
 
 class PlaceholderWatcher(Watching):
@@ -57,13 +64,14 @@ class PlaceholderWatcher(Watching):
         self._pods: dict[str, Pod] = {}
         self._standing: dict[str, _Standing] = {}
         self._gated: dict[str, float] = {}
-        self._handed: dict[str, str] = {}
-        """Where owners go whose hand-over has begun."""
-        self._overtaken: set[str] = set()
-        """Those of them in whose place kube-scheduler put a pod of higher priority."""
+        self._handed = HandOvers()
+        self._assumed: dict[str, tuple[Pod, str]] = {}
+        """Pods that kube-scheduler has chosen a node for and that are not bound."""
         self._evicted: set[str] = set()
-        self._leaving: dict[str, str] = {}
-        """Placeholders whose DELETE is on its way, and the owner that gets the place, "" nobody."""
+        self._leaving: set[str] = set()
+        """Placeholders whose DELETE was sent."""
+        self._in_vain_at = float("-inf")
+        """When an owner that had got a place was given up last."""
         self._leads_since = float("inf")
         self._changed_at = 0.0
         """When something other than a pod changed last."""
@@ -77,8 +85,8 @@ class PlaceholderWatcher(Watching):
         return self._bound
 
     def restarted(self) -> None:
-        """The extender is another one: what the first one had begun it knows nothing of."""
-        self._handed.clear()
+        """The extender is another one: what the first one had not finished is over."""
+        self._handed.restarted(self._clock(), lambda uid: uid in self._standing or uid in self._gated)
         self._leaving.clear()
         self._leads_since = float("inf")
 
@@ -90,44 +98,65 @@ class PlaceholderWatcher(Watching):
     def claimed(self, uid: str, node: str, slot: str, reservation: str) -> None:  # noqa: ARG002 - of Told
         """A hand-over begins."""
         self.say(f"extender claims {node} for {self._name(uid)}")
-        self._handed[uid] = node
+        extender, pod = self.extender, self._pods.get(uid)
+        policy = self._policy(pod) if pod is not None else ""
+        demand = extender.books.demands().get(policy) if extender is not None else None
+        one = Handed(node, policy, demand)
+        if pod is not None and demand is not None:
+            left = Counter(self._left(node))
+            left.update(demand.vector if self._stand(policy, node) else {})
+            one.overtaken = any(left[name] < pod.requests.get(name, 0) for name in demand.vector)
+        self._handed.begin(uid, one, pod)
 
     def released(self, uid: str) -> None:
         """It came to nothing."""
         self.say(f"extender releases {self._name(uid)}")
-        self._handed.pop(uid, None)
+        self._in_vain_at = self._clock()
+        self._handed.end(uid)
 
     def assumed(self, pod: Pod, node: str) -> None:
         """kube-scheduler has chosen."""
         self.say(f"kube-scheduler chooses {node} for {pod.name}")
-        for uid, where in self._handed.items():
-            if where == node and uid in self._pods and pod.priority > self._pods[uid].priority:
-                self._overtaken.add(uid)
+        self._assumed[pod.uid] = pod, node
+        for uid, one in self._handed:
+            owner = self._pods.get(uid)
+            if one.node == node and owner is not None and pod.priority > owner.priority:
+                left = self._left(node)
+                one.overtaken |= any(left.get(name, 0) < amount for name, amount in owner.requests.items())
+
+    def _left(self, node: str) -> Mapping[str, int]:
+        """What nobody uses of a node, placeholders that go left out."""
+        there = self._node(node)
+        if there is None:
+            return {}
+        left = Counter(there.allocatable)
+        bound = [one for one in self._pods.values() if one.node_name == node and not one.terminal]
+        chosen = [one for one, where in self._assumed.values() if where == node]
+        stay = [s.pod for uid, s in self._standing.items() if s.one.bound and uid not in self._leaving]
+        for one in (*bound, *chosen, *(pod for pod in stay if pod.node_name == node)):
+            left.subtract(one.requests)
+        return left
 
     def unassumed(self, pod: Pod) -> None:
         """kube-scheduler takes its choice back."""
         self.say(f"kube-scheduler gives up binding {pod.name}")
+        self._assumed.pop(pod.uid, None)
 
     def preempted(self, pod: Pod, node: str, victims: list[Pod], *, asked: bool) -> None:  # noqa: ARG002
         """kube-scheduler evicts."""
         self.say(f"{pod.name} preempts {' '.join(one.name for one in victims)} on {node}")
-        where = self._handed.get(pod.uid)
+        handed = self._handed.get(pod.uid)
         more = [one for one in victims if one.uid not in self._evicted]
         self._evicted.update(one.uid for one in victims)
-        if where is None or not more or pod.uid in self._overtaken or not self._takes_a_slot(pod):
+        if handed is None or not more or handed.overtaken or handed.until < self._clock():
+            return
+        demand = handed.demand
+        if demand is None or not self._serves(demand, handed.node):
+            return
+        if not handed.takes_a_slot(pod, self._left(handed.node)):
             return
         names = " ".join(one.name for one in more)
-        self.wrong("nobody is evicted", f"{pod.name}, handed over to {where}, evicts {names} on {node}")
-
-    def _takes_a_slot(self, pod: Pod) -> bool:
-        """Whether our service and the node are there, and it asks for no more than a slot."""
-        extender = self.extender
-        if extender is None or not extender.part.alive:
-            return False
-        demand = extender.books.demands().get(extender.ledger.policy_of(pod))
-        if demand is None or not self._serves(demand, self._handed[pod.uid]):
-            return False
-        return all(amount <= demand.vector.get(name, 0) for name, amount in pod.requests.items())
+        self.wrong("nobody is evicted", f"{pod.name}, handed over to {handed.node}, evicts {names} on {node}")
 
     def _name(self, uid: str) -> str:
         return self._pods[uid].name if uid in self._pods else uid
@@ -148,6 +177,8 @@ class PlaceholderWatcher(Watching):
         elif pod.node_name and not before["spec"].get("nodeName"):
             self.say(f"{pod.name} is bound to {pod.node_name}")
             self._bound += 1
+        elif pod.nominated_node_name != before["status"].get("nominatedNodeName", ""):
+            self.say(f"{pod.name} is nominated to {pod.nominated_node_name or 'no node'}")
         if pod.namespace == PLACEHOLDERS:
             self._see_placeholder(pod, entry, gone=gone)
         else:
@@ -156,11 +187,12 @@ class PlaceholderWatcher(Watching):
     def _see_pod(self, pod: Pod, entry: Entry, before: Body | None, *, gone: bool) -> None:
         if gone:
             self._pods.pop(pod.uid, None)
+            self._handed.end(pod.uid)
         else:
             self._pods[pod.uid] = pod
+            self._handed.see(pod)
         if gone or pod.node_name:
-            self._handed.pop(pod.uid, None)
-            self._overtaken.discard(pod.uid)
+            self._assumed.pop(pod.uid, None)
         gated = parsed.wants(entry.raw).gated
         if before is None and not gated:
             self._judge_ungated(pod)
@@ -171,90 +203,103 @@ class PlaceholderWatcher(Watching):
             self._gated[pod.uid] = self._clock()
 
     def _judge_ungated(self, pod: Pod) -> None:
-        """A new owner is gated where more placeholders stand than owners wait or are on their way."""
+        """A new owner of a policy with slots is gated: they may be asked for in vain."""
         extender = self.extender
         answers = extender is not None and extender.leads and extender.hung_until <= self._clock()
-        if extender is None or not answers or pod.node_name or extender.behind(_NOW):
+        policy = self._policy(pod)
+        if extender is None or not answers or pod.node_name or self._unheard(policy):
             return
-        if self._clock() - self._changed_at < JUST_SECONDS:
-            return  # what stands may be on its way out
-        policy = extender.ledger.policy_of(pod)
-        stay = [s.one for uid, s in self._standing.items() if policy and uid not in self._leaving]
-        there = sum(one.policy == policy and one.bound for one in stay)
-        others = {uid for uid in (*self._gated, *self._handed) if uid in self._pods}
-        waiting = sum(extender.ledger.policy_of(self._pods[uid]) == policy for uid in others)
-        if there > waiting:
-            self.wrong("owners wait", f"{pod.name} of {policy} is not gated: {there} stand, {waiting} wait")
+        report = extender.ledger.report().get(policy)
+        if report is not None and report.filled + report.held:
+            said = f"{report.filled} slots filled and {report.held} held"
+            self.wrong("owners wait", f"{pod.name} is not gated, and its policy has {said}")
 
     def _see_placeholder(self, pod: Pod, entry: Entry, *, gone: bool) -> None:
-        one = placeholders.placeholder(entry.raw)
-        if not gone:
-            before, now = self._standing.get(pod.uid), self._clock()
-            since = before.since if before is not None else now
-            bound = before.bound_since if before is not None and before.one.bound else now
-            self._standing[pod.uid] = _Standing(one, since, bound)
+        if gone:
+            self._standing.pop(pod.uid, None)
             return
-        self._standing.pop(pod.uid, None)
+        known = self._standing.get(pod.uid)
+        since = known.since if known is not None else self._clock()
+        self._standing[pod.uid] = _Standing(placeholders.placeholder(entry.raw), pod, since)
 
     def deletes(self, uid: str, sent: bool) -> None:
         """Our service has sent a DELETE, or that came to nothing.
 
-        A bound placeholder that is wanted goes only if an owner is nominated in its place.
+        A bound placeholder that is wanted goes only if an owner was nominated in its place.
         """
         if not sent:
-            self._leaving.pop(uid, None)
+            self._leaving.discard(uid)
         if not sent or uid not in self._standing or uid in self._leaving:
             return
+        self._leaving.add(uid)
         one, extender = self._standing[uid].one, self.extender
-        settled = one.bound and self._clock() - self._standing[uid].bound_since >= JUST_SECONDS
-        self._leaving[uid] = heir = self._heir(one) if settled else ""
-        if not settled or heir or extender is None or extender.behind(_NOW):
+        if not one.bound or extender is None or self._unheard(one.policy):
+            return  # when that was decided, it was not bound perhaps
+        if self._handed.heir(one.node, one.policy, uid) or self._clock() - self._changed_at < JUST_SECONDS:
             return
-        if self._clock() - self._changed_at < JUST_SECONDS:
-            return  # it may have been decided by what was true before
         demand, report = extender.books.demands().get(one.policy), extender.ledger.report().get(one.policy)
-        waits = self._clock() - CROWDED_SECONDS
-        there = [s for s in self._standing.values() if s.one.node == one.node]
-        crowded = any(not s.one.bound and s.since <= waits for s in there)
-        if demand is None or report is None or crowded or not self._serves(demand, one.node):
+        if demand is None or report is None or one.form != extender.form_of(demand):
             return
-        form = extender.form_of(demand)
-        after, wanted = self._kept(demand, form), report.filled + report.held
-        if one.form == form and after < wanted:
+        if not self._serves(demand, one.node) or self._makes_room(one, report):
+            return
+        after, wanted = self._kept(demand, report, extender.ledger.claimed), report.filled + report.held
+        if after < wanted:
             said = f"{one.name} of {one.policy} on {one.node} goes"
             self.wrong("slots are kept", f"{said}: {after} are left of {wanted}")
 
-    def _heir(self, one: Placeholder) -> str:
-        """The owner that is nominated to the placeholder's place, "" nobody."""
-        there = [uid for uid, node in self._handed.items() if node == one.node and uid in self._pods]
-        for pod in (self._pods[uid] for uid in there if uid not in self._leaving.values()):
-            if pod.nominated_node_name == one.node and self._policy(pod) == one.policy:
-                return pod.uid
-        return ""
+    def _unheard(self, policy: str) -> bool:
+        """Whether our service has still to hear of something that concerns a policy."""
+        extender = self.extender
+        if extender is None or extender.api.behind(_OTHERS, _NOW):
+            return True
+        before = self._clock() - _NOW
+        unseen = (entry.raw for entry in extender.api.unseen(PODS.plural) if entry.at <= before)
+        return any(self._is_of(policy, raw) for raw in unseen)
 
-    def _kept(self, demand: Demand, form: str) -> int:
-        """Slots of a policy that are filled, being handed over, or have a bound placeholder."""
-        own = [one for one in self._pods.values() if self._policy(one) == demand.key and not one.terminal]
-        filled = sum(bool(one.node_name) and self._ready(one.node_name) for one in own)
-        coming = (one for one in own if not one.node_name and one.uid in self._handed)
-        handed = sum(one.nominated_node_name == self._handed[one.uid] for one in coming)
+    def _is_of(self, policy: str, raw: bytes) -> bool:
+        """Whether a pod is its owner or its placeholder."""
+        pod = parsed.pod(raw)
+        of = self._policy(pod) if pod.namespace != PLACEHOLDERS else placeholders.placeholder(raw).policy
+        return of == policy
+
+    def _makes_room(self, one: Placeholder, report: DemandReport) -> bool:
+        """Whether it is not wanted on its node any more, and another one is, and has waited for that."""
+        due = self._clock() - CROWDED_SECONDS
+        waits = {s.one.policy for s in self._standing.values() if s.waits_for(one.node) and s.since <= due}
+        return self._stand(one.policy, one.node) >= dict(report.holds).get(one.node, 0) and any(
+            self._stand(policy, one.node) < dict(other.holds).get(one.node, 0)
+            for policy, other in self._reports().items()
+            if policy in waits
+        )
+
+    def _reports(self) -> Mapping[str, DemandReport]:
+        return self.extender.ledger.report() if self.extender is not None else {}
+
+    def _stand(self, policy: str, node: str) -> int:
+        """How many of a policy's placeholders stand on a node, without those that go."""
+        stay = [s.one for uid, s in self._standing.items() if s.one.bound and uid not in self._leaving]
+        return sum((one.policy, one.node) == (policy, node) for one in stay)
+
+    def _kept(self, demand: Demand, report: DemandReport, claimed: list[str]) -> int:
+        """Slots of a policy that a bound pod fills, by the ledger, which invariants.fillings judges; that an
+        owner gets that was nominated; or that have a bound placeholder.
+        """
+        coming = sum(uid in self._pods and self._policy(self._pods[uid]) == demand.key for uid in claimed)
         stay = [s.one for uid, s in self._standing.items() if uid not in self._leaving]
-        held = [one for one in stay if one.policy == demand.key and one.bound and one.form == form]
-        return filled + handed + sum(self._serves(demand, one.node) for one in held)
+        held = [one for one in stay if one.policy == demand.key and one.bound]
+        serve = sum(self._serves(demand, one.node) for one in held)
+        return report.filled - coming + self._handed.count(demand.key, self._clock()) + serve
 
     def _policy(self, pod: Pod) -> str:
         return self.extender.ledger.policy_of(pod) if self.extender is not None else ""
 
-    def _ready(self, name: str) -> bool:
-        body = self._store.find(NODES, "", name)
-        return body is not None and body["status"]["conditions"][0]["status"] == "True"
+    def _node(self, name: str) -> Node | None:
+        there = self._store.find(NODES, "", name)
+        return parsed.node(self._store.raw(NODES, "", name)) if there is not None else None
 
     def _serves(self, demand: Demand, name: str) -> bool:
-        for entry in self._store.entries(NODES):
-            if entry.body["metadata"]["name"] == name:
-                node = parsed.node(entry.raw)
-                return node.ready and admits(demand.where, node)
-        return False
+        node = self._node(name)
+        return node is not None and node.ready and admits(demand.where, node)
 
     # --- the invariants, between steps ---
 
@@ -271,8 +316,15 @@ class PlaceholderWatcher(Watching):
             if now - max(since, self._leads_since) > GATED_SECONDS + 6 * extender.api.latency:
                 self.wrong("no gate stays", f"{self._name(uid)} has been gated since {since:.1f}")
 
-    def _look_at_more(self, extender: Extender, facts: Facts) -> None:
-        """Nothing between two moments of rest."""
+    def waits_in_vain(self, waiting: Waiting) -> bool:
+        """Or whether an owner has just got a place in vain: so it does again, later each time."""
+        return self._clock() - self._in_vain_at < SETTLED_SECONDS or super().waits_in_vain(waiting)
+
+    def _look_at_more(self, extender: Extender, facts: Facts) -> None:  # noqa: ARG002 - of Watching
+        """Room is claimed for an owner only while a place is handed over to it."""
+        for uid in extender.ledger.claimed:
+            if uid in self._pods and not self._pods[uid].node_name and self._handed.get(uid) is None:
+                self.wrong("claims end", f"{self._name(uid)} has a claim, and no place is handed over to it")
 
     def look_after_quiet(self, waiting: Waiting, uneven: AbstractSet[tuple[str, str]]) -> None:  # noqa: ARG002
         """What must be true once nothing has happened for long enough."""
@@ -282,6 +334,7 @@ class PlaceholderWatcher(Watching):
         for uid in self._gated:
             self.wrong("no gate stays", f"{self._name(uid)} is gated after quiet")
         self._look_where_they_stand(extender)
+        self._look_what_is_said(extender)
         since = self._clock() - SETTLED_SECONDS
         before = max(writes for at, writes in self._written if at <= since)
         if (late := extender.api.writes - before) > MOST_WRITES:
@@ -317,3 +370,12 @@ class PlaceholderWatcher(Watching):
                 self.wrong(
                     "placeholders stand", f"{standing.one.name} is of {standing.one.policy}, which is gone"
                 )
+
+    def _look_what_is_said(self, extender: Extender) -> None:
+        """The condition Guarded, where placeholders stand as they are to."""
+        guarding = extender.books.guarding
+        recent = guarding.recent(self._clock())
+        for key in extender.ledger.report():
+            guard = guarding.judge(key, recent, ())
+            if not guard.guarded:
+                self.wrong("Guarded is said", f"{key}: {guard.message}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -123,12 +123,13 @@ class Scheduler:
         }
 
     def _run(self) -> None:
-        there = self._informer
+        there, reflectors = self._informer, list[Reflector]()
         handlers = ((NODES, there.set_node, there.remove_node), (PODS, there.set_pod, there.remove_pod))
         for resource, take, drop in handlers:
             reflector = Reflector(self._api, resource, take, drop, clock=self._loop.time, jitter=lambda: 0.5)
+            reflectors.append(reflector)
             self.part.start(reflector.run())
-        self.part.start(self._schedule())
+        self.part.start(self._schedule(reflectors))
         self.part.start(self._flush())
 
     async def _flush(self) -> None:
@@ -138,7 +139,10 @@ class Scheduler:
 
     # --- the cycle ---
 
-    async def _schedule(self) -> None:
+    async def _schedule(self, reflectors: Sequence[Reflector]) -> None:
+        """Nothing is tried before all is listed (cmd/kube-scheduler/app/server.go)."""
+        for one in reflectors:
+            await one.synced.wait()
         while True:
             queued = self.queue.pop()
             if queued is None:

@@ -29,7 +29,7 @@ def test_a_mistake_is_found_within_a_few_seeds(about: str) -> None:
 
 @pytest.mark.parametrize(
     "about",
-    ["owners are not nominated", "owners are not gated", "moves delete before they create"],
+    ["owners are not nominated", "owners are not gated", "gates are not lifted"],
 )
 def test_a_mistake_in_keeping_placeholders_is_found_within_a_few_seeds(about: str) -> None:
     mutation = next(one for one in OF_PLACEHOLDERS if one.about == about)

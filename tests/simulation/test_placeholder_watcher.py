@@ -15,7 +15,7 @@ from simulation import objects, parsed
 from simulation.books import PLACEHOLDERS
 from simulation.history import World
 from simulation.placeholder_watcher import PlaceholderWatcher
-from simulation.store import EPOCH, Body, Store
+from simulation.store import EPOCH, Body, Entry, Store
 
 POLICY, FORM, CLASS = "default/a", "form", 100
 DEMAND = Demand(POLICY, "default", Selector(), {"cpu": 1000, "pods": 1}, 2, CLASS)
@@ -30,15 +30,20 @@ class There:
         self.watcher = PlaceholderWatcher(World(1, keeper="Placeholders"), self.store, lambda: self.now)
         self.holds = {"n0": 2}
         self.filled = 0
+        self.claimed: list[str] = []
+        """Owners whose claims our service counts as filled slots, and that are not bound."""
         self.behind = False
+        self.seen: int | None = None
+        """How many changes of pods our service has heard of; None: all."""
         ledger = SimpleNamespace(
             policy_of=lambda pod: POLICY if pod.labels.get("app") == "a" else "",
             report=lambda: {POLICY: self.report},
+            claimed=self.claimed,
         )
         extender: Any = SimpleNamespace(
             ledger=ledger,
             books=SimpleNamespace(demands=lambda: {POLICY: DEMAND}),
-            behind=lambda _seconds: self.behind,
+            api=SimpleNamespace(behind=lambda _plurals, _seconds: self.behind, unseen=self.unseen),
             form_of=lambda _demand: FORM,
             leads=True,
             hung_until=0.0,
@@ -47,6 +52,10 @@ class There:
         for name in ("n0", "n1"):
             self.store.write(NODES, objects.node(name, 4000, 8192, 110))
         self.now = 10.0
+
+    def unseen(self, plural: str) -> list[Entry]:
+        """What our service has still to hear of."""
+        return [] if self.seen is None else self.store.log[plural][self.seen :]
 
     @property
     def report(self) -> Any:
@@ -239,10 +248,21 @@ def test_an_owner_that_asks_for_more_than_a_slot_is_one_where_that_is_not_there(
     assert there.found == found
 
 
+@pytest.mark.parametrize(("app", "found"), [("a", []), ("b", ["slots are kept"])])
+def test_what_our_service_has_still_to_hear_of_concerns_that_policy(
+    there: There, app: str, found: list[str]
+) -> None:
+    there.seen = len(there.store.log[PODS.plural])
+    there.pod("unheard", app=app)
+    there.now += 0.1
+    there.watcher.deletes(uid_of(there, "hold-0"), True)
+    assert there.found == found
+
+
 def test_a_new_owner_is_gated(there: There) -> None:
-    there.behind = True
+    there.behind, there.seen = True, len(there.store.log[PODS.plural])
     there.store.create(PODS, objects.pod("a-1", 1000, 64, CLASS, {"app": "a"}))
     assert not there.found
-    there.behind = False
+    there.behind, there.seen = False, there.seen + 1
     there.store.create(PODS, objects.pod("a-2", 1000, 64, CLASS, {"app": "a"}))
     assert there.found == ["owners wait"]
