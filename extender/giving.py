@@ -16,6 +16,8 @@ from qos.cluster.placeholders import Placeholder
 
 RETRY_SECONDS: Final = 0.5
 _TRIES: Final = 3
+TOO_LATE: Final = frozenset({404, 409, 422})
+"""What the API server answers to the nomination of a pod that is gone, is another one, or has its node."""
 
 
 class Taken(Exception):  # noqa: N818 - it reads as what happened
@@ -29,31 +31,73 @@ class Stays(Exception):  # noqa: N818 - likewise
 class Giving:
     """Each call is made three times before its error is raised: APIError, Unreachable.
 
-    NotFound, Conflict of `nominate` and `lift`: the owner has gone. `namespace`: of placeholders.
+    NotFound, Conflict of `nominate` and `lift`: the owner has gone. `holds_on`: how many holds of each policy
+    lie on a node. `namespace`: of placeholders.
     """
 
-    def __init__(self, api: ClusterAPI, standing: Standing, namespace: str) -> None:
+    def __init__(
+        self,
+        api: ClusterAPI,
+        standing: Standing,
+        holds_on: Callable[[str], Mapping[str, int]],
+        namespace: str,
+    ) -> None:
         self._api = api
         self._standing = standing
+        self._holds_on = holds_on
         self._namespace = namespace
 
     async def nominate(self, pod: Pod, node: str | None) -> None:
         """Have kube-scheduler keep others of no higher priority out of the place; None: no longer."""
-        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
+        body = placeholders.nomination(pod.uid, node)
         await _again(lambda: self._api.patch(PODS, pod.namespace, pod.name, body, subresource="status"))
 
-    async def clear(self, node: str) -> None:
-        """Delete the placeholders that wait there: an owner's own priority may be below theirs."""
+    async def clear(self, node: str, pod: Pod, *, comes: bool) -> None:
+        """Have those go that stand by there and are above the owner; if it `comes` now, those of its own
+        priority step aside as well: it does not fit beside them.
+
+        Those of holds stay: there is room for them and the owner, and without them it is somebody else's.
+        """
         given = list[Placeholder]()
-        try:
-            while there := self._standing.asking(node):  # asked anew: one may be bound by now
-                given.append(there[0])
-                self._standing.give(there[0])
-                with suppress(Taken, Stays):
-                    await self.let_go(there[0], partial(self._standing.waits, there[0].uid))
-        finally:
-            for one in given:  # those that went are not there any more
-                self._standing.take_back(one)
+        async with self._standing.nominating[node]:
+            try:
+                # Asked anew: one may be bound by now.
+                while there := self._in_its_way(node, pod.priority, comes=comes):
+                    above = [one for one in there if one.priority > pod.priority]
+                    given += above
+                    await asyncio.gather(
+                        *(self._go(one) for one in above),
+                        *(self._step(one) for one in there if one not in above),
+                    )
+            finally:
+                for one in given:  # those that went are not there any more
+                    self._standing.take_back(one)
+
+    def _in_its_way(self, node: str, priority: int, *, comes: bool) -> list[Placeholder]:
+        there = self._standing.beyond(node, self._holds_on(node))
+        return [
+            one
+            for one in there
+            if one.priority > priority or (comes and one.nominated and one.priority == priority)
+        ]
+
+    async def _go(self, one: Placeholder) -> None:
+        self._standing.give(one)
+        with suppress(Taken, Stays):
+            await self.let_go(one, partial(self._standing.waits, one.uid))
+
+    async def _step(self, one: Placeholder) -> None:
+        body = placeholders.nomination(one.uid, None)
+
+        async def patch() -> None:
+            try:
+                await self._api.patch(PODS, self._namespace, one.name, body, subresource="status")
+            except APIError as error:
+                if error.status not in TOO_LATE:
+                    raise
+
+        await _again(patch)
+        self._standing.nominated(one, nominated=False)
 
     async def let_go(self, given: Placeholder, wanted: Callable[[], bool]) -> None:
         """Delete the placeholder. `wanted`: whether it is to go, asked before each try. Taken, Stays."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,7 +38,7 @@ UNGATED_SECONDS: Final = 1.0
 PATIENCE_SECONDS: Final = 10.0
 """How long an owner stays gated while places may come for it, and other owners of its policy get none."""
 LONGEST_SECONDS: Final = 60.0
-CLOSED_SECONDS: Final = 1.0
+CLOSED_SECONDS: Final = 0.2
 """How long after a hand-over no placeholder is made on the node: the next one may be about to begin."""
 UNPLACED_SECONDS: Final = 1.0
 """How long it stays gated when its slot has no place: a predecessor may just have gone."""
@@ -83,7 +83,7 @@ class HandOver:
         namespace: str,
         clock: Callable[[], float],
     ) -> None:
-        self._giving = Giving(api, standing, namespace)
+        self._giving = Giving(api, standing, ledger.holds_on, namespace)
         self._ledger = ledger
         self._standing = standing
         self._metrics = metrics
@@ -111,7 +111,9 @@ class HandOver:
             return False  # kube-scheduler makes room for it
         policy = self._ledger.policy_of(pod)
         where = self._standing.places.get(pod.uid, NodePredicate())
-        if not (policy and self._admitting(where, self._standing.of(policy))):
+        if not (
+            policy and any(one.bound and self._admits(where, one.node) for one in self._standing.of(policy))
+        ):
             return False
         self._refused[pod.uid] = Gated(pod, (), where)
         self._changes.note()
@@ -168,9 +170,9 @@ class HandOver:
         uid, policy = one.pod.uid, self._ledger.policy_of(one.pod)
         if not one.gates and self._ungated_under_way():
             return
-        busy = self._busy() - {self._heirs[uid].node if uid in self._heirs else ""}
+        busy = self.busy() - {self._heirs[uid].node if uid in self._heirs else ""}
         if policy not in idle:
-            idle[policy] = [held for held in self._standing.of(policy) if held.bound] if policy else []
+            idle[policy] = [held for held in self._standing.of(policy) if held.keeps] if policy else []
         idle[policy] = [held for held in idle[policy] if held.node not in busy]
         # What one of its kind could not use is not taken from the policy for each of them at once.
         pauses = _kind(policy, one.pod) in self._in_vain.barred(self._clock())
@@ -178,7 +180,7 @@ class HandOver:
         if (place := self._choose(one, policy, useful) or self._inherited(one.pod)) is not None:
             self._begin(one, self._carry_out(one, place), place.node)
         elif one.gates:
-            waits = self._waits(one, line, busy, len(useful))
+            waits = self._waits(one, line, busy, sum(held.bound for held in useful))
             if not (waits or uid in self._under_way):  # it has just become an heir
                 self._lifting[uid] = asyncio.create_task(self._watched(one, self._lift(one), self._lifts))
         else:
@@ -196,28 +198,29 @@ class HandOver:
         """Nodes where a placeholder that waits might take what an owner is to get."""
         due = self._clock() - CLOSED_SECONDS
         self._closed = {node: since for node, since in self._closed.items() if since > due}
-        return self._busy() | self._closed.keys()
+        return self.busy() | self._closed.keys()
 
-    def _busy(self) -> set[str]:
+    def busy(self) -> set[str]:
         """Nodes to which an owner is on its way."""
         handed = {one.node for one in self._handed.values()}
         heirs = {place.node for place in self._heirs.values()}
         return handed | heirs | {node for node, _ in self._under_way.values()}
 
     def _choose(self, one: Gated, policy: str, idle: list[Placeholder]) -> _Place | None:
-        """The placeholder whose place the owner gets, by the ledger, which claims it for the owner."""
-        by_node = {held.node: held for held in self._admitting(one.where, idle)}
+        """The placeholder whose place the owner gets, by the ledger, which claims it for the owner.
+
+        One that stands by may not be bound yet; the ledger knows whether its place is free by now.
+        """
+        there = [held for held in idle if self._admits(one.where, held.node)]
+        by_node = {held.node: held for held in sorted(there, key=lambda held: held.bound)}
         node = self._claim(one.pod, [*by_node])
         if not node:
             return None
         self._standing.give(by_node[node])
         return _Place(policy, node, by_node[node])
 
-    def _admitting(self, where: NodePredicate, held: Iterable[Placeholder]) -> list[Placeholder]:
-        """Those on nodes where the owner may run: a place that it cannot take is lost to whoever waits."""
-        return [one for one in held if one.bound and self._admits(where, one.node)]
-
     def _admits(self, where: NodePredicate, name: str) -> bool:
+        """Whether the owner may run there: a place that it cannot take is lost to whoever waits."""
         node = self._view.nodes.get(name)
         return node is not None and admits_node(where, node)
 
@@ -294,7 +297,7 @@ class HandOver:
     async def _nominate(self, one: Gated, node: str) -> None:
         """Its predecessor's place is its own from now on."""
         try:
-            await self._giving.clear(node)
+            await self._giving.clear(node, one.pod, comes=False)
             await self._giving.nominate(one.pod, node)
         except (APIError, Unreachable) as error:
             log.warning("owner not nominated pod=%s node=%s error=%s", one.pod.key, node, error)
@@ -317,7 +320,7 @@ class HandOver:
         outcome = "handed"
         try:
             await self._giving.nominate(one.pod, place.node)
-            await self._giving.clear(place.node)
+            await self._giving.clear(place.node, one.pod, comes=True)
             if place.given is not None:
                 await self._giving.let_go(place.given, lambda: self._is_there(one.pod.uid))
             if one.gates:

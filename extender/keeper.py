@@ -24,6 +24,7 @@ from extender.placeholders import Placeholders, random_name
 from extender.priority_classes import Raising
 from extender.refused import Refused
 from extender.standing import Standing
+from extender.standing_by import StandingBy
 from extender.view import View
 from extender.webhook import Webhook
 from ledger.decisions import Mode
@@ -98,10 +99,12 @@ class PlaceholderKeeper:
             namespace=settings.namespace,
             clock=clock,
         )
+        standing_by = StandingBy(ledger, kept=self._keeps, changed=self._holds.note, clock=clock)
         self._placeholders = Placeholders(
             api,
             ledger,
             self.standing,
+            standing_by,
             metrics,
             self._holds,
             namespace=settings.namespace,
@@ -111,6 +114,7 @@ class PlaceholderKeeper:
             kept=self._keeps,
             closed=self._hand_over.closed,
             serves=cluster.view.serves,
+            busy=self._hand_over.busy,
             awaited=cluster.awaited,
             clock=clock,
             name=name,
@@ -122,6 +126,7 @@ class PlaceholderKeeper:
             cluster.view,
             self._hand_over,
             self.standing.places,
+            make_way=standing_by.make_way,
             clock=clock,
             timer=timer,
             looks=self._alone,

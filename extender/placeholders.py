@@ -13,13 +13,15 @@ from typing import Any, Final
 
 from adapters.api import PODS, APIError, ClusterAPI, NotFound, Unreachable
 from adapters.kubernetes import placeholders, priorities
-from adapters.loops import Changes, last_of
+from adapters.loops import Changes
 from adapters.pace import Turns
+from extender.giving import TOO_LATE
 from extender.guarding import Guard
 from extender.metrics import Metrics
 from extender.priority_classes import provide
 from extender.roaming import Roaming
 from extender.standing import Standing
+from extender.standing_by import StandingBy
 from ledger.ledger import Ledger
 from ledger.report import Holding
 from ledger.seats import Openings
@@ -31,11 +33,6 @@ log = logging.getLogger(__name__)
 
 PER_SECOND: Final = 200
 AT_ONCE: Final = 16
-STANDBY_SECONDS: Final = 0.5
-STANDBY_PAUSE: Final = 30.0
-"""For so long nobody stands by for a policy on a node where one was bound in vain: there is room."""
-_MOST_STANDBY: Final = 16
-"""Of one policy. Each that waits is tried whenever a pod goes, anywhere."""
 _A_ROUND: Final = 100
 """Writes of one round, half a second's: holds may have moved since."""
 
@@ -46,16 +43,6 @@ _KEPT: Final = Guard(True, "Guarded", "a placeholder is bound where each hold li
 _WHY: Final = "PlaceholdersMissing"
 _MISSING: Final = Guard(False, _WHY, "some holds have no bound placeholder yet")
 _UNKNOWN: Final = Guard(False, "Starting", "placeholders have not been looked at yet", True)
-
-
-def _few(nodes: Mapping[str, int]) -> dict[str, int]:
-    """The first of them, _MOST_STANDBY together."""
-    left, few = _MOST_STANDBY, dict[str, int]()
-    for node, slots in sorted(nodes.items()):
-        if left:
-            few[node] = min(slots, left)
-            left -= few[node]
-    return few
 
 
 def _guard(missing: Collection[str], barred: Mapping[str, str], refusal: str) -> Guard:
@@ -84,8 +71,8 @@ class Placeholders:
 
     `scheduler`: who is to bind them. `image`: what they run, "" for nothing. `ordinary`: the priority of pods
     that name no PriorityClass. `kept`: whether placeholders keep a policy; the others' go. `closed`: nodes
-    where none may be made for now. `awaited`: for how
-    many of its slots autoscalers are to bring nodes. `serves`: whether a policy's pods may run on a node now.
+    where none may be made for now. `busy`: nodes to which an owner is on its way. `awaited`: for how many of
+    its slots autoscalers are to bring nodes. `serves`: whether a policy's pods may run on a node now.
     """
 
     def __init__(
@@ -93,6 +80,7 @@ class Placeholders:
         api: ClusterAPI,
         ledger: Ledger,
         standing: Standing,
+        standing_by: StandingBy,
         metrics: Metrics,
         changes: Changes,
         *,
@@ -104,12 +92,14 @@ class Placeholders:
         awaited: Callable[[str], int],
         closed: Callable[[], set[str]],
         serves: Callable[[NodePredicate, str], bool],
+        busy: Callable[[], set[str]],
         clock: Callable[[], float],
         name: Callable[[], str] = random_name,
     ) -> None:
         self._api = api
         self._ledger = ledger
         self._standing = standing
+        self._standing_by = standing_by
         self._metrics = metrics
         self._changes = changes
         self._namespace = namespace
@@ -120,6 +110,7 @@ class Placeholders:
         self._roaming = Roaming(awaited, clock)
         self._closed = closed
         self._serves = serves
+        self._busy = busy
         self._name = name
         self._turns = Turns(PER_SECOND, AT_ONCE, clock, asyncio.sleep)
         self._settled: dict[str, tuple[Holding, int, Mapping[str, int], int]] = {}
@@ -130,12 +121,10 @@ class Placeholders:
         self._problem = ""
         self._unmade = Refusals()
         """By policy: the API server refuses its placeholders, and would others as well."""
+        self._nominated = Refusals()
+        """By UID: somebody takes nominations away; before Kubernetes 1.35 kube-scheduler, at each attempt."""
         self._clock = clock
-        self._standby: Mapping[str, Mapping[str, int]] = {}
         self._stand_by: dict[str, Mapping[str, int]] = {}
-        self._in_vain: dict[tuple[str, str], float] = {}
-        self._standby_due = 0.0
-        self._standby_of: object = None
 
     def guard(self, policy: str) -> Guard:
         """The condition Guarded of one policy."""
@@ -144,10 +133,11 @@ class Placeholders:
     async def run_once(self) -> None:
         """Wait for a change, and bring placeholders nearer to where holds lie, as far as one call may."""
         await self._changes.wait()
-        await self._look_who_stands_by()
+        await self._standing_by.look()
         self._standing.forget_unseen()
         delete = [*self._standing.ended.values()]
         create: list[tuple[Demand, str]] = []
+        nominate: list[Placeholder] = []
         crowded = Counter(self._standing.crowded())
         for nodes in self._stand_by.values():
             crowded -= Counter(nodes)  # who stands by waits for long by design
@@ -163,6 +153,7 @@ class Placeholders:
                 if not self._same(holding) or holding.demand.key in pressed:
                     steps = self._decide(holding, crowded, barred)
                     delete += steps.delete
+                    nominate += steps.nominate
                     if holding.demand.key not in unmade:
                         create += [(holding.demand, node) for node in steps.create if node not in closed]
             await asyncio.sleep(0)
@@ -174,18 +165,10 @@ class Placeholders:
             self._settled.pop(policy, None)
             self._decided.pop(policy, None)
             self._stand_by.pop(policy, None)
+            self._standing_by.forget(policy)
             self._roaming.forget(policy)
-        if delete or create:
-            await self._act(delete, create)
-
-    async def _look_who_stands_by(self) -> None:
-        """Now and then: whom nobody waits for yet is found at the next look."""
-        stamp = self._ledger.stamp
-        if self._clock() >= self._standby_due and stamp != self._standby_of:
-            self._standby_of = stamp
-            found = await last_of(self._ledger.gather_replaced())
-            self._standby = {key: _few(nodes) for key, nodes in found.items() if self._kept(key)}
-            self._standby_due = self._clock() + STANDBY_SECONDS
+        if delete or create or nominate:
+            await self._act(delete, create, nominate)
 
     def _same(self, holding: Holding) -> bool:
         """Whether there was nothing to do when all was as it is now."""
@@ -193,42 +176,37 @@ class Placeholders:
         if was is None or was[1] != self._standing.versions[holding.demand.key]:
             return False
         same = was[0].demand is holding.demand and was[0].nodes is holding.nodes
-        others = self._standby.get(holding.demand.key, {}), self._roaming.awaited(holding)
+        others = self._due(holding.demand), self._roaming.awaited(holding)
         return same and was[2:] == others
 
-    def _who_stands_by(self, policy: str) -> dict[str, int]:
-        now = self._clock()
-        self._in_vain = {where: until for where, until in self._in_vain.items() if until > now}
-        nodes = self._standby.get(policy, {}).items()
-        return {node: slots for node, slots in nodes if (policy, node) not in self._in_vain}
+    def _due(self, demand: Demand) -> Mapping[str, int]:
+        """Nobody stands by where ordinary pods are above: they would not see it."""
+        return self._standing_by.due(demand.key) if priority_of(demand) >= self._ordinary() else {}
 
     def _decide(self, holding: Holding, crowded: Mapping[str, int], barred: Mapping[str, str]) -> Steps:
         demand, wanted = holding.demand, dict(holding.nodes)
         self._decided[demand.key] = self._ledger.openings(demand.key)
         mine = self._standing.of(demand.key)
         there = [one for one in mine if one.node]
-        value = priority_of(demand)
-        form = form_of(demand, value, self._image)
-        # Only where it comes before others in the queue is waiting there worth anything.
-        standby = self._who_stands_by(demand.key) if value > self._ordinary() else {}
-        self._stand_by[demand.key] = standby
+        form = form_of(demand, priority_of(demand), self._image)
+        stand = Counter(one.node for one in there if one.bound and one.form == form)
+        missing = {node for node, slots in wanted.items() if stand[node] < slots}
+        self._standing_by.misses(demand.key, missing - barred.keys())
+        self._stand_by[demand.key] = standby = self._due(demand)
         beside = {one.node for one in there if one.bound and one.node not in wanted}
         lost = {node for node in beside if not self._serves(demand.where, node)}
         steps = decide(wanted, form, there, crowded, standby, barred, lost)
-        stand = Counter(one.node for one in there if one.bound and one.form == form)
-        missing = {node for node, slots in wanted.items() if stand[node] < slots}
         unmade = self._unmade.barred(self._clock())
         self._guards[demand.key] = _guard(missing, barred, unmade.get(demand.key, ""))
-        pauses = any(node in barred for node in (*wanted, *standby)) or any(
-            policy == demand.key for policy, _ in self._in_vain
-        )  # which end without a change
+        pauses = any(node in barred for node in (*wanted, *standby))  # which end without a change
+        pauses |= self._standing_by.pauses(demand.key) or bool(steps.nominate)
         pauses |= bool(steps.create)  # so does what is left to who roams
         steps = self._roaming.with_them(steps, holding, form, mine)
         pauses |= self._roaming.pauses(demand.key)
         if steps == Steps() and not pauses:
             at = (
                 self._standing.versions[demand.key],
-                self._standby.get(demand.key, {}),
+                standby,
                 self._roaming.awaited(holding),
             )
             self._settled[demand.key] = holding, *at
@@ -236,10 +214,13 @@ class Placeholders:
             self._settled.pop(demand.key, None)
         return steps
 
-    async def _act(self, delete: list[Placeholder], create: list[tuple[Demand, str]]) -> None:
+    async def _act(
+        self, delete: list[Placeholder], create: list[tuple[Demand, str]], nominate: list[Placeholder]
+    ) -> None:
         """What goes first, because it may make room."""
         self._problem = ""
         await asyncio.gather(*(self._delete(one) for one in islice(delete, _A_ROUND)))
+        await asyncio.gather(*(self._nominate(one) for one in islice(nominate, _A_ROUND)))
         await asyncio.gather(*(self._create(*one) for one in islice(create, _A_ROUND)))
         if self._problem:
             log.warning("placeholders are not as they should be yet error=%s", self._problem)
@@ -261,8 +242,8 @@ class Placeholders:
                 self._standing.take_back(one)
                 self._failed("delete", error)
                 return
-        if one.bound and self._stand_by.get(one.policy, {}).get(one.node):
-            self._in_vain[one.policy, one.node] = self._clock() + STANDBY_PAUSE
+        if one.bound:
+            self._standing_by.in_vain(one.policy, one.node)
         self._standing.drop(one.uid)
         self._standing.ended.pop(one.uid, None)
         self._metrics.placeholder("deleted")
@@ -270,6 +251,24 @@ class Placeholders:
     def _is_outdated(self, policy: str) -> bool:
         was = self._decided.get(policy)
         return was is not None and self._ledger.openings(policy) != was
+
+    async def _nominate(self, one: Placeholder) -> None:
+        body, standing = placeholders.nomination(one.uid, one.node), self._standing
+        async with self._turns.turn(), standing.nominating[one.node]:
+            if one.node in self._busy():
+                return  # an owner is on its way there, and would not fit beside it
+            if one.uid not in standing.aside:
+                if one.uid in self._nominated.barred(self._clock()):
+                    return
+                self._nominated.note(one.uid, "nominated", self._clock())
+            try:
+                await self._api.patch(PODS, self._namespace, one.name, body, subresource="status")
+            except (APIError, Unreachable) as error:
+                # It has gone, or is bound, as the watch will tell.
+                if not (isinstance(error, APIError) and error.status in TOO_LATE):
+                    self._failed("nominate", error)
+                return
+            standing.nominated(one)
 
     async def _create(self, demand: Demand, node: str) -> None:
         value = priority_of(demand)

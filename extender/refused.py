@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import nlargest
 from time import perf_counter
 from typing import Final
@@ -28,8 +28,9 @@ A_ROUND: Final = 50
 
 class Refused:
     """Asks the ledger about each such pod as kube-scheduler would ask an extender: what its answer moves,
-    placeholders follow. `places`: where pods that wait may run, by UID. `clock`: seconds, monotonic. `looks`:
-    it asks for pods there is room for by itself; else `again` is told of them.
+    placeholders follow. `places`: where pods that wait may run, by UID. `make_way`: has those that stand by
+    leave one of these nodes. `clock`: seconds, monotonic. `looks`: it asks for pods there is room for by
+    itself; else `again` is told of them.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Refused:
         hand_over: HandOver,
         places: Mapping[str, NodePredicate],
         *,
+        make_way: Callable[[Collection[str]], None],
         clock: Callable[[], float],
         looks: bool = True,
         timer: Callable[[], float] = perf_counter,
@@ -47,6 +49,7 @@ class Refused:
         self._view = view
         self._hand_over = hand_over
         self._places = places
+        self._make_way = make_way
         self._clock = clock
         self._asked: dict[str, tuple[float, float]] = {}
         """UID -> when to ask again (inf: the ledger tells), and after how long."""
@@ -101,7 +104,8 @@ class Refused:
         moved = self._ledger.moved
         found = self._ledger.filter(pod, nodes, now)
         if self._ledger.moved == moved:
-            self._ledger.settle(pod.uid)  # there is room without a move: what keeps it waiting is not known
+            self._ledger.settle(pod.uid)  # there is room without a move: for those who stand by it is kept
+            self._make_way(found.nodes)
         else:
             self._charged.add(pod.uid)
         self._asked[pod.uid] = (now + pause if found.nodes else float("inf")), pause

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from adapters.kubernetes import placeholders
@@ -37,7 +38,9 @@ class Standing:
 
     `namespace`: of placeholders; a pod with their label elsewhere is none. `clock`: seconds, monotonic.
     `changed` is called after each change. By UID: `gated`; `ended`, placeholders that kubelet refused or
-    evicted; `places`, where pods may run that kube-scheduler refused. `versions` differ when a policy's
+    evicted; `places`, where pods may run that kube-scheduler refused; `aside`: placeholders that we have
+    nominated no longer, for a while. `nominating`, by node: whoever nominates placeholders there, or has them
+    step aside, does so alone. `versions` differ when a policy's
     placeholders changed. `refusals`: of which nodes' kubelets.
     """
 
@@ -45,6 +48,8 @@ class Standing:
         self.gated: dict[str, Gated] = {}
         self.ended: dict[str, Placeholder] = {}
         self.places: dict[str, NodePredicate] = {}
+        self.aside: set[str] = set()
+        self.nominating: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.versions: Counter[str] = Counter()
         self.refusals = Refusals()
         self._namespace = namespace
@@ -105,6 +110,15 @@ class Standing:
         self._by_policy.setdefault(one.policy, {})[one.uid] = one
         self._note(one.policy)
 
+    def nominated(self, one: Placeholder, *, nominated: bool = True) -> None:
+        """kube-scheduler is told to keep its room, or no longer; the watch may have shown more already."""
+        if self._by_uid.get(one.uid) == one:
+            self.put(replace(one, nominated=nominated))
+        if nominated:
+            self.aside.discard(one.uid)
+        elif one.uid in self._by_uid:
+            self.aside.add(one.uid)
+
     def made(self, one: Placeholder) -> None:
         """We have created it. The watch may have shown it before the answer came: as it is now, or gone."""
         if one.uid not in self._by_uid and one.uid not in self._gone:
@@ -132,6 +146,7 @@ class Standing:
         one = self._by_uid.pop(uid, None)
         self._given.pop(uid, None)
         self._unseen.pop(uid, None)
+        self.aside.discard(uid)
         if one is None:
             return
         self._asked.pop(uid, None)
@@ -173,6 +188,19 @@ class Standing:
     def waits(self, uid: str) -> bool:
         """Whether a placeholder is there and not bound."""
         return uid in self._asked
+
+    def beyond(self, node: str, wanted: Mapping[str, int]) -> list[Placeholder]:
+        """Those that wait to be bound to this node though no hold there needs them. `wanted`: holds there."""
+        asking = sorted(self.asking(node), key=lambda one: (not one.nominated, one.name))
+        there = {policy: self.of(policy) for policy in {one.policy for one in asking}}
+        found, left = list[Placeholder](), Counter[str]()
+        for policy, own in there.items():
+            left[policy] = wanted.get(policy, 0) - sum(one.bound and one.node == node for one in own)
+        for one in asking:
+            left[one.policy] -= 1
+            if left[one.policy] < 0:
+                found.append(one)
+        return found
 
     def policies(self) -> Iterable[str]:
         """Keys of the policies that have any."""

@@ -368,6 +368,10 @@ class Ledger:
         there = demands.eligible[:, rows[rows >= 0]]
         return frozenset(demands[number].key for number in demands.order if there[number].any())
 
+    def holds_on(self, node: str) -> Mapping[str, int]:
+        """How many holds of each demand lie on a node, by key."""
+        return report.holds_on(self._state, node)
+
     def held_nodes(self) -> frozenset[str]:
         """Nodes with at least one hold."""
         return report.held_nodes(self._state)

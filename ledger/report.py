@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,8 @@ _MOST_STEPS = 500
 """How long a report waits until each pod's owner is found."""
 _A_POLICY = 200
 _DEMANDS_A_STEP = 50
+_PLENTY = 64
+"""With room for so many slots beside twice those filled, a crash costs none: a new place is found in time."""
 
 
 class Holding(NamedTuple):
@@ -88,20 +90,28 @@ class Reports:
 
     @staticmethod
     def gather_replaced(state: State) -> Iterator[Mapping[str, Mapping[str, int]]]:
-        """Slots that are filled where no other slot of their policy fits, by policy and node: what is known
-        of it after each step of a millisecond or so; the last is all of it.
+        """Slots that are filled where no other slot of their policy fits, of policies for which there is not
+        plenty of room elsewhere, by policy and node: what is known of it after each step of a millisecond or
+        so; the last is all of it.
         """
         found: dict[str, Mapping[str, int]] = {}
-        for count, key in enumerate([state.demands[number].key for number in state.demands.order], 1):
-            if not count % _DEMANDS_A_STEP:
+        done = 0
+        for key in [state.demands[number].key for number in state.demands.order]:
+            if done > _DEMANDS_A_STEP * _A_POLICY:
                 yield found
+                done = 0
+            done += _A_POLICY
             number = state.demands.numbers.get(key, NO_DEMAND)
-            rows = np.flatnonzero(state.holds.filled[number] if number != NO_DEMAND else ())
+            if number == NO_DEMAND:
+                continue
+            # Where none may be placed, a cordoned node for one, none will be.
+            rows = np.flatnonzero((state.holds.filled[number] > 0) & state.demands.eligible[number])
             if not rows.size:
                 continue
-            left = room(state, state.holds.all, rows=rows)
-            full = rows[slots_that_fit(left, vector_of(state, number)) <= 0].tolist()
-            if full:
+            vector = vector_of(state, number)
+            full = rows[slots_that_fit(room(state, state.holds.all, rows=rows), vector) <= 0].tolist()
+            done += len(state.table.names) if full else 0
+            if full and not _plenty(state, number, vector):
                 found[key] = {state.table.names[row]: int(state.holds.filled[number, row]) for row in full}
         yield found
 
@@ -130,12 +140,31 @@ class Reports:
         return known[1]
 
 
+def _plenty(state: State, demand: int, vector: Sequence[int]) -> bool:
+    """Whether so many more slots fit that a flood will not have taken them all before one is held anew."""
+    rows = np.flatnonzero(state.demands.eligible[demand])
+    fit = slots_that_fit(room(state, state.holds.all, rows=rows), vector)
+    seats = state.holds.seats(demand, rows)
+    if seats is not None:
+        fit = np.minimum(fit, seats)
+    return int(fit.sum()) > _PLENTY + 2 * int(state.holds.filled_total[demand])
+
+
 def _survives(state: State, demand: int) -> int:
     """How many of the nodes with the most slots may be lost."""
     there = state.holds.count[demand].astype(np.int64) + state.holds.filled[demand]
     most = np.sort(there[there > 0])[::-1]
     left = int(most.sum()) - np.cumsum(most)
     return int(np.count_nonzero(left >= (state.demands[demand].asked or 0)))
+
+
+def holds_on(state: State, name: str) -> dict[str, int]:
+    """How many holds of each demand lie on a node, by key."""
+    settle(state)
+    row = state.table.index.get(name)
+    if row is None:
+        return {}
+    return {state.demands[number].key: int(state.holds.count[number, row]) for number in state.holds.on(row)}
 
 
 def held_nodes(state: State) -> frozenset[str]:

@@ -34,11 +34,17 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
+    priority: int = 0
+
+
+class _Waits(msgspec.Struct, rename="camel"):
+    nominated_node_name: str = ""
 
 
 class _Object(msgspec.Struct):
     metadata: _Metadata
     spec: _Spec
+    status: _Waits | None = None
 
 
 class _Status(msgspec.Struct):
@@ -75,9 +81,19 @@ def placeholder(raw: bytes) -> Placeholder:
     """A placeholder. DecodeError. The namespace is the caller's to compare."""
     obj = read(_OBJECT, "Pod", raw)
     meta, marks = obj.metadata, obj.metadata.annotations or _Marks()
-    node = obj.spec.node_name
-    roams = not marks.node
-    return Placeholder(meta.uid, meta.name, marks.of, marks.form, node or marks.node, bool(node), roams)
+    node, nominated = obj.spec.node_name, obj.status.nominated_node_name if obj.status else ""
+    waits = not node and bool(marks.node) and nominated == marks.node
+    return Placeholder(
+        meta.uid,
+        meta.name,
+        marks.of,
+        marks.form,
+        node or marks.node,
+        bound=bool(node),
+        roams=not marks.node,
+        nominated=waits,
+        priority=obj.spec.priority,
+    )
 
 
 def ended_because(raw: bytes) -> str:
@@ -93,6 +109,11 @@ def gates(raw: bytes) -> tuple[str, ...]:
 def placement(raw: bytes) -> NodePredicate:
     """Where a pod may run, by its own words. DecodeError."""
     return placement_of(read(_TEMPLATE, "Pod", raw).spec)
+
+
+def nomination(uid: str, node: str | None) -> dict[str, Any]:
+    """The merge patch of a pod's status by which kube-scheduler keeps its room there; None: no longer."""
+    return {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}}
 
 
 def ungated(uid: str, gates: tuple[str, ...], annotations: Mapping[str, str]) -> dict[str, Any]:

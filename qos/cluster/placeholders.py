@@ -7,7 +7,7 @@ extender.placeholders does it. A placeholder is the hold itself, never a claim.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from types import MappingProxyType
@@ -24,7 +24,8 @@ class Placeholder:
     """A placeholder as it is: whose hold it stands for, by key, in which form, on which node.
 
     `bound`: it takes its node's capacity; until then it only asks for it. `roams`: it was made for a slot
-    without a place, and may be bound to any node; `node` is "" until then.
+    without a place, and may be bound to any node; `node` is "" until then. `nominated`: it is not bound, and
+    kube-scheduler keeps that room on the node from pods of no higher `priority`.
     """
 
     uid: str
@@ -34,16 +35,24 @@ class Placeholder:
     node: str
     bound: bool
     roams: bool = False
+    nominated: bool = False
+    priority: int = 0
+
+    @property
+    def keeps(self) -> bool:
+        """Whether nobody of no higher priority can take its room on the node, if there is any."""
+        return self.bound or self.nominated
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
     """What is to be done for one policy now: nodes that get one placeholder each time they are named ("": it
-    roams), and placeholders that go.
+    roams), placeholders that go, and those that are nominated to the node they wait for.
     """
 
     create: tuple[str, ...] = ()
     delete: tuple[Placeholder, ...] = ()
+    nominate: tuple[Placeholder, ...] = ()
 
 
 def form_of(demand: Demand, priority: int, image: str = "") -> str:
@@ -99,13 +108,13 @@ def decide(
     as are not bound yet where they are wanted stay where they are meanwhile: there before here. crowded: how
     many of any policy's have waited for long to be bound to a node: as many that are not wanted there go at
     once, else two might wait for each other for ever. standby: by node, how many wait for a slot that is
-    filled there now: they are the first in the queue once its pod is gone. barred: nodes on which none is to
+    filled there now: nominated, they keep its room once its pod is gone. barred: nodes on which none is to
     be made now. lost: nodes on which none is of use to anybody: of those wanted elsewhere these go first.
     """
     bound, asking, useless = Counter[str](), Counter[str](), list[Placeholder]()
-    standing: list[Placeholder] = []
+    standing, nominate = list[Placeholder](), list[Placeholder]()
     most = Counter(wanted) + Counter(standby)
-    for one in sorted(there, key=lambda one: (not one.bound, one.name)):
+    for one in sorted(there, key=lambda one: (not one.bound, not one.nominated, one.name)):
         node = one.node
         if one.bound and one.form == form and bound[node] < wanted.get(node, 0):
             bound[node] += 1
@@ -113,6 +122,8 @@ def decide(
             standing.append(one)
         elif one.form == form and bound[node] + asking[node] < most[node]:
             asking[node] += 1
+            if node in standby and not one.nominated:
+                nominate.append(one)
         else:
             useless.append(one)
     missed = {node: slots - bound[node] - asking[node] for node, slots in sorted(most.items())}
@@ -124,7 +135,34 @@ def decide(
         (freed if room[one.node] > 0 else others).append(one)
         room[one.node] -= 1
     others.sort(key=lambda one: one.node not in lost)
-    return Steps(tuple(create), (*useless, *freed, *others[: max(0, len(others) - missing)]))
+    gone = (*useless, *freed, *others[: max(0, len(others) - missing)])
+    return Steps(tuple(create), gone, tuple(nominate))
+
+
+def shared_out(asked: Mapping[str, Mapping[str, int]], most: int) -> dict[str, dict[str, int]]:
+    """Who stands by: of what policies ask for, by key and node, `most` in all.
+
+    One a node first, of each policy in turn, in their order; then a second one, and so on: several owners
+    of a policy on one node seldom crash at once.
+    """
+    lines = {key: _in_turns(nodes) for key, nodes in asked.items()}
+    given: dict[str, dict[str, int]] = {}
+    while lines and most:
+        for key in [*lines]:
+            node = next(lines[key], None)
+            if node is None:
+                del lines[key]
+            elif most:
+                mine = given.setdefault(key, {})
+                mine[node] = mine.get(node, 0) + 1
+                most -= 1
+    return given
+
+
+def _in_turns(nodes: Mapping[str, int]) -> Iterator[str]:
+    """Each node as often as it says; all of them once, before one comes again."""
+    for turn in range(max(nodes.values(), default=0)):
+        yield from (node for node in sorted(nodes) if nodes[node] > turn)
 
 
 def with_roaming(
@@ -140,4 +178,4 @@ def with_roaming(
     kept = good[: covered + awaited]
     more = covered + awaited - len(kept)
     useless = [one for one in roaming if one not in kept]
-    return Steps((*steps.create[covered:], *[""] * more), (*steps.delete, *useless))
+    return Steps((*steps.create[covered:], *[""] * more), (*steps.delete, *useless), steps.nominate)

@@ -102,7 +102,9 @@ class Cache:
         return known[1]
 
     def obstacle(self, pod: Pod, node: Node, *, without: Sequence[Pod] = ()) -> str:
-        """Why the in-tree filters refuse the node, "" when they do not; `without` these pods on it."""
+        """Why the in-tree filters refuse the node, "" when they do not; `without` these pods, which are on it
+        or nominated to it.
+        """
         if (pin := pod.labels.get(PIN_LABEL)) is not None and pin != node.name:
             return TAINT
         if not pin and (
@@ -137,16 +139,18 @@ class Cache:
 
     def _expected(self, pod: Pod, node: str, used: dict[str, int], without: Sequence[Pod]) -> dict[str, int]:
         """What is used with nominated pods of at least the pod's priority, and without some."""
+        left_out = {pod.uid, *(other.uid for other in without)}
         nominated = [
             other
             for uid, (where, other) in self.nominated.items()
-            if where == node and uid != pod.uid and other.priority >= pod.priority
+            if where == node and uid not in left_out and other.priority >= pod.priority
         ]
         if not (nominated or without):
             return used
         used = dict(used)
         for other in without:
-            add(used, other.requests, -1)
+            if other.uid in self.placed:
+                add(used, other.requests, -1)
         for other in nominated:
             add(used, other.requests, 1)
         return used

@@ -108,8 +108,9 @@ class Scheduler:
         return found
 
     def _beside_placeholders(self, pod: Pod, node: Node) -> str:
-        there = self.cache.on.get(node.name, {}).values()
-        without = [one.pod for one in there if one.pod.namespace == PLACEHOLDERS]
+        there = [one.pod for one in self.cache.on.get(node.name, {}).values()]
+        there += [one for where, one in self.cache.nominated.values() if where == node.name]
+        without = [one for one in there if one.namespace == PLACEHOLDERS]
         return self.cache.obstacle(pod, node, without=without)
 
     def uneven(self) -> set[tuple[str, str]]:

@@ -86,6 +86,10 @@ class Rig:
         there = self.get("pods", "-n", placeholders.NAMESPACE)["items"]
         return sum(bool(one["spec"].get("nodeName")) for one in there)
 
+    def stand_by(self) -> int:
+        there = self.get("pods", "-n", placeholders.NAMESPACE)["items"]
+        return sum("nodeName" not in one["spec"] and "nominatedNodeName" in one["status"] for one in there)
+
     def refused(self, app: str) -> int:
         """How many kube-scheduler has no place for."""
         waiting = [
@@ -212,6 +216,44 @@ def test_a_stranger_of_the_owners_own_priority_takes_no_hold(rig: Rig) -> None:
     assert "j10ce-owner-N are given by j10ce-qos alone" in rig.refuses(forged)
     own_class = HIGH | {"metadata": {"name": "j10ce-owner-5"}}
     assert "j10ce-owner-N are made by j10ce-qos" in rig.refuses(own_class)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_owners_that_crash_on_a_full_cluster_lose_no_slot(rig: Rig, named: bool) -> None:
+    """With a class above ordinary pods' and without one; one after the other, and two at once."""
+    spec = {"priorityClassName": "high"} if named else {}
+    room = full_of_batch(rig, 6, 3, **spec)
+    rig.create(*(pod(f"checkout-{number}", "2", "checkout", **spec) for number in range(6)))
+    rig.wait(lambda: len(rig.bound("checkout")) == 6, "owners are bound")
+    for gone, more in (
+        (["checkout-0"], []),
+        (["checkout-1"], []),
+        (["checkout-2", "checkout-3"], ["checkout-6"]),
+    ):
+        rig.wait(lambda: rig.stand_by() == len(rig.bound("checkout")), "for each owner one stands by")
+        before = len(rig.bound("checkout"))
+        rig.cluster.kubectl("delete", "pods", *gone)
+        if more:
+            rig.create(*(pod(name, "2", "checkout", **spec) for name in more))
+        left = before - len(gone) + len(more)
+        rig.wait(lambda left=left: slots(rig) == (left, 6 - left, 0), "no slot is lost")  # type: ignore[misc]
+        rig.wait(lambda left=left: rig.stand() == 6 - left, "placeholders stand")  # type: ignore[misc]
+        assert len(rig.bound("batch")) == room, rig.story()
+    assert rig.evicted() == 0, rig.story()
+
+
+def test_who_stands_by_is_in_nobodys_way_for_long(rig: Rig) -> None:
+    """Room for less than a slot is for others; that of an owner is not."""
+    rig.with_nodes(1, "8")
+    rig.create(policy(1, "3"))
+    rig.wait(lambda: rig.stand() == 1, "a placeholder for the slot")
+    rig.create(pod("checkout-0", "3", "checkout"), *(pod(f"batch-{n}", "1", "batch") for n in range(4)))
+    rig.wait(lambda: len(rig.bound("batch")) == 4 and rig.stand_by() == 1, "one CPU is free, one stands by")
+    rig.create(pod("fits", "1", "batch"), pod("waits", "1", "batch"))
+    rig.wait(lambda: len(rig.bound("batch")) == 5 and rig.stand_by() == 1, "one more gets in")
+    rig.cluster.kubectl("delete", "pods", "checkout-0")
+    rig.wait(lambda: slots(rig) == (0, 1, 0) and rig.stand() == 1, "the slot is held")
+    assert len(rig.bound("batch")) == 5
 
 
 def slots(rig: Rig) -> tuple[int, int, int]:

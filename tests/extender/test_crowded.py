@@ -12,6 +12,7 @@ from adapters.memory import MemoryAPI
 from extender.metrics import Metrics
 from extender.placeholders import Placeholders
 from extender.standing import PATIENCE_SECONDS, Standing
+from extender.standing_by import StandingBy
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos.cluster.objects import Demand, Node, Requirement, Selector
@@ -45,6 +46,7 @@ async def test_one_that_waits_has_no_other_policy_looked_at(monkeypatch: pytest.
         MemoryAPI(),
         ledger,
         standing,
+        StandingBy(ledger, kept=lambda _: True, changed=changes.note, clock=lambda: now[0]),
         Metrics(),
         changes,
         namespace="holds",
@@ -55,6 +57,7 @@ async def test_one_that_waits_has_no_other_policy_looked_at(monkeypatch: pytest.
         awaited=lambda _: 0,
         closed=set,
         serves=lambda *_: True,
+        busy=set,
         clock=lambda: now[0],
     )
     for holding in [one for one in ledger.gather_holdings() if one is not None]:

@@ -12,6 +12,7 @@ from adapters.memory import MemoryAPI
 from extender import giving
 from extender.giving import Giving, Stays
 from extender.standing import Standing
+from qos.cluster.objects import Pod
 from qos.cluster.placeholders import Placeholder
 
 
@@ -21,11 +22,19 @@ def api(monkeypatch: pytest.MonkeyPatch) -> MemoryAPI:
     return MemoryAPI()
 
 
+OWNER = Pod("u", "default", "checkout", {})
+
+
+def gives(api: MemoryAPI, standing: Standing, held: int = 0) -> Giving:
+    return Giving(api, standing, lambda _: {"default/a": held}, "holds")
+
+
 def waiting(api: MemoryAPI, standing: Standing) -> Placeholder:
     """A placeholder that is not bound yet."""
     metadata = {"name": "hold-1", "namespace": "holds"}
     made = api.put(PODS, {"metadata": metadata, "spec": {"terminationGracePeriodSeconds": 0}})
-    one = Placeholder(made["metadata"]["uid"], "hold-1", "default/a", "form", "n0", bound=False)
+    uid = made["metadata"]["uid"]
+    one = Placeholder(uid, "hold-1", "default/a", "form", "n0", bound=False, priority=1)
     standing.put(one)
     return one
 
@@ -39,7 +48,7 @@ async def test_a_placeholder_stays_once_its_owner_is_gone(api: MemoryAPI, standi
     one, there = waiting(api, standing), [True, False]
     api.fail("delete")
     with pytest.raises(Stays):
-        await Giving(api, standing, "holds").let_go(one, lambda: there.pop(0))
+        await gives(api, standing).let_go(one, lambda: there.pop(0))
     assert [verb for verb, *_ in api.calls] == ["delete"]
     assert api.objects(PODS)
 
@@ -47,8 +56,9 @@ async def test_a_placeholder_stays_once_its_owner_is_gone(api: MemoryAPI, standi
 async def test_one_that_waited_stays_once_it_is_bound(api: MemoryAPI, standing: Standing) -> None:
     one = waiting(api, standing)
     api.fail("delete")
-    clearing = asyncio.create_task(Giving(api, standing, "holds").clear("n0"))
-    await asyncio.sleep(0)
+    clearing = asyncio.create_task(gives(api, standing).clear("n0", OWNER, comes=True))
+    await asyncio.sleep(0)  # it has begun,
+    await asyncio.sleep(0)  # and sends the first DELETE
     assert api.calls
     standing.put(replace(one, bound=True))
     await clearing
@@ -64,6 +74,26 @@ async def test_one_whose_delete_meets_a_conflict_is_there_until_the_watch_says_o
     if lost:
         api.fail("delete")
     api.fail("delete", Conflict(409, "Conflict", "another one"))
-    await Giving(api, standing, "holds").clear("n0")
+    await gives(api, standing).clear("n0", OWNER, comes=True)
     assert standing.of("default/a") == [one]
     assert standing.asking("n0") == [one]
+
+
+@pytest.mark.parametrize(
+    ("priority", "held", "comes", "steps"),
+    [
+        (0, 0, True, True),
+        (0, 0, False, False),  # the owner waits for its predecessor's end
+        (0, 1, True, False),  # there is room for both
+        (-1, 0, True, False),  # the owner does not see it
+    ],
+)
+async def test_who_stands_by_steps_aside_where_an_owner_would_not_fit_beside_it(
+    api: MemoryAPI, standing: Standing, priority: int, held: int, comes: bool, steps: bool
+) -> None:
+    one = replace(waiting(api, standing), nominated=True, priority=priority)
+    standing.put(one)
+    await gives(api, standing, held).clear("n0", OWNER, comes=comes)
+    assert [verb for verb, *_ in api.calls] == (["patch"] if steps else [])
+    assert standing.asking("n0") == [replace(one, nominated=not steps)]
+    assert standing.aside == ({one.uid} if steps else set())

@@ -32,7 +32,7 @@ def refused_by(view: View, hand_over: HandOver, places: dict[str, NodePredicate]
     ledger = Ledger(Mode.GUARD, cap_percent=100)
     for node in view.nodes.values():
         ledger.set_node(node)
-    return Refused(ledger, view, hand_over, places, clock=time.monotonic)
+    return Refused(ledger, view, hand_over, places, make_way=lambda _: None, clock=time.monotonic)
 
 
 async def test_an_owner_waits_for_no_more_than_a_round_of_others() -> None:

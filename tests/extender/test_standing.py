@@ -81,3 +81,14 @@ def test_what_the_watch_has_shown_stays(standing: Standing, clock: Time) -> None
     clock.now = 10 * UNSEEN_SECONDS
     standing.forget_unseen()
     assert standing.of("default/a") == [ONE]
+
+
+def test_beyond_are_those_that_no_hold_on_the_node_needs(standing):
+    others = [replace(ONE, uid=uid, name=uid) for uid in ("a", "b", "c")]
+    for one in (replace(others[0], bound=True), others[1], replace(others[2], nominated=True)):
+        standing.put(one)
+    assert [one.uid for one in standing.beyond("n0", {})] == ["c", "b"]
+    assert [one.uid for one in standing.beyond("n0", {"default/a": 1})] == ["c", "b"]
+    assert [one.uid for one in standing.beyond("n0", {"default/a": 2})] == ["b"]  # the nominated one stays
+    assert standing.beyond("n0", {"default/a": 3}) == []
+    assert standing.beyond("n1", {}) == []

@@ -19,6 +19,7 @@ from qos.cluster.placeholders import (
     may_roam,
     owner_priority_of,
     priority_of,
+    shared_out,
     with_roaming,
 )
 from qos.keys import BANDWIDTHS
@@ -67,12 +68,19 @@ def test_what_is_done_next(wanted, there, crowded, steps):
     assert decide(wanted, FORM, there, crowded) == steps
 
 
+NOMINATED = replace(ASKS, nominated=True)
+
+
 @pytest.mark.parametrize(
     ("wanted", "there", "standby", "steps"),
     [
         ({}, [], {"b": 1}, Steps(("b",))),
-        ({}, [ASKS], {"b": 1}, Steps()),
-        ({"b": 1}, [ASKS], {"b": 1}, Steps(("b",))),
+        ({}, [ASKS], {"b": 1}, Steps(nominate=(ASKS,))),
+        ({}, [NOMINATED], {"b": 1}, Steps()),
+        ({}, [ASKS, NOMINATED], {"b": 1}, Steps((), (ASKS,))),  # the room is never without one
+        ({}, [NOMINATED], {}, Steps((), (NOMINATED,))),
+        ({"b": 1}, [NOMINATED, replace(NOMINATED, name="z")], {}, Steps((), (replace(NOMINATED, name="z"),))),
+        ({"b": 1}, [NOMINATED], {"b": 1}, Steps(("b",))),
         (
             {},
             [replace(ASKS, bound=True)],
@@ -85,6 +93,20 @@ def test_what_is_done_next(wanted, there, crowded, steps):
 )
 def test_who_stands_by_waits_and_no_more(wanted, there, standby, steps):
     assert decide(wanted, FORM, there, standby=standby) == steps
+
+
+@pytest.mark.parametrize(
+    ("asked", "most", "given"),
+    [
+        ({"a": {"n": 3}}, 2, {"a": {"n": 2}}),
+        ({"a": {"n": 2, "m": 2}}, 3, {"a": {"n": 1, "m": 2}}),
+        ({"a": {"n": 9}, "b": {"n": 1}}, 4, {"a": {"n": 3}, "b": {"n": 1}}),
+        ({"a": {"n": 1}, "b": {"n": 1}}, 1, {"a": {"n": 1}}),  # the first is the more important
+        ({"a": {}}, 5, {}),
+    ],
+)
+def test_those_who_stand_by_are_shared_out(asked, most, given):
+    assert shared_out(asked, most) == given
 
 
 ROAMS = replace(placeholder("roams", "", bound=False), roams=True)
