@@ -17,15 +17,19 @@ class Pace:
         self._tokens = burst
         self._at = clock()
 
-    def take(self) -> bool:
-        """True when one may be done now."""
+    def take(self, count: int = 1) -> bool:
+        """True when so many may be done now, all or none; more than a burst when nothing was done lately."""
+        if not self.allows(count):
+            return False
+        self._tokens -= count
+        return True
+
+    def allows(self, count: int = 1) -> bool:
+        """Whether so many may be done now."""
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._rate)
         self._at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
+        return self._tokens >= min(count, self._burst)
 
 
 class Turns:

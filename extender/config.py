@@ -267,7 +267,7 @@ class ExtenderConfig(Section):
         if self.quotas.enabled and not self.keepers.runs(Keeper.EXTENDER):
             raise ValueError(
                 "keeper Placeholders does not keep quotas, because kube-scheduler asks nobody: leave "
-                "quotas.enabled out, or set keeper: Extender"
+                "quotas.enabled out, or set keeper: Extender, or bothKeepers"
             )
         return self
 

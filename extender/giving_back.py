@@ -1,18 +1,18 @@
 """Takes back for quotas what others owe them, and room inside a quota for those that matter more, or in turn.
 
 What kube-scheduler's preemption cannot: it looks for victims of lower priority only, and on full nodes only.
-Decided by quota.returning and quota.turns; here the cluster is asked, and pods are evicted by its API.
+Decided by quota.returning and quota.turns; for whom others end is said here (extender.making_room does it).
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
-from collections.abc import Callable, Collection, Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable
 from typing import Final
 
-from adapters.api import PODS, QUOTAS, APIError, EvictingAPI, NotFound, Unreachable
+from adapters.api import PODS, QUOTAS, APIError, EvictingAPI, Unreachable
 from adapters.kubernetes import decode
 from adapters.kubernetes.decode import DecodeError
 from adapters.kubernetes.events import EventWriter, Regarding
@@ -20,9 +20,12 @@ from adapters.kubernetes.templates import where_of
 from adapters.loops import last_of
 from adapters.pace import Pace
 from extender.config import GiveBack
+from extender.making_room import MakingRoom, Pauses
 from extender.metrics import Metrics
 from extender.view import View
+from ledger.clearing import Clearance
 from ledger.ledger import Ledger
+from ledger.state import exempt
 from qos.cluster.objects import Node, NodePredicate, Pod
 from qos.cluster.selectors import admits
 from qos.quantity import render
@@ -42,52 +45,22 @@ MOST_LOOKS: Final = 2
 _MOST_PLACES: Final = 100
 _NO_WAY_SECONDS: Final = 2.0
 """Until pods of a kind for which nobody may end are looked at again; longer each time."""
-_VAIN_SECONDS: Final = 60.0
-"""Until others may end once more for a pod that did not come though there was room; twice as long each time:
-kube-scheduler has reasons that are not known here."""
-_LONGEST_PAUSE: Final = 3600.0
-_LONGEST_SECONDS: Final = 600.0
-"""How long pods may take to end: their grace is part of it."""
-_COMES_SECONDS: Final = 30.0
-"""How long after the last of its victims is gone a pod comes; kube-scheduler lets it back off for ten."""
-_PROTECTED_SECONDS: Final = 30.0
-"""How long a pod that may not be evicted now is left alone."""
-_PODS_A_STEP: Final = 20
-
-
-@dataclass(slots=True)
-class _Way:
-    """For whom pods end since when: the plan, and since when they are all gone."""
-
-    pod: Pod
-    plan: Return
-    began: float
-    cleared: float | None = None
-
-
-class _Pauses:
-    """Who, or what kind of pods, is left alone for a while: longer each time in a row."""
-
-    def __init__(self, first: float, longest: float) -> None:
-        self._first, self._longest = first, longest
-        self._until: dict[Hashable, tuple[float, int]] = {}
-
-    def begin(self, key: Hashable, now: float) -> None:
-        _, times = self._until.get(key, (now, 0))
-        self._until[key] = now + min(self._longest, self._first * 2.0**times), min(times + 1, 16)
-
-    def over(self, key: Hashable, now: float) -> bool:
-        return self._until.get(key, (now, 0))[0] <= now
-
-    def forget(self, now: float) -> None:
-        """Those that were left alone long ago; they begin anew."""
-        self._until = {k: one for k, one in self._until.items() if one[0] + self._longest > now}
+_LONGEST_NO_WAY: Final = 30.0
+_NOMINATED_SECONDS: Final = 30.0
+"""How long a pod is left to whoever nominated it, where nobody ends on that node: a leader that is gone may
+have done so."""
+_SORTED_A_STEP: Final = 2000
+_PLACES_A_STEP: Final = 500
+_STEP: Final = 100
+"""What is done between two steps: pods that wait, and as many for each new kind as below."""
+_KIND_COSTS: Final = 20
 
 
 class GivingBack:
-    """One pass of the leader: whom to serve, by whose end, and what became of those served before.
+    """One pass of the leader: whom to serve, and by whose end.
 
-    clock: steady seconds. wall: seconds since the epoch, to which pods' own times are compared.
+    clock: steady seconds. wall: seconds since the epoch, to which pods' own times are compared. leads:
+    whether we still do, while a pass goes on.
     """
 
     def __init__(
@@ -103,112 +76,77 @@ class GivingBack:
         schedulers: Iterable[str],
         clock: Callable[[], float],
         wall: Callable[[], float],
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self._api, self._ledger, self._limits, self._view = api, ledger, limits, view
-        self._events, self._metrics, self._config = events, metrics, config
+        self._events, self._config = events, config
+        pace = Pace(config.evictions_per_minute / 60, config.evictions_per_minute, clock)
+        self._room = MakingRoom(api, ledger, limits, events, metrics, pace, leads=leads, clock=clock)
         self._schedulers = frozenset(schedulers)
         self._clock, self._wall = clock, wall
-        self._pace = Pace(config.evictions_per_minute / 60, config.evictions_per_minute, clock)
-        self._deleting: list[Pod] = []
         self._since: dict[str, float] = {}
-        self._ways: dict[str, _Way] = {}
-        self._protected = _Pauses(_PROTECTED_SECONDS, _PROTECTED_SECONDS)
-        self._vain = _Pauses(_VAIN_SECONDS, _LONGEST_PAUSE)
-        self._hopeless = _Pauses(_NO_WAY_SECONDS, _PROTECTED_SECONDS)
+        self._nominated: dict[str, tuple[str, float]] = {}
+        self._hopeless = Pauses(_NO_WAY_SECONDS, _LONGEST_NO_WAY)
 
     async def run_once(self) -> None:
         """Serve those whose quota is owed since the grace, and those that matter more inside theirs, or whose
         turn it is.
         """
+        await self._room.follow()
         now = self._clock()
-        await self._follow(now)
-        waiting = sorted(
-            self._view.unschedulable.values(), key=lambda pod: (-pod.priority, pod.created, pod.uid)
-        )
-        for pauses in (self._protected, self._vain, self._hopeless):
-            pauses.forget(now)
-        if not waiting:
+        self._hopeless.forget(now)
+        if not self._view.unschedulable:
             self._since.clear()
+            self._nominated.clear()
             return
         self._ledger.settle_quotas()
-        self._deleting = await last_of(self._ledger.gather_ending())
         looks = MOST_LOOKS
-        for pod in await self._due(waiting, now):
-            if looks and self._hopeless.over(self._kind(pod), now):
+        for pod in await self._due(now):
+            if looks and self._room.may_begin() and self._hopeless.over(self._kind(pod), now):
                 looks -= not await self._serve(pod)
 
-    async def _follow(self, now: float) -> None:
-        """Keep the room for those who are to come, until they have, or do not."""
-        for uid, way in list(self._ways.items()):
-            pod = self._ledger.known(uid)
-            if pod is None or pod.node_name or pod.terminal or pod.deleting:
-                del self._ways[uid]
-                continue
-            left = [one for one in way.plan.victims if not self._gone(one)]
-            if not left and way.cleared is None:
-                way.cleared = now
-            late = way.cleared is not None and now - way.cleared > _COMES_SECONDS
-            if late or now - way.began > _LONGEST_SECONDS:
-                await self._give_up(uid, now)
-            else:
-                await self._nominate(pod, way.plan.node)
+    async def _waiting(self) -> AsyncIterator[Pod]:
+        """Pods that wait, the most important first, in steps."""
+        pods, chunks = list(self._view.unschedulable.values()), list[list[Pod]]()
+        for start in range(0, len(pods), _SORTED_A_STEP):
+            chunks.append(sorted(pods[start : start + _SORTED_A_STEP], key=_turn))
+            await asyncio.sleep(0)
+        for number, pod in enumerate(heapq.merge(*chunks, key=_turn)):
+            if number % _STEP == 0:
+                await asyncio.sleep(0)
+            yield pod
 
-    def _gone(self, victim: Pod) -> bool:
-        seen = self._ledger.known(victim.uid)
-        return seen is None or seen.terminal
-
-    async def _nominate(self, pod: Pod, node: str) -> None:
-        """The room is the pod's: here until it shows, and with kube-scheduler, which keeps others of no
-        higher priority from it. It may take that back when it tries too early; "" does.
-        """
-        if node:
-            self._ledger.nominate(pod, node, self._clock())
-        if pod.nominated_node_name == node:
-            return
-        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
-        try:
-            await self._api.patch(PODS, pod.namespace, pod.name, body, subresource="status")
-        except (APIError, Unreachable) as error:
-            log.info("pod not nominated pod=%s node=%s error=%s", pod.key, node, error)
-
-    async def _give_up(self, uid: str, now: float) -> None:
-        way = self._ways.pop(uid)
-        self._vain.begin(uid, now)
-        await self._nominate(self._ledger.known(uid) or way.pod, "")
-        log.warning(
-            "pod did not come where others ended for it pod=%s node=%s then=%r",
-            way.pod.key,
-            way.plan.node,
-            "kube-scheduler has another reason; its Events say it",
-        )
-
-    def _taking(self, pod: Pod) -> Taking:
-        ending = [one for way in self._ways.values() for one in way.plan.victims if not self._gone(one)]
-        leaving = {one.uid: one for one in (*ending, *self._deleting)}
-        coming = [way.pod for way in self._ways.values() if way.pod.uid != pod.uid]
-        return self._limits.taking(pod, leaving.values(), coming)
-
-    async def _due(self, waiting: list[Pod], now: float) -> list[Pod]:
+    async def _due(self, now: float) -> list[Pod]:
         """Whom to serve now, the most important first; each quota's grace begins with its first pod."""
         owed, due, kinds = dict[str, float](), list[Pod](), dict[Hashable, bool]()
-        for number, pod in enumerate(waiting):
-            if number % _PODS_A_STEP == 0:
-                await asyncio.sleep(0)
-            if pod.uid in self._ways or pod.nominated_node_name or pod.scheduler_name not in self._schedulers:
+        nominated = dict[str, tuple[str, float]]()
+        async for pod in self._waiting():
+            if pod.scheduler_name not in self._schedulers or exempt(pod) or not self._ledger.waits(pod):
+                continue
+            if pod in self._room or self._is_helped(pod, nominated, now):
                 continue
             kind = self._kind(pod)
             if kind not in kinds:
                 kinds[kind] = self._ready(pod, owed, now) and self._hopeless.over(kind, now)
-            if kinds[kind] and self._vain.over(pod.uid, now):
+                if len(kinds) % (_STEP // _KIND_COSTS) == 0:
+                    await asyncio.sleep(0)
+            if kinds[kind] and len(due) < MOST_A_PASS and self._room.may_come(pod):
                 due.append(pod)
-            if len(due) >= MOST_A_PASS:
-                return due
-        self._since = owed
+        self._since, self._nominated = owed, nominated
         return due
+
+    def _is_helped(self, pod: Pod, nominated: dict[str, tuple[str, float]], now: float) -> bool:
+        """Whether kube-scheduler, or another leader, makes room for it; notes since when it is nominated."""
+        node = pod.nominated_node_name
+        if not node:
+            return self._ledger.preempts(pod.uid, now)
+        before, since = self._nominated.get(pod.uid, ("", now))
+        nominated[pod.uid] = node, since if before == node else now
+        return now - nominated[pod.uid][1] < _NOMINATED_SECONDS or self._ledger.ends_on(node)
 
     def _ready(self, pod: Pod, owed: dict[str, float], now: float) -> bool:
         """Whether others may end for such a pod by now; notes in `owed` since when its quota is."""
-        taking = self._taking(pod)
+        taking = self._room.taking(pod)
         if not taking.owed:
             return taking.refused()
         key = taking.own.quota.key
@@ -250,39 +188,50 @@ class GivingBack:
         def fits(node: Node) -> bool:
             return admits(where, node)
 
-        taking = self._taking(pod)
-        ending = {one.uid for one in taking.leaving}
+        taking = self._room.taking(pod)
+        ending = {one.uid for one in self._room.ending()}
 
         def may_end(one: Pod) -> bool:
-            return (preempts or not taking.is_own(one)) and self._may_end(taking, one)
+            if not preempts and taking.is_own(one):
+                return False
+            return self._room.may_end(one) and returning.worth(taking, one)
 
         clearances = await last_of(self._ledger.gather_clearances(pod, fits, may_end, ending))
-        places = [Place(one.node, one.left, one.pods) for one in clearances]
-        places.sort(key=lambda place: _shortage(pod, place))
-        self._deleting = await last_of(self._ledger.gather_ending())
-        taking = self._taking(pod)  # what changed meanwhile
-        plan = returning.plan(taking, places[:_MOST_PLACES]) or await self._turn(pod, fits, ending)
-        if plan is None or not plan.victims:
-            self._hopeless.begin(self._kind(pod), self._clock())
-            return False
-        await self._make_room(taking, plan)
-        return True
+        plan = await self._plan(pod, await _nearest(pod, clearances))
+        if plan is not None and plan.victims:
+            await self._room.begin(pod, plan, returning.still)
+            return True
+        plan = await self._turn(pod, fits, ending)
+        if plan is not None:
+            await self._room.begin(pod, plan, self._still_over)
+            return True
+        self._hopeless.begin(self._kind(pod), self._clock())
+        return False
 
     async def _turn(self, pod: Pod, fits: Callable[[Node], bool], ending: Collection[str]) -> Return | None:
         """Whose turn is over, where its quota has turns and it has waited for one."""
-        taking, now = self._taking(pod), self._wall()
+        taking, now = self._room.taking(pod), self._wall()
         if not turns.has_waited(taking.own.quota, pod, now):
             return None
 
         def may_end(one: Pod) -> bool:
-            return self._protected.over(one.uid, self._clock()) and turns.is_over(taking, one, now)
+            return self._room.may_end(one) and turns.is_over(taking, one, now)
 
         clearances = await last_of(self._ledger.gather_clearances(pod, fits, may_end, ending))
         places = [Place(one.node, one.left, one.pods) for one in clearances]
-        return turns.plan(self._taking(pod), places, now)
+        return turns.plan(self._room.taking(pod), places, now)
 
-    def _may_end(self, taking: Taking, victim: Pod) -> bool:
-        return self._protected.over(victim.uid, self._clock()) and returning.worth(taking, victim)
+    def _still_over(self, taking: Taking, place: Place, plan: Return) -> bool:
+        return turns.plan(taking, [place], self._wall()) == plan
+
+    async def _plan(self, pod: Pod, places: list[Place]) -> Return | None:
+        """None as well where quotas came or went meanwhile: the next look knows."""
+        found, known = None, self._limits.account.places
+        for found in returning.search(self._room.taking(pod), places):  # noqa: B007 - the last is the best
+            await asyncio.sleep(0)
+            if self._limits.account.places is not known:
+                return None
+        return found
 
     async def _where(self, pod: Pod) -> tuple[NodePredicate, bool] | None:
         """Where it may run, and whether it preempts, by a fresh read; None: it waits no more."""
@@ -290,66 +239,11 @@ class GivingBack:
             raw = await self._api.get(PODS, pod.namespace, pod.name)
             seen = decode.pod(raw)
             done = seen.node_name or seen.deleting or seen.terminal
-            helped = seen.nominated_node_name  # kube-scheduler makes room for it
+            helped = seen.nominated_node_name not in ("", pod.nominated_node_name)  # by kube-scheduler
             return where_of(raw) if seen.uid == pod.uid and not (done or helped) else None
         except (APIError, Unreachable, DecodeError) as error:
             log.info("a pod that waits cannot be read pod=%s error=%s", pod.key, error)
             return None
-
-    async def _make_room(self, taking: Taking, plan: Return) -> None:
-        """Ask for all first: who may not be evicted must not have others evicted in vain."""
-        for victim in plan.victims:
-            if not await self._evict(victim, dry_run=True):
-                return
-        if not all(self._pace.take() for _ in plan.victims):
-            return
-        pod = taking.pod
-        self._ways[pod.uid] = _Way(pod, plan, self._clock())
-        await self._nominate(pod, plan.node)
-        for victim in plan.victims:
-            if not await self._evict(victim, dry_run=False):
-                del self._ways[pod.uid]
-                return
-            self._tell(taking, victim, plan.node)
-
-    async def _evict(self, victim: Pod, *, dry_run: bool) -> bool:
-        try:
-            await self._api.evict(victim.namespace, victim.name, victim.uid, dry_run=dry_run)
-        except NotFound:
-            return True
-        except (APIError, Unreachable) as error:
-            self._protected.begin(victim.uid, self._clock())
-            self._metrics.gave_back("refused")
-            log.info("pod may not be evicted now pod=%s error=%s", victim.key, error)
-            return False
-        return True
-
-    def _tell(self, taking: Taking, victim: Pod, node: str) -> None:
-        """Who gave what to whom, and why: on both pods, and in the log."""
-        pod, creditor = taking.pod, taking.own.quota.key
-        debtor = self._limits.account.quota_of(victim).key
-        amounts = _amounts(victim, pod)
-        if debtor != creditor:
-            outcome = "given"
-            why = f"quota {debtor} gives back {amounts} that is owed to quota {creditor}, for pod {pod.key}"
-        elif victim.priority < pod.priority:
-            outcome, why = "inside", f"for pod {pod.key}, of higher priority in the same quota {creditor}"
-        else:
-            outcome, why = "turn", f"for pod {pod.key}, whose turn it is in the same quota {creditor}"
-        self._metrics.gave_back(outcome)
-        log.info("evicted pod=%s node=%s why=%r", victim.key, node, why)
-        said = f"evicted from node {node}: {why}"
-        self._events.say(_about(victim), "Warning", "QuotaGaveBack", said)
-        self._events.say(_about(pod), "Normal", "QuotaTookBack", f"pod {victim.key} was {said}")
-
-
-def _about(pod: Pod) -> Regarding:
-    return Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
-
-
-def _amounts(victim: Pod, pod: Pod) -> str:
-    names = [name for name in sorted(victim.requests) if name in pod.requests and name != "pods"]
-    return ", ".join(f"{render(name, victim.requests[name])} {name}" for name in names)
 
 
 def _shortage(pod: Pod, place: Place) -> tuple[float, str]:
@@ -358,3 +252,17 @@ def _shortage(pod: Pod, place: Place) -> tuple[float, str]:
         max(0, amount - place.left.get(name, 0)) / amount for name, amount in pod.requests.items() if amount
     ]
     return sum(lacks), place.node
+
+
+async def _nearest(pod: Pod, clearances: list[Clearance]) -> list[Place]:
+    """The places that lack least, in steps."""
+    best: list[Place] = []
+    for start in range(0, len(clearances), _PLACES_A_STEP):
+        some = [Place(one.node, one.left, one.pods) for one in clearances[start : start + _PLACES_A_STEP]]
+        best = heapq.nsmallest(_MOST_PLACES, [*best, *some], key=lambda place: _shortage(pod, place))
+        await asyncio.sleep(0)
+    return best
+
+
+def _turn(pod: Pod) -> tuple[int, float, str]:
+    return -pod.priority, pod.created, pod.uid

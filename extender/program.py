@@ -389,6 +389,7 @@ class Program:
             schedulers=self.config.scheduler_names,
             clock=self._clock,
             wall=self._wall,
+            leads=lambda: self.elector.is_leader,
         )
         yield "give back", self._loop("give back", GIVE_BACK_SECONDS, self._leading(giving.run_once))
 

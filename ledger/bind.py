@@ -55,16 +55,15 @@ def bind_pod(
     request = request_of(state, pod, rows=np.asarray([row], dtype=np.intp))
     left = victims_left(state, pod, [node])
     verdict = _judged(state, request, row, left)
-    if verdict is not None and (awaited := _awaited(state, request, row, left, gone)):
+    why = _of_quota(state, request, left)
+    if verdict is not None and not why and (awaited := _awaited(state, request, row, left, gone)):
         _wait(state, pod, flight)
         return BindDecision(refusal=WAITS_FOR_VICTIMS, awaited=awaited)
     if flight is not None:
         state.changed()
     if exempt(pod):
         state.counters["exempt"] += 1
-    elif state.mode is Mode.STRICT and (
-        why := quotas.refusal(state, request, [uid for uid in left if uid in gone])
-    ):
+    elif why:
         state.counters["quota_refusals"] += 1
         return BindDecision(refusal=why)
     elif verdict is None and state.mode is Mode.STRICT:
@@ -80,11 +79,18 @@ def _judged(state: State, request: Request, row: int, without: Sequence[str]) ->
         return judge(state, request, np.asarray([row], dtype=np.intp), decided=True)
 
 
+def _of_quota(state: State, request: Request, without: Sequence[str]) -> str:
+    """Why the pod's quota refuses it, with these pods left out of account; "" where bind cannot refuse."""
+    if state.mode is not Mode.STRICT or exempt(request.pod):
+        return ""
+    return quotas.refusal(state, request, without)
+
+
 def _awaited(
     state: State, request: Request, row: int, left: Sequence[str], gone: Collection[str]
 ) -> tuple[Pod, ...]:
-    """The victims, of those left, that must be known to be gone before the pod gets in; none where bind
-    cannot refuse.
+    """The victims, of those left, that must be known to be gone before the pod gets in, on the node and in
+    its quota; none where bind cannot refuse.
 
     That kube-scheduler tries its nominated node does not show that they are: when it gives up a Binding that
     may still land it finds room there that is none.
@@ -92,7 +98,8 @@ def _awaited(
     unsure = [uid for uid in left if uid not in gone]
     if state.mode is not Mode.STRICT or exempt(request.pod) or not unsure:
         return ()
-    if _judged(state, request, row, [uid for uid in left if uid in gone]) is not None:
+    known = [uid for uid in left if uid in gone]
+    if _judged(state, request, row, known) is not None and not _of_quota(state, request, known):
         return ()
     return tuple(state.claims.by_uid[uid].pod for uid in unsure)
 

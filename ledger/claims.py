@@ -69,6 +69,7 @@ class Claims:
         self.recounted: set[int] = set()
         self.by_uid: dict[str, Claim] = {}
         self.unseen: dict[str, Claim] = {}
+        self._deleting: dict[int, dict[str, None]] = {}
 
     def put(self, pod: Pod, node: str, state: ClaimState, now: float) -> bool:
         """Claim, or correct a claim; True when anything changed."""
@@ -82,7 +83,9 @@ class Claims:
             if (claim.pod.deleting, claim.pod.labels) != (pod.deleting, pod.labels):
                 self._headcount.count(claim.pod, claim.row, -1)
                 self._headcount.count(pod, claim.row, 1)
+            self._note_deleting(claim, there=False)
             claim.pod = pod
+            self._note_deleting(claim, there=True)
             self._count_ending(claim, 1)
             self._enter(claim, state)
             self._note_misfit(claim)
@@ -96,6 +99,7 @@ class Claims:
         self._own(fresh, owner)
         self._note_misfit(fresh)
         self.by_uid[pod.uid] = fresh
+        self._note_deleting(fresh, there=True)
         self._enter(fresh, state)
         if claim is not None and claim.row != row:
             self._table.recycle(claim.row)
@@ -173,6 +177,7 @@ class Claims:
         return self._table.names[claim.row] == node and claim.requests == requests and claim.owner == owner
 
     def _subtract(self, claim: Claim) -> None:
+        self._note_deleting(claim, there=False)
         self._table.claim(claim.row, claim.requests, -1)
         self._headcount.count(claim.pod, claim.row, -1)
         self._own(claim, NO_DEMAND)
@@ -222,6 +227,20 @@ class Claims:
         claim.misfit = demand
         if demand != NO_DEMAND:
             self.misfits.setdefault(demand, {})[claim.pod.uid] = claim
+
+    def ending_on(self, row: int) -> list[str]:
+        """UIDs of the pods there that are being deleted."""
+        return [*self._deleting.get(row, ())]
+
+    def _note_deleting(self, claim: Claim, *, there: bool) -> None:
+        if not claim.pod.deleting:
+            return
+        if there:
+            self._deleting.setdefault(claim.row, {})[claim.pod.uid] = None
+        elif uids := self._deleting.get(claim.row):
+            uids.pop(claim.pod.uid, None)
+            if not uids:
+                del self._deleting[claim.row]
 
     def _recounts(self, owner: int) -> None:
         if owner != NO_DEMAND:

@@ -18,7 +18,6 @@ from qos.cluster.objects import Node, Pod, Resources
 
 _PODS_A_STEP = 500
 _NODES_A_STEP = 100
-_CLAIMS_A_STEP = 5_000
 
 
 class Clearance(NamedTuple):
@@ -27,18 +26,6 @@ class Clearance(NamedTuple):
     node: str
     left: Resources
     pods: tuple[Pod, ...]
-
-
-def ending(state: State) -> Iterator[list[Pod]]:
-    """Pods that have a node, or may any moment, and are being deleted; in steps, as survey()."""
-    found: list[Pod] = []
-    yield found
-    for number, claim in enumerate(list(state.claims.by_uid.values())):
-        if number % _CLAIMS_A_STEP == 0:
-            yield found
-        if claim.pod.deleting:
-            found.append(claim.pod)
-    yield found
 
 
 def survey(
@@ -76,6 +63,17 @@ def survey(
         if pods or all(left[each] >= amount for each, amount in pod.requests.items()):
             found.append(Clearance(name, left, pods))
     yield found
+
+
+def left_at(state: State, pod: Pod, node: str, leaving_soon: Collection[str]) -> Resources:
+    """Likewise on one node; without what a node that is not there would have."""
+    row = state.table.index.get(node, -1)
+    if row < 0 or state.table.nodes[row] is None or not state.table.usable[row]:
+        return {}
+    ends = dict.fromkeys([*state.claims.ending_on(row), *leaving_soon])
+    claims = [state.claims.by_uid[uid] for uid in ends if uid in state.claims.by_uid]
+    there = [one for one in claims if one.row == row and one.owner == NO_DEMAND]
+    return _left(state, pod, row, [one.requests for one in there])
 
 
 def _still(state: State, claims: Iterable[Claim]) -> list[Claim]:

@@ -8,7 +8,7 @@ from ledger import report
 from ledger.bind import bind_pod
 from ledger.budgets import Budgets
 from ledger.claims import ClaimState
-from ledger.clearing import Clearance, ending, survey
+from ledger.clearing import Clearance, left_at, survey
 from ledger.decisions import BindDecision, DemandReport, Filtered, Mode
 from ledger.demands import NO_DEMAND, losers
 from ledger.filter import filter_nodes, prioritize_nodes
@@ -16,6 +16,7 @@ from ledger.lost_nodes import NOT_READY_SECONDS
 from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
 from ledger.quotas import Quotas
+from ledger.quotas import ahead as quotas_ahead
 from ledger.quotas import settle as settle_quotas
 from ledger.report import Holding
 from ledger.reserving import Account, account
@@ -24,7 +25,7 @@ from ledger.state import State
 from ledger.waiting import SAMPLE, Waiting
 from qos.cluster.budget import Budget, Part, Scope
 from qos.cluster.needs import Enforcement
-from qos.cluster.objects import DaemonSet, Demand, Node, Pod, Toleration
+from qos.cluster.objects import DaemonSet, Demand, Node, Pod, Resources, Toleration
 from qos.cluster.quota import ElasticQuota
 
 _MOST_TURNS = 100_000
@@ -321,22 +322,50 @@ class Ledger:
         """
         return survey(self._state, pod, admits, worth, leaving)
 
-    def gather_ending(self) -> Iterator[list[Pod]]:
-        """Pods that have a node, or may any moment, and are being deleted, in steps of a millisecond or so;
-        the last is all of it.
+    def left_for(self, pod: Pod, node: str, leaving: Collection[str] = ()) -> Resources:
+        """What of each resource that it asks for is left to a pod on one node; leaving: as in
+        gather_clearances.
         """
-        return ending(self._state)
+        return left_at(self._state, pod, node, leaving)
 
-    def nominate(self, pod: Pod, node: str, now: float) -> None:
-        """Pods end there for this one: what they leave is its own until its nomination shows, for some
-        seconds.
+    def ends_on(self, node: str) -> bool:
+        """Whether a pod that has this node, or may any moment, is being deleted."""
+        return bool(self._state.claims.ending_on(self._state.table.index.get(node, -1)))
+
+    def ahead_of(self, pod: Pod) -> list[Pod]:
+        """Pods that wait for others to end, and that are served before this one."""
+        return quotas_ahead(self._state, pod)
+
+    def waits(self, pod: Pod) -> bool:
+        """Whether a pod has no node yet, and is not about to have one."""
+        state = self._state
+        return pod.uid in state.pending and not pod.deleting and pod.uid not in state.claims.by_uid
+
+    def make_room(self, pod: Pod, node: str, now: float) -> bool:
+        """The leader makes room for a pod there, or goes on with that: what others leave is its own, and
+        kube-scheduler is to preempt nobody for it. False: it does so already, or the pod does not wait.
         """
         state = self._state
         state.now = max(state.now, now)
-        if pod.uid in state.pending:
-            state.served[pod.uid] = now
-            state.nominations.foresee(state.counted(pod), node, now)
+        if not self.waits(pod) or not state.rooms.evict(pod.uid, now):
+            return False
+        if state.nominations.foresee(state.counted(pod), node, now):
             state.changed()
+        return True
+
+    def makes_room(self, uid: str, now: float) -> bool:
+        """Whether the leader does, and has said so lately."""
+        return self._state.rooms.evicts(uid, now)
+
+    def preempts(self, uid: str, now: float) -> bool:
+        """Whether kube-scheduler was answered whom to evict for a pod, so lately that it need not show."""
+        return self._state.rooms.preempts(uid, now)
+
+    def made_room(self, uid: str) -> None:
+        """The leader does so no longer."""
+        self._state.rooms.done(uid)
+        if self._state.nominations.is_foreseen(uid) and self._state.nominations.drop(uid):
+            self._state.changed()
 
     def settle_quotas(self) -> None:
         """Bring quotas up to date with what is held and offered."""

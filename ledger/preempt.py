@@ -33,28 +33,40 @@ def candidates(
     evictions a PodDisruptionBudget forbids.
     """
     state.now = max(state.now, now)
+    if state.rooms.evicts(pod.uid, state.now):
+        return []
+    kept = _candidates(state, pod, victims, now, violations or {})
+    if kept:
+        state.rooms.preempt(pod.uid, state.now)
+    return kept
+
+
+def _candidates(
+    state: State, pod: Pod, victims: Mapping[str, Sequence[str]], now: float, violations: Mapping[str, int]
+) -> list[str]:
     if exempt(pod) or state.mode is Mode.OBSERVE:
         return list(victims)
     if node := state.claims.node_in_doubt(pod.uid):
         return [name for name in victims if name == node]  # filter sends the pod nowhere else
-    if state.is_served(pod.uid):
-        return []
     settle(state)
     request = request_of(state, pod)
     if _has_room_when_warm(state, request):
         return []
     flight = state.flights.drop(pod.uid)
+    coming = _coming(state, request, victims)
     let = quotas.permitted(state, request, victims)
     ways = _ways(state, request, {node: uids for node, uids in victims.items() if node in let})
     if flight is not None:
         state.flights.put(flight)
+    if coming is not None:
+        return coming
     before = state.offers.by_uid.get(pod.uid)
     if before is not None and _under_way(before, pod, victims, ways, now):
         return [pod.nominated_node_name]
-    kept = _kept(state, request, victims, ways, violations or {})
+    kept = _kept(state, request, victims, ways, violations)
     state.offers.put(pod.uid, Offer({node: tuple(victims[node]) for node in kept}, now))
     if kept and pod.uid in state.pending and not pod.nominated_node_name:
-        likely = min(kept, key=lambda node: ((violations or {}).get(node, 0), *_harm(state, victims[node])))
+        likely = min(kept, key=lambda node: (violations.get(node, 0), *_harm(state, victims[node])))
         state.nominations.foresee(
             request.counted, likely, now
         )  # the next preemptor may come before this shows
@@ -68,6 +80,22 @@ def _has_room_when_warm(state: State, request: Request) -> bool:
         return False
     fit = fits_free(state, request, np.asarray([state.nominations.by_uid[uid][0]], dtype=np.intp))
     return fit is None or bool(fit[0])
+
+
+def _coming(state: State, request: Request, victims: Mapping[str, Sequence[str]]) -> list[str] | None:
+    """What to answer where pods that end on the node of the pod's hole are all that it takes; None: they are
+    not. kube-scheduler nominates it there once more where it would evict only these, which costs nobody.
+    """
+    row, _ = state.nominations.by_uid.get(request.pod.uid, (-1, request.pod))
+    node = state.table.names[row] if row >= 0 else ""
+    if node not in victims:
+        return None
+    ending = state.claims.ending_on(row)
+    if not ending or plan_after(state, request, row, ending) is None:
+        return None
+    if quotas.refusal(state, request, ending):
+        return None
+    return [node] if set(victims[node]) <= {*ending} else []
 
 
 def _under_way(

@@ -100,7 +100,7 @@ def refusal(state: State, request: Request, leaving: Iterable[str] = ()) -> str:
         return ""
     settle(state, quotas)
     gone = [state.claims.by_uid[uid].pod for uid in leaving if uid in state.claims.by_uid]
-    why = quotas.refusal(pod, _floor(state, request), gone, _ahead(state, pod))
+    why = quotas.refusal(pod, _floor(state, request), gone, ahead(state, pod))
     _forget_unknown(state, pod)
     return why
 
@@ -122,7 +122,7 @@ def permitted(state: State, request: Request, victims: Mapping[str, Collection[s
         node: [state.claims.by_uid[uid].pod for uid in uids if uid in state.claims.by_uid]
         for node, uids in victims.items()
     }
-    found = quotas.permitted(pod, known, _floor(state, request), _ahead(state, pod))
+    found = quotas.permitted(pod, known, _floor(state, request), ahead(state, pod))
     _forget_unknown(state, pod)
     return found
 
@@ -137,7 +137,7 @@ def room(state: State, request: Request) -> int | None:
     return left if left is None else max(1, left)
 
 
-def _ahead(state: State, pod: Pod) -> list[Pod]:
+def ahead(state: State, pod: Pod) -> list[Pod]:
     """Pods that wait for their victims to end: what these leave of a quota is theirs (trap T14)."""
     waiting = state.nominations.by_uid
     if not waiting:

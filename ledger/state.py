@@ -18,15 +18,17 @@ from ledger.claims import Claims, ClaimState
 from ledger.daemons import Daemons
 from ledger.decisions import Mode
 from ledger.demands import NO_DEMAND, Demands
-from ledger.flights import Flights, Nominations
+from ledger.flights import Flights
 from ledger.headcount import Headcount
 from ledger.holds import Holds
 from ledger.lost_nodes import LostNodes
-from ledger.offers import EVICTION_SECONDS, Offers
+from ledger.nominations import Nominations
+from ledger.offers import Offers
 from ledger.ownership import Ownership
 from ledger.pools import Pools
 from ledger.portions import Portions
 from ledger.refuge import Refuge
+from ledger.rooms import Rooms
 from ledger.spread import Spreads
 from ledger.table import Columns, Flags, Table, Vector
 from qos.cluster.needs import Enforcement
@@ -74,9 +76,8 @@ class State:
     what searches for moves look at, by the level of those who ask, as of `boards_at`; `refuge`: places for
     holds at risk, and as of when; `short`: rows where pods in flight are charged for more than is free, since
     when; `uneven`: demands some of whose holds may be where by a spread constraint no owner can go; `gone`:
-    UIDs of the pods removed last; `served`: UIDs of pods for which others end already, and as of when;
-    `version` counts the changes that are to be settled; `quotas`: who else counts pods, and `reoffered`: what
-    nodes offer has changed since that was told there.
+    UIDs of the pods removed last; `version` counts the changes that are to be settled; `quotas`: who else
+    counts pods, and `reoffered`: what nodes offer has changed since that was told there.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class State:
         self.asked: dict[str, Pod] = {}
         self.pending: dict[str, Pod] = {}
         self.gone: dict[str, None] = {}
-        self.served: dict[str, float] = {}
+        self.rooms = Rooms()
         self.ownership = Ownership(self.claims, self.demands)
         self.offers = Offers()
         self.portions = Portions(most_nodes)
@@ -340,6 +341,7 @@ class State:
         self.gone.pop(pod.uid, None)
         if pod.node_name or pod.terminal:
             self.pending.pop(pod.uid, None)
+            self.rooms.forget(pod.uid)
         else:
             self.pending[pod.uid] = pod
         if before is None or _kept(before) != _kept(pod):
@@ -367,15 +369,13 @@ class State:
                 self.offers.nominated(pod)
         elif pod.uid in self.nominations.refused and not pod.deleting:
             self.nominations.keep(self.counted(pod))
-        elif self.is_served(pod.uid) and not pod.deleting:
-            pass  # its hole is foreseen until it is not renewed
+        elif self.rooms.evicts(pod.uid, self.now) and not pod.deleting:
+            self.nominations.foresee_again(self.counted(pod), self.now)  # the leader will say it again
+        elif self.nominations.is_foreseen(pod.uid) and not pod.deleting:
+            pass  # this was written before the nomination
         elif self.nominations.drop(pod.uid):
             self.offers.drop(pod.uid)
             self.changed()
-
-    def is_served(self, uid: str) -> bool:
-        """Whether others end for the pod just now, which kube-scheduler does not know."""
-        return self.now - self.served.get(uid, -EVICTION_SECONDS) < EVICTION_SECONDS
 
     def _victims_end(self, uid: str) -> bool:
         offer, claims = self.offers.by_uid.get(uid), self.claims.by_uid
@@ -504,7 +504,7 @@ class State:
         pod = self.pods.pop(uid, None)
         self.asked.pop(uid, None)
         self.pending.pop(uid, None)
-        self.served.pop(uid, None)
+        self.rooms.forget(uid)
         if pod is not None:
             self.ownership.forget(pod)
         self._forget_claims(uid)

@@ -29,18 +29,20 @@ class _Sums:
     request: dict[str, int] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
     firm: dict[str, int] = field(default_factory=dict)
+    ending: dict[str, int] = field(default_factory=dict)
     held: dict[str, int] = field(default_factory=dict)
     members: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """How a pod is counted: as one that has a node, and as one that nobody may evict."""
+    """How a pod is counted: as one that has a node, that nobody may evict, that is being deleted."""
 
     sums: _Sums
     request: Resources
     bound: bool
     firm: bool
+    ending: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +120,10 @@ class Account:
             gone = waiting
 
     def _move(self, sums: _Sums, key: str) -> None:
-        self.tree.add(sums.key, sums.request, sums.taken, sums.firm, -1)
+        self.tree.add(sums.key, sums.request, sums.taken, sums.firm, sums.ending, -1)
         self.tree.hold(sums.key, sums.held, -1)
         sums.key = key
-        self.tree.add(key, sums.request, sums.taken, sums.firm, 1)
+        self.tree.add(key, sums.request, sums.taken, sums.firm, sums.ending, 1)
         self.tree.hold(key, sums.held, 1)
 
     def set_cluster(self, amounts: Resources) -> None:
@@ -156,7 +158,7 @@ class Account:
         firm = not is_preemptible(pod.labels)
         before = self._pods.get(pod.uid)
         sums = self._sums_of(origin_of(pod))
-        now = _Counted(sums, pod.requests, taken, firm)
+        now = _Counted(sums, pod.requests, taken, firm, pod.deleting)
         if before == now:
             return
         self._pods[pod.uid] = now
@@ -174,10 +176,12 @@ class Account:
         sums, request = counted.sums, counted.request
         taken = request if counted.bound else _NOTHING
         firm = taken if counted.firm else _NOTHING
+        ending = taken if counted.ending else _NOTHING
         _add(sums.request, request, sign)
         _add(sums.taken, taken, sign)
         _add(sums.firm, firm, sign)
-        self.tree.add(sums.key, request, taken, firm, sign)
+        _add(sums.ending, ending, sign)
+        self.tree.add(sums.key, request, taken, firm, ending, sign)
         self._enrol(sums, sign)
 
     def hold(self, policy: str, origin: Origin, amounts: Resources) -> None:
@@ -218,6 +222,11 @@ class Account:
         """Whether a pod is counted as one that takes what it asks for; None: it is not counted."""
         counted = self._pods.get(uid)
         return counted.bound if counted is not None else None
+
+    def ends(self, uid: str) -> bool:
+        """Whether a pod is counted as one that takes what it asks for, and is being deleted."""
+        counted = self._pods.get(uid)
+        return counted is not None and counted.bound and counted.ending
 
     def standing(self, key: str) -> dict[str, Standing]:
         """How a quota stands, by resource: those that its max names, and those it has of."""

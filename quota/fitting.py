@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -16,6 +16,34 @@ from quota.node import Node
 NOTHING: Final[Resources] = {}
 Moved: TypeAlias = Mapping[Node, Resources]
 """What more of a quota is to be counted as taken, or less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """In what the account is to be read as if some things had happened already.
+
+    `ended`: pods that are being deleted are gone. `moved`: what comes to it beside, and `before`: another
+    outlook which this one goes on from.
+    """
+
+    ended: bool = False
+    moved: Moved = field(default_factory=dict)
+    before: Outlook | None = None
+
+    @property
+    def ends(self) -> bool:
+        """Whether pods that are being deleted are gone."""
+        return self.ended or (self.before is not None and self.before.ends)
+
+    def of(self, node: Node, resource: str) -> int:
+        """What more of a quota is to be counted as taken, or less."""
+        beside = self.moved.get(node, NOTHING).get(resource, 0)
+        if self.before is not None:
+            beside += self.before.of(node, resource)
+        return beside - node.ending.get(resource, 0) if self.ended else beside
+
+
+AS_IT_IS: Final = Outlook()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +86,21 @@ def refusal(
     account: Account,
     pod: Pod,
     freed: Resources = NOTHING,
-    *,
-    leaving: Iterable[Pod] = (),
-    coming: Iterable[Pod] = (),
+    outlook: Outlook = AS_IT_IS,
 ) -> Refusal | None:
     """Why a pod may not take what it asks for, or None where it may.
 
     The pod must be counted (Account.count) and not yet be bound: runtime follows from requests. freed: what
     a floor, of its quota, holds for it and lets go with it: so much it may take whatever the limits are.
-    leaving: pods that are counted as bound, and are not to be. coming: those that are to come before it.
     """
     node = account.node_of(origin_of(pod))
     if not is_preemptible(pod.labels):
         found = _beyond_min(node, pod.requests, freed)
         if found is not None:
             return found
-    moved = net(account, leaving, coming)
     path = account.tree.fresh(node, pod.requests)
     for depth in range(len(path) - 1, 0, -1):
-        aside = moved.get(path[depth], NOTHING)
-        found = _beyond_runtime(path[depth - 1], path[depth], pod.requests, freed, aside)
+        found = _beyond_runtime(path[depth - 1], path[depth], pod.requests, freed, outlook)
         if found is not None:
             return found if path[depth] is node else replace(found, ancestor=True)
     return None
@@ -101,20 +124,40 @@ def room(account: Account, pod: Pod) -> int | None:
     return max(0, min(fit)) if fit else None
 
 
-def net(account: Account, leaving: Iterable[Pod], coming: Iterable[Pod]) -> Moved:
-    """What more of each quota is taken, or less, without pods that are leaving and with those coming."""
+def outlook(
+    account: Account,
+    leaving: Iterable[Pod] = (),
+    coming: Iterable[Pod] = (),
+    *,
+    ended: bool = False,
+    before: Outlook | None = None,
+) -> Outlook:
+    """Without pods that are counted as bound and are not to be, and with those that are to come before.
+    `ended`: without those that are being deleted, as well, which need not be named.
+    """
     moved: dict[Node, dict[str, int]] = {}
-    for pods, bound, sign in ((leaving, True, -1), (coming, False, 1)):
-        for pod in pods:
-            if account.counts(pod.uid) is not bound:
-                continue
-            at: Node | None = account.node_of(origin_of(pod))
-            while at is not None:
-                sums = moved.setdefault(at, {})
-                for resource, amount in pod.requests.items():
-                    sums[resource] = sums.get(resource, 0) + sign * amount
-                at = at.parent
-    return moved
+    found = Outlook(ended, moved, before)
+    for pod in leaving:
+        if not (found.ends and account.ends(pod.uid)):
+            move(account, moved, pod, -1)
+    for pod in coming:
+        move(account, moved, pod, 1)
+    return found
+
+
+def move(account: Account, moved: dict[Node, dict[str, int]], pod: Pod, sign: int, times: int = 1) -> None:
+    """Count a pod with its quota and all above it: one that is not bound as one more (sign 1), one that is as
+    one less (-1); times -1: no longer.
+    """
+    if account.counts(pod.uid) is not (sign < 0):
+        return
+    sign *= times
+    at: Node | None = account.node_of(origin_of(pod))
+    while at is not None:
+        sums = moved.setdefault(at, {})
+        for resource, amount in pod.requests.items():
+            sums[resource] = sums.get(resource, 0) + sign * amount
+        at = at.parent
 
 
 def _limit(parent: Node, node: Node, resource: str) -> int | None:
@@ -126,14 +169,14 @@ def _limit(parent: Node, node: Node, resource: str) -> int | None:
 
 
 def _beyond_runtime(
-    parent: Node, node: Node, asked: Resources, freed: Resources, aside: Resources
+    parent: Node, node: Node, asked: Resources, freed: Resources, outlook: Outlook
 ) -> Refusal | None:
     for resource, amount in asked.items():
         let = freed.get(resource, 0)
         limit = _limit(parent, node, resource)
         if limit is None or amount <= let:
             continue
-        taken = node.taken.get(resource, 0) - let + aside.get(resource, 0)
+        taken = node.taken.get(resource, 0) - let + outlook.of(node, resource)
         if taken + amount > limit:
             what = "runtime" if limit < node.quota.max[resource] else "max"
             return Refusal(node.quota.key, resource, what, amount, taken, limit)

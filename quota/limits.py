@@ -73,7 +73,7 @@ class Limits:
         """
         self._count(pod)
         freed = self._freed(pod, floor)
-        found = fitting.refusal(self.account, pod, freed, leaving=leaving, coming=coming)
+        found = fitting.refusal(self.account, pod, freed, fitting.outlook(self.account, leaving, coming))
         return "" if found is None else found.text
 
     def permitted(
@@ -91,9 +91,9 @@ class Limits:
         return [way for way, ending in victims.items() if taking.allows(ending, freed)]
 
     def taking(self, pod: Pod, leaving: Iterable[Pod] = (), coming: Iterable[Pod] = ()) -> Taking:
-        """Whose pods may end for this one (quota.taking)."""
+        """Whose pods may end for this one (quota.taking), with those that are being deleted gone."""
         self._count(pod)
-        return Taking(self.account, pod, leaving=leaving, coming=coming)
+        return Taking(self.account, pod, leaving=leaving, coming=coming, ended=True)
 
     def _count(self, pod: Pod) -> None:
         if self.account.counts(pod.uid) is None:

@@ -55,14 +55,15 @@ class Node:
 
     `request`: what its pods ask for, what floors hold, and what its children ask for within their max.
     `taken`: what pods that have a node and floors take, all beneath. `firm`: of that, pods that nobody may
-    evict. `held`: of that, floors. `kept`: what is never lent. `aside`: what is taken of it and not through
-    a share of a child. `lifted`, `lifted_kept`: what of request and kept is in its parent's. `stale`:
-    resources that its children's shares are out of date of.
+    evict. `ending`: of that, pods that are being deleted. `held`: of that, floors. `kept`: what is never
+    lent. `aside`: what is taken of it and not through a share of a child. `lifted`, `lifted_kept`: what of
+    request and kept is in its parent's. `stale`: resources that its children's shares are out of date of.
     """
 
     __slots__ = (
         "aside",
         "children",
+        "ending",
         "firm",
         "groups",
         "guarantees",
@@ -89,6 +90,7 @@ class Node:
         self.request: dict[str, int] = {}
         self.taken: dict[str, int] = {}
         self.firm: dict[str, int] = {}
+        self.ending: dict[str, int] = {}
         self.held: dict[str, int] = {}
         self.kept: dict[str, int] = {}
         self.aside: dict[str, int] = {}

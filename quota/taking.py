@@ -30,20 +30,26 @@ class _Stand(NamedTuple):
 class Taking:
     """For one pod, which must be counted and not be bound. What is known of quotas is kept meanwhile.
 
-    leaving: pods that are counted as bound and end already. coming: pods that come before this one.
-    `owed`: the resources that the pod asks for and that are guaranteed to its quota; none unless all are that
-    its quota has a min of.
+    leaving: pods that are counted as bound and are to end; ended: those that are being deleted count as gone,
+    too. coming: pods that come before this one.
+    `outlook`: all that. `owed`: the resources that the pod asks for and that are guaranteed to its quota;
+    none unless all are that its quota has a min of.
     """
 
     def __init__(
-        self, account: Account, pod: Pod, *, leaving: Iterable[Pod] = (), coming: Iterable[Pod] = ()
+        self,
+        account: Account,
+        pod: Pod,
+        *,
+        leaving: Iterable[Pod] = (),
+        coming: Iterable[Pod] = (),
+        ended: bool = False,
     ) -> None:
         self.account = account
         self.pod = pod
-        self.leaving, self.coming = tuple(leaving), tuple(coming)
         self.own = account.node_of(origin_of(pod))
         self._above = set(self.own.path())
-        self._moved = fitting.net(account, self.leaving, self.coming)
+        self.outlook = fitting.outlook(account, leaving, coming, ended=ended)
         self._stands: dict[tuple[str, str], _Stand] = {}
         self.owed = self._owed()
         self._debts: dict[Node, int] = {}
@@ -65,7 +71,7 @@ class Taking:
         key = node.quota.key, name
         if key not in self._stands:
             one = self.account.stands(*key)
-            taken = one.used + one.held + self._moved.get(node, fitting.NOTHING).get(name, 0)
+            taken = one.used + one.held + self.outlook.of(node, name)
             due = 0 if one.runtime is None else max(0, taken - one.runtime)
             self._stands[key] = _Stand(taken, one.guaranteed, due)
         return self._stands[key]
@@ -86,9 +92,8 @@ class Taking:
 
     def refused(self, ending: Collection[Pod] = (), freed: Resources = fitting.NOTHING) -> bool:
         """Whether its quota, or one above, refuses the pod once these have ended, too."""
-        leaving = (*self.leaving, *ending)
-        found = fitting.refusal(self.account, self.pod, freed, leaving=leaving, coming=self.coming)
-        return found is not None
+        after = fitting.outlook(self.account, ending, before=self.outlook) if ending else self.outlook
+        return fitting.refusal(self.account, self.pod, freed, after) is not None
 
     def allows(self, victims: Iterable[Pod], freed: Resources) -> bool:
         """Whether all of these may end for the pod, and its quota lets it in then. freed: as fitting.refusal

@@ -79,10 +79,7 @@ class Tree:
             self._lift(node, resource)
             self._pass_on(node, resource, node.taken.get(resource, 0))
             parent.stale.add(resource)
-        for resource, amount in node.firm.items():
-            _climb(parent, "firm", resource, amount)
-        for resource, amount in node.held.items():
-            _climb(parent, "held", resource, amount)
+        _climb_all(parent, node, 1)
 
     def _detach(self, node: Node) -> None:
         parent = node.parent
@@ -93,10 +90,7 @@ class Tree:
             _add(parent.kept, resource, -node.lifted_kept.pop(resource, 0))
             parent.stale.add(resource)
             self._lift(parent, resource)
-        for resource, amount in node.firm.items():
-            _climb(parent, "firm", resource, -amount)
-        for resource, amount in node.held.items():
-            _climb(parent, "held", resource, -amount)
+        _climb_all(parent, node, -1)
         parent.children.remove(node)
         self._regroup(parent)
         node.parent = None
@@ -134,8 +128,10 @@ class Tree:
             parent.stale.add(resource)
         parent.stale.update(name for child in parent.children for name in child.quota.max)
 
-    def add(self, key: str, request: Resources, taken: Resources, firm: Resources, sign: int) -> None:
-        """Count (sign 1) or no longer (-1) what pods of a quota ask for, take, and take for good."""
+    def add(
+        self, key: str, request: Resources, taken: Resources, firm: Resources, ending: Resources, sign: int
+    ) -> None:
+        """Count (sign 1) or no longer (-1) what pods of a quota ask for, take, take for good, and let go."""
         node = self.nodes[key]
         for resource, amount in taken.items():
             self._take(node, resource, sign * amount)
@@ -144,6 +140,8 @@ class Tree:
                 self._lift(node, resource)
         for resource, amount in firm.items():
             _climb(node, "firm", resource, sign * amount)
+        for resource, amount in ending.items():
+            _climb(node, "ending", resource, sign * amount)
         for resource, amount in request.items():
             _add(node.request, resource, sign * amount)
             self._lift(node, resource)
@@ -251,6 +249,13 @@ def _inner(root: Node) -> Iterator[Node]:
 
 def _add(amounts: dict[str, int], resource: str, amount: int) -> None:
     amounts[resource] = amounts.get(resource, 0) + amount
+
+
+def _climb_all(parent: Node, child: Node, sign: int) -> None:
+    """What a child takes is its parent's as well, or is so no longer."""
+    for what in ("firm", "ending", "held"):
+        for resource, amount in getattr(child, what).items():
+            _climb(parent, what, resource, sign * amount)
 
 
 def _climb(node: Node | None, what: str, resource: str, amount: int) -> None:

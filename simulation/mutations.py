@@ -22,10 +22,11 @@ from extender.waking import Waker
 from ledger.budgets import Budgets
 from ledger.claims import Claims
 from ledger.demands import NO_DEMAND, Demands
-from ledger.flights import Flight, Flights, Nominations
+from ledger.flights import Flight, Flights
 from ledger.holds import Holds
 from ledger.judge import Verdict
 from ledger.ledger import Ledger
+from ledger.nominations import Nominations
 from ledger.spread import Spreads
 from ledger.state import State
 from qos.cluster.budget import Budget

@@ -44,7 +44,7 @@ def test_who_ends_is_room_once() -> None:
 def test_room_that_is_made_for_a_pod_is_its_own_for_a_while() -> None:
     one = ledger(*nodes(1), pod("b", 8, node="n0"), demand("a", 1, 1))
     one.set_pod(who := pod("p", 8))
-    one.nominate(who, "n0", 1.0)
+    assert one.make_room(who, "n0", 1.0)
     one.remove_pod("b")
     one.set_pod(replace(who, unschedulable_since=5.0))
     assert not one.filter(pod("other", 8), ["n0"], 2.0).nodes

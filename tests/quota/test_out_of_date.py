@@ -87,7 +87,7 @@ def test_what_is_taken_without_having_been_asked_for() -> None:
     one = account({"cpu": 100}, [quota("a", MUCH)])
     ask(one, {"a": MUCH})
     assert runtimes(one, "cpu", "a") == [100]
-    one.tree.add(f"/{keys.DEFAULT_QUOTA}", {}, {"cpu": 10}, {}, 1)
+    one.tree.add(f"/{keys.DEFAULT_QUOTA}", {}, {"cpu": 10}, {}, {}, 1)
     assert runtimes(one, "cpu", "a") == [90]
 
 

@@ -1,0 +1,186 @@
+"""What may happen while the leader makes room: it dies, budgets and quotas change, the API server is slow."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledger.rooms import LEADER_SECONDS
+from qos.cluster.objects import Pod
+from qos.cluster.quota import ElasticQuota
+from tests.extender.kube_scheduler import KubeScheduler
+from tests.extender.room_world import OVER, Cluster, Extender
+from tests.quota.builders import pod, quota
+
+CORE = 1000
+
+
+def team(name: str, least: int, most: int = 6) -> ElasticQuota:
+    return quota(name, {"cpu": most * CORE}, {"cpu": least * CORE})
+
+
+QUOTAS = (team("shop", 3, 3), team("data", 1))
+
+
+def one(name: str, of: str, cpu: int = 1, **others: object) -> Pod:
+    made = pod(name, {"cpu": cpu * CORE, "pods": 1}, of, **others)
+    made.uid = name
+    return made
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Two nodes that data has filled, and two CPUs that shop is owed."""
+    made = Cluster({"n0": 3 * CORE, "n1": 3 * CORE})
+    for number in range(6):
+        made.write(one(f"data{number}", "data", node=f"n{number % 2}"))
+    made.write(one("owed", "shop", cpu=2, unschedulable_since=1.0))
+    return made
+
+
+def seen(extender: Extender) -> Extender:
+    while extender.see():
+        pass
+    return extender
+
+
+def passes(extender: Extender, cluster: Cluster, count: int = 1) -> None:
+    """Passes of the leader, a second each, whose calls are answered at once."""
+    for _ in range(count):
+        while extender.lead() != OVER:
+            pass
+        while cluster.end():
+            pass
+        seen(extender)
+        cluster.now += 1
+
+
+def to_call(extender: Extender, name: str) -> None:
+    """The leader goes on until it is about to make such a call."""
+    while (said := extender.lead()) != name:
+        assert said != OVER
+
+
+def test_as_many_end_as_are_owed(cluster: Cluster) -> None:
+    extender = seen(Extender(cluster, QUOTAS))
+    passes(extender, cluster, 5)
+    assert len(cluster.evicted) == 2
+
+
+def test_a_budget_that_changes_after_the_dry_run_costs_nobody_more(cluster: Cluster) -> None:
+    extender = seen(Extender(cluster, QUOTAS))
+    to_call(extender, "evict")
+    to_call(extender, "evict")
+    (first,) = cluster.evicted
+    node = cluster.pods[first].node_name
+    others = [uid for uid, one in cluster.pods.items() if one.node_name == node and uid != first]
+    cluster.guarded.update(cluster.pods.keys() - {others[-1]})
+    passes(extender, cluster, 40)
+    assert cluster.evicted == [first, others[-1]]
+
+
+def test_who_does_not_lead_any_more_evicts_nobody(cluster: Cluster) -> None:
+    extender = seen(Extender(cluster, QUOTAS))
+    to_call(extender, "evict dry")
+    extender.leads = False
+    passes(extender, cluster)
+    assert not cluster.evicted
+    high = one("owed", "shop", cpu=2, priority=9)
+    assert extender.ledger.preempt(high, {"n0": ["data0", "data2"]}, cluster.now), (
+        "it is kube-scheduler's again"
+    )
+
+
+def test_the_next_leader_goes_on_for_a_pod_that_was_nominated_and_nobody_evicted(cluster: Cluster) -> None:
+    cluster.patch("owed", nominated_node_name="n0")
+    extender = seen(Extender(cluster, QUOTAS))
+    passes(extender, cluster, 20)
+    assert not cluster.evicted, "kube-scheduler may make room for it"
+    passes(extender, cluster, 20)
+    assert len(cluster.evicted) == 2
+
+
+def test_the_next_leader_counts_who_ends_already(cluster: Cluster) -> None:
+    cluster.evict("data0")
+    extender = seen(Extender(cluster, QUOTAS))
+    while extender.lead() != OVER:
+        pass
+    assert len(cluster.evicted) == 2
+
+
+@pytest.mark.parametrize("call", ["get", "evict dry"])
+@pytest.mark.parametrize("change", ["less", "gone"])
+def test_a_quota_that_is_owed_less_by_then_costs_nobody(cluster: Cluster, change: str, call: str) -> None:
+    extender = seen(Extender(cluster, QUOTAS))
+    to_call(extender, call)
+    if change == "less":
+        extender.ledger.set_quota(team("shop", 1, 3))
+    else:
+        extender.ledger.remove_quota("quotas/shop")
+    passes(extender, cluster, 3)
+    assert not cluster.evicted
+
+
+def test_a_quota_that_is_owed_more_by_then_has_no_more_evicted_for_the_same_pod(cluster: Cluster) -> None:
+    extender = seen(Extender(cluster, QUOTAS))
+    to_call(extender, "evict")
+    extender.ledger.set_quota(team("shop", 3, 6))
+    passes(extender, cluster, 5)
+    assert len(cluster.evicted) == 2
+
+
+def test_while_calls_take_long_kube_scheduler_preempts_nobody_beside(cluster: Cluster) -> None:
+    extender = seen(Extender(cluster, QUOTAS))
+    high = one("owed", "shop", cpu=2, priority=9)
+    to_call(extender, "evict dry")
+    said = ""
+    while said != OVER:
+        assert extender.ledger.preempt(high, {"n0": ["data0", "data2"]}, cluster.now) == []
+        cluster.now += LEADER_SECONDS * 0.9 if said.startswith("evict") else 0
+        said = extender.lead()
+    assert len(cluster.evicted) == 2
+
+
+def test_more_than_may_end_in_a_minute_end_for_one_pod_after_a_minute_without(cluster: Cluster) -> None:
+    extender = seen(Extender(cluster, QUOTAS, a_minute=1))
+    passes(extender, cluster, 3)
+    assert len(cluster.evicted) == 2
+    cluster.patch("owed", node_name="n0")
+    cluster.write(one("next", "shop", unschedulable_since=2.0))
+    seen(extender)
+    passes(extender, cluster, 60)
+    assert len(cluster.evicted) == 2
+    passes(extender, cluster, 70)
+    assert len(cluster.evicted) == 3
+
+
+def test_who_comes_back_at_once_in_another_quota_has_nobody_else_end(cluster: Cluster) -> None:
+    extender = seen(Extender(cluster, (*QUOTAS, team("more", 0))))
+    passes(extender, cluster, 2)
+    scheduler = KubeScheduler(cluster, extender.ledger)
+    for uid in [uid for uid in cluster.pods if uid.endswith("+")]:
+        del cluster.pods[uid]
+        cluster.write(one(f"more-{uid}", "more"))
+    for _ in range(40):
+        while scheduler.see() or extender.see():
+            pass
+        for who in reversed(scheduler.waiting()):
+            scheduler.attempt(who)
+        while scheduler.tasks:
+            scheduler.tasks.pop(0)()
+        passes(extender, cluster)
+    assert cluster.pods["owed"].node_name
+    assert len(cluster.evicted) == 2
+
+
+def test_the_grace_begins_anew_when_a_quota_is_owed_again(cluster: Cluster) -> None:
+    extender = seen(Extender(cluster, QUOTAS, grace=10))
+    passes(extender, cluster, 5)
+    cluster.patch("owed", unschedulable_since=0.0)
+    seen(extender)
+    passes(extender, cluster, 20)
+    cluster.patch("owed", unschedulable_since=30.0)
+    seen(extender)
+    passes(extender, cluster, 8)
+    assert not cluster.evicted
+    passes(extender, cluster, 8)
+    assert len(cluster.evicted) == 2
