@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
 from ledger.rooms import LEADER_SECONDS
@@ -184,3 +186,32 @@ def test_the_grace_begins_anew_when_a_quota_is_owed_again(cluster: Cluster) -> N
     assert not cluster.evicted
     passes(extender, cluster, 8)
     assert len(cluster.evicted) == 2
+
+
+def test_nobody_is_looked_for_while_nobody_more_may_end(cluster: Cluster) -> None:
+    extender = seen(Extender(cluster, QUOTAS, a_minute=2))
+    passes(extender, cluster, 2)
+    cluster.patch("owed", node_name="n0")
+    cluster.write(one("next", "shop", unschedulable_since=2.0))
+    seen(extender)
+    said = ""
+    while said != OVER:
+        said = extender.lead()
+        assert said != "get", "that would cost a look at every pod"
+
+
+def test_a_flood_that_waits_leaves_room_for_verbs() -> None:
+    """Steps of some milliseconds, whatever waits and ends: verbs are answered between them."""
+    cluster = Cluster({f"n{number}": 3 * CORE for number in range(1000)})
+    for number in range(3000):
+        cluster.write(one(f"data{number}", "data", node=f"n{number % 1000}", deleting=number < 900))
+    for number in range(3000):
+        cluster.write(one(f"owed{number}", "shop", cpu=2, unschedulable_since=1.0, created=float(number)))
+    extender = seen(Extender(cluster, (team("shop", 1500, 3000), team("data", 1, 3000))))
+    longest, said = 0.0, ""
+    while said != OVER:
+        began = process_time()
+        said = extender.lead()
+        longest = max(longest, process_time() - began)
+    assert longest < 0.1, "more than ten times what is typical"
+    assert 0 < len(cluster.evicted) <= 8
