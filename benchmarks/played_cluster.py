@@ -238,14 +238,24 @@ class PlayedCluster:
     # --- kube-scheduler ---
 
     async def _schedule(self) -> None:
-        """Whoever waits is tried when anything has changed, by priority, then by age."""
+        """Whoever waits is tried when anything has changed, by priority, then by age; where one was in vain,
+        others like it are as well.
+        """
         while self._changed:
-            self._changed = False
+            self._changed, in_vain = False, set[tuple[int, str]]()
             waiting = [pod for pod in self._pods.values() if not pod.node_name and not pod.deleting]
             for pod in sorted(waiting, key=lambda one: (-one.priority, one.created, one.uid)):
-                await self._attempt(self._pods[pod.name])
+                kind = pod.priority, self._owner[pod.name].of
+                if pod.nominated_node_name or kind not in in_vain:
+                    if await self._attempt(self._pods[pod.name]):
+                        in_vain.clear()
+                    else:
+                        in_vain.add(kind)
+                else:
+                    self._refused(pod)
 
-    async def _attempt(self, pod: Pod) -> None:
+    async def _attempt(self, pod: Pod) -> bool:
+        """Whether it is bound, or others end for it."""
         statuses = dict(self._cache.obstacles(pod))
         names = [name for name, why in statuses.items() if not why]
         if pod.nominated_node_name in names:
@@ -253,10 +263,11 @@ class PlayedCluster:
             names.insert(0, pod.nominated_node_name)
         for node in self._passed(pod, names, statuses):
             if await self._bound(pod, node):
-                return
+                return True
         self._refused(pod)
-        if not self._victims_end(pod):
-            self._preempt(pod, {name: why for name, why in statuses.items() if why})
+        if self._victims_end(pod):
+            return False
+        return self._preempt(pod, {name: why for name, why in statuses.items() if why})
 
     def _passed(self, pod: Pod, names: list[str], statuses: dict[str, str]) -> Iterator[str]:
         """The nodes that are left, the emptiest first; the pod's own nominated one before."""
@@ -292,20 +303,21 @@ class PlayedCluster:
         there = self._cache.on.get(pod.nominated_node_name, {}).values()
         return any(one.pod.deleting for one in there)
 
-    def _preempt(self, pod: Pod, statuses: Mapping[str, str]) -> None:
+    def _preempt(self, pod: Pod, statuses: Mapping[str, str]) -> bool:
         victims = dry_run(self._cache, pod, statuses)
         if not victims:
-            return
+            return False
         if self._extended:
             asked = {node: [one.pod.uid for one in there] for node, there in victims.items()}
             kept = set(self._ledger.preempt(pod, asked, self.clock()))
             victims = {node: there for node, there in victims.items() if node in kept}
         node = cheapest(victims)
         if not node:
-            return
+            return False
         body = self._api.get_object(PODS, NAMESPACE, pod.name)
         body["status"]["nominatedNodeName"] = node
         self._api.put(PODS, body)
         self.show(pod.name)
         for one in victims[node]:
             self.end(one.pod.name)
+        return True
