@@ -27,13 +27,13 @@ _DISTURBANCES: tuple[dict[str, int], ...] = (
     {},
     {"service": 4},
     {"scheduler": 2},
-    {"fault": 8},
+    {"fault": 8, "answer": 2},
     {"watch": 4},
     {"answer": 6},
     {"service": 2, "scheduler": 1, "fault": 3, "watch": 2, "taken": 2, "answer": 2},
 )
-_MOVED = 0.3
-"""In so many histories a pod comes last that nobody who waits is before."""
+_MOVED, _ANEW = 0.3, 0.2
+"""In so many histories a pod comes last that nobody who waits is before; all placeholders are made anew."""
 _FAULTS = ("lost", "unanswered", "late", "error", "conflict", "forbidden", "slow")
 
 _What = tuple[str, tuple[Any, ...]]
@@ -85,15 +85,28 @@ class Bursts:
             what: Callable[[], list[_What]] = getattr(self, f"_draw_{kind}")
             for number, step in enumerate(what()):
                 yield 0.0 if number else round(random.expovariate(1 / pace), 3), *step
-        if random.random() < _MOVED:
+        last = random.random()
+        if last < _MOVED:
             yield from self._with_a_little_room()
+        elif last < _MOVED + _ANEW:
+            yield from self._made_anew()
 
     def _with_a_little_room(self) -> Iterator[Step]:
         """A pod comes last for which there is room once holds have moved, perhaps."""
-        yield from ((0.0, *self._app(app, self._slots[app] // 2)) for app in self._apps)
-        yield 1.0, *self._flooded(len(self._nodes) * self._cpu)
+        yield from self._full()
         yield 4.0, "a-little-room", ()
         yield 0.0, "pod", ("last", self._random.choice((2000, 2000, 3000)), 64, 0)
+
+    def _made_anew(self) -> Iterator[Step]:
+        """Where there is no room beside those that stand."""
+        yield from self._full()
+        yield 4.0, "nothing", ()
+        self._tolerated += 1
+        yield from ((0.0, *self._policy(app)) for app in self._apps)
+
+    def _full(self) -> Iterator[Step]:
+        yield from ((0.0, *self._app(app, self._slots[app] // 2)) for app in self._apps)
+        yield 1.0, *self._flooded(len(self._nodes) * self._cpu)
 
     def _some(self) -> str:
         return self._random.choice(self._apps)
