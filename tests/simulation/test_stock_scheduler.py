@@ -12,7 +12,7 @@ from adapters.api import NODES, PODS, PRIORITY_CLASSES, APIError
 from qos.cluster.objects import Pod
 from simulation import objects
 from simulation.admission import Admission
-from simulation.api import Client
+from simulation.api import Client, Fault
 from simulation.books import PLACEHOLDERS
 from simulation.chance import Chance
 from simulation.cluster import Cluster
@@ -192,6 +192,18 @@ def test_a_nomination_of_a_gated_pod_is_forgotten_by_a_restart_until_its_next_up
     there.scheduler.start()
     there.wait(3.0)
     assert there.node_of("first") == "n0"
+
+
+def test_after_a_restart_nothing_is_tried_before_all_nodes_are_listed(there: Cluster1) -> None:
+    there.scheduler.kill()
+    there.pod("owner", OWNER)
+    there.change("owner", status={"nominatedNodeName": "n0"})
+    there.client.faults.append(Fault("list", "slow", 1.0))
+    there.scheduler.start()
+    there.wait(0.5)
+    assert there.body("owner")["status"] == {"phase": "Pending", "nominatedNodeName": "n0"}
+    there.wait(1.0)
+    assert there.node_of("owner") == "n0"
 
 
 def test_a_pod_with_gates_is_not_tried(there: Cluster1) -> None:
