@@ -36,6 +36,20 @@ def test_a_mistake_in_keeping_placeholders_is_found_within_a_few_seeds(about: st
     assert caught(mutation, 6)[0]
 
 
+OF_ONE_SEED = [
+    (11, "nobody makes room for who waits"),
+    (13, "no hold moves for who was refused"),
+    (15, "a hand-over that failed keeps its claim"),
+    (29, "the answer to a create counts more than the watch"),
+]
+
+
+@pytest.mark.parametrize(("seed", "about"), OF_ONE_SEED, ids=[about for _, about in OF_ONE_SEED])
+def test_a_seed_shows_a_mistake_in_keeping_placeholders(seed: int, about: str) -> None:
+    mutation = next(one for one in OF_PLACEHOLDERS if one.about == about)
+    assert caught(mutation, 1, seed)[0]
+
+
 NARROW = [
     (25, "slow binds", "what pods in flight may take counts as taken"),
     (22, "late binds", "bind does not check again"),
