@@ -138,10 +138,11 @@ class Placeholders:
         delete = [*self._standing.ended.values()]
         create: list[tuple[Demand, str]] = []
         nominate: list[Placeholder] = []
-        crowded = Counter(self._standing.crowded())
+        closed = self._closed()  # who waits there goes itself: an owner gets that place
+        crowded = Counter({node: n for node, n in self._standing.crowded().items() if node not in closed})
         for nodes in self._stand_by.values():
             crowded -= Counter(nodes)  # who stands by waits for long by design
-        known, closed, unmade = set[str](), self._closed(), self._unmade.barred(self._clock())
+        known, unmade = set[str](), self._unmade.barred(self._clock())
         barred = self._standing.refusals.barred(self._clock())
         # What waits elsewhere is a reason for those alone whose own may have to make room.
         pressed = self._standing.asking_policies() if crowded else set[str]()

@@ -237,12 +237,14 @@ class PlaceholderWatcher(Watching):
             return  # when that was decided, it was not bound perhaps
         if self._handed.heir(one.node, one.policy, uid) or self._clock() - self._changed_at < JUST_SECONDS:
             return
-        demand, report = extender.books.demands().get(one.policy), extender.ledger.report().get(one.policy)
-        if demand is None or report is None or one.form != extender.form_of(demand):
+        demand = extender.books.demands().get(one.policy)
+        known = extender.ledger.openings(one.policy)  # before a report, which looks for places anew
+        if demand is None or known is None or one.form != extender.form_of(demand):
             return
-        if not self._serves(demand, one.node) or self._makes_room(one, report):
+        if not self._serves(demand, one.node) or self._makes_room(one):
             return
-        after, wanted = self._kept(demand, report, extender.ledger.claimed), report.filled + report.held
+        wanted = known.desired - known.missing
+        after = self._kept(demand, wanted - known.held, extender.ledger.claimed)
         if after < wanted:
             said = f"{one.name} of {one.policy} on {one.node} goes"
             self.wrong("slots are kept", f"{said}: {after} are left of {wanted}")
@@ -262,15 +264,13 @@ class PlaceholderWatcher(Watching):
         of = self._policy(pod) if pod.namespace != PLACEHOLDERS else placeholders.placeholder(raw).policy
         return of == policy
 
-    def _makes_room(self, one: Placeholder, report: DemandReport) -> bool:
+    def _makes_room(self, one: Placeholder) -> bool:
         """Whether it is not wanted on its node any more, and another one is, and has waited for that."""
         due = self._clock() - CROWDED_SECONDS
         waits = {s.one.policy for s in self._standing.values() if s.waits_for(one.node) and s.since <= due}
-        return self._stand(one.policy, one.node) >= dict(report.holds).get(one.node, 0) and any(
-            self._stand(policy, one.node) < dict(other.holds).get(one.node, 0)
-            for policy, other in self._reports().items()
-            if policy in waits
-        )
+        holds = {key: dict(report.holds).get(one.node, 0) for key, report in self._reports().items()}
+        stays = self._stand(one.policy, one.node) < holds.get(one.policy, 0)
+        return not stays and any(self._stand(key, one.node) < holds.get(key, 0) for key in waits)
 
     def _reports(self) -> Mapping[str, DemandReport]:
         return self.extender.ledger.report() if self.extender is not None else {}
@@ -280,7 +280,7 @@ class PlaceholderWatcher(Watching):
         stay = [s.one for uid, s in self._standing.items() if s.one.bound and uid not in self._leaving]
         return sum((one.policy, one.node) == (policy, node) for one in stay)
 
-    def _kept(self, demand: Demand, report: DemandReport, claimed: list[str]) -> int:
+    def _kept(self, demand: Demand, filled: int, claimed: list[str]) -> int:
         """Slots of a policy that a bound pod fills, by the ledger, which invariants.fillings judges; that an
         owner gets that was nominated; or that have a bound placeholder.
         """
@@ -288,7 +288,7 @@ class PlaceholderWatcher(Watching):
         stay = [s.one for uid, s in self._standing.items() if uid not in self._leaving]
         held = [one for one in stay if one.policy == demand.key and one.bound]
         serve = sum(self._serves(demand, one.node) for one in held)
-        return report.filled - coming + self._handed.count(demand.key, self._clock()) + serve
+        return filled - coming + self._handed.count(demand.key, self._clock()) + serve
 
     def _policy(self, pod: Pod) -> str:
         return self.extender.ledger.policy_of(pod) if self.extender is not None else ""

@@ -38,6 +38,7 @@ class There:
         ledger = SimpleNamespace(
             policy_of=lambda pod: POLICY if pod.labels.get("app") == "a" else "",
             report=lambda: {POLICY: self.report},
+            openings=lambda key: self.openings(ledger.report()[key]),
             claimed=self.claimed,
         )
         extender: Any = SimpleNamespace(
@@ -62,6 +63,10 @@ class There:
         holds = tuple(self.holds.items())
         held = sum(self.holds.values())
         return SimpleNamespace(filled=self.filled, held=held, desired=2, holds=holds)
+
+    def openings(self, report: Any) -> Any:
+        missing = report.desired - report.filled - report.held
+        return SimpleNamespace(desired=report.desired, held=report.held, missing=missing)
 
     @property
     def found(self) -> list[str]:
