@@ -16,6 +16,8 @@ from qos.cluster.placeholders import shared_out
 T = TypeVar("T")
 
 LOOK_SECONDS: Final = 0.2
+_SHARE: Final = 0.05
+"""The part of the time that looks may take."""
 MOST: Final = 100
 """Of all policies: kube-scheduler counts each of them whenever it looks at its node."""
 IN_VAIN_SECONDS: Final = 30.0
@@ -60,12 +62,13 @@ class StandingBy:
             return
         self._looked_at = at
         found = await last_of(self._ledger.gather_replaced())
+        ended = self._clock()
         asked = {key: dict(there) for key, there in found.items() if self._kept(key)}
         for key in self._missing.keys() & self._wanted.keys():
             # Nobody knows yet whether the slot has its place elsewhere: the room is kept until then.
             asked[key] = dict(self._wanted[key]) | asked.get(key, {})
         self._wanted = shared_out(asked, MOST)
-        self._look_again = self._clock() + LOOK_SECONDS
+        self._look_again = ended + max(LOOK_SECONDS, (ended - now) / _SHARE)
 
     def due(self, policy: str) -> dict[str, int]:
         """How many are to stand by for a policy now, by node.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledger.board import slots_that_fit
 from ledger.decisions import DemandReport
@@ -26,6 +27,7 @@ _MOST_STEPS = 500
 """How long a report waits until each pod's owner is found."""
 _A_POLICY = 200
 _DEMANDS_A_STEP = 50
+_ROWS_A_STEP = 40_000
 _PLENTY = 64
 """With room for so many slots beside twice those filled, a crash costs none: a new place is found in time."""
 
@@ -95,12 +97,12 @@ class Reports:
         so; the last is all of it.
         """
         found: dict[str, Mapping[str, int]] = {}
-        done = 0
+        done, left = 0, None
         for key in [state.demands[number].key for number in state.demands.order]:
-            if done > _DEMANDS_A_STEP * _A_POLICY:
+            if done > _ROWS_A_STEP:
                 yield found
-                done = 0
-            done += _A_POLICY
+                done, left = 0, None
+            done += _ROWS_A_STEP // _DEMANDS_A_STEP
             number = state.demands.numbers.get(key, NO_DEMAND)
             if number == NO_DEMAND:
                 continue
@@ -108,10 +110,12 @@ class Reports:
             rows = np.flatnonzero((state.holds.filled[number] > 0) & state.demands.eligible[number])
             if not rows.size:
                 continue
+            if left is None:
+                left = room(state, state.holds.all)
             vector = vector_of(state, number)
-            full = rows[slots_that_fit(room(state, state.holds.all, rows=rows), vector) <= 0].tolist()
-            done += len(state.table.names) if full else 0
-            if full and not _plenty(state, number, vector):
+            full = rows[slots_that_fit(left[:, rows], vector) <= 0].tolist()
+            done += left.shape[1] if full else 0
+            if full and not _plenty(state, number, slots_that_fit(left, vector)):
                 found[key] = {state.table.names[row]: int(state.holds.filled[number, row]) for row in full}
         yield found
 
@@ -140,13 +144,12 @@ class Reports:
         return known[1]
 
 
-def _plenty(state: State, demand: int, vector: Sequence[int]) -> bool:
-    """Whether so many more slots fit that a flood will not have taken them all before one is held anew."""
-    rows = np.flatnonzero(state.demands.eligible[demand])
-    fit = slots_that_fit(room(state, state.holds.all, rows=rows), vector)
-    seats = state.holds.seats(demand, rows)
-    if seats is not None:
-        fit = np.minimum(fit, seats)
+def _plenty(state: State, demand: int, fit: NDArray[np.int64]) -> bool:
+    """Whether so many more slots fit that a flood will not have taken them all before one is held anew.
+    `fit`: how many do into each row.
+    """
+    seats = state.holds.seats(demand)
+    fit = (fit if seats is None else np.minimum(fit, seats))[state.demands.eligible[demand]]
     return int(fit.sum()) > _PLENTY + 2 * int(state.holds.filled_total[demand])
 
 
