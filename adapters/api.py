@@ -65,6 +65,7 @@ RESERVATIONS = Resource(
     "scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", namespaced=False
 )
 QUOTAS = Resource("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
+POD_GROUPS = Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup")
 MIGRATION_JOBS = Resource(
     "scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob", namespaced=False
 )
