@@ -278,6 +278,10 @@ class Demands:
         """Whether these tolerate the hard taints and the cordon of each of these nodes, as last heard of."""
         return self._nodes.tolerated(tolerations, rows)
 
+    def admitted(self, where: NodePredicate) -> Flags:
+        """The ready nodes that admit pods so constrained, [row]."""
+        return self._nodes.admitted(where)
+
     def hear(self, name: str, said: Enforcement | None) -> bool:
         """Take what a node says it enforces; True when an answer changed."""
         changed = self.strict.say(name, said)

@@ -12,6 +12,7 @@ from ledger.clearing import Clearance, left_at, survey
 from ledger.decisions import BindDecision, DemandReport, Filtered, Mode
 from ledger.demands import NO_DEMAND, losers
 from ledger.filter import filter_nodes, prioritize_nodes
+from ledger.gangs import Gangs
 from ledger.lost_nodes import NOT_READY_SECONDS
 from ledger.placement import settle
 from ledger.preempt import candidates, open_hole
@@ -73,6 +74,7 @@ class Ledger:
         )
         self._budgets = Budgets(self._state)
         self._waiting = Waiting(sample)
+        self.gangs = Gangs(self._state, self._waiting)
         self._reports = report.Reports()
 
     def set_node(self, node: Node) -> None:

@@ -91,16 +91,16 @@ def settle(state: State, quotas: Quotas) -> None:
     state.holds.reheld.clear()
 
 
-def refusal(state: State, request: Request, leaving: Iterable[str] = ()) -> str:
+def refusal(state: State, request: Request, leaving: Iterable[str] = (), mates: Collection[str] = ()) -> str:
     """Why its quota refuses a pod that has no claim; "" where it does not. leaving: UIDs of those that are
-    out of account.
+    out of account; mates: of those that do not come before it.
     """
     quotas, pod = state.quotas, request.pod
     if quotas is None or pod.uid in state.claims.by_uid:
         return ""
     settle(state, quotas)
     gone = [state.claims.by_uid[uid].pod for uid in leaving if uid in state.claims.by_uid]
-    why = quotas.refusal(pod, _floor(state, request), gone, ahead(state, pod))
+    why = quotas.refusal(pod, _floor(state, request), gone, ahead(state, pod, mates))
     _forget_unknown(state, pod)
     return why
 
@@ -137,12 +137,13 @@ def room(state: State, request: Request) -> int | None:
     return left if left is None else max(1, left)
 
 
-def ahead(state: State, pod: Pod) -> list[Pod]:
+def ahead(state: State, pod: Pod, mates: Collection[str] = ()) -> list[Pod]:
     """Pods that wait for their victims to end: what these leave of a quota is theirs (trap T14)."""
     waiting = state.nominations.by_uid
     if not waiting:
         return []
-    return [one for uid, (_, one) in waiting.items() if one.priority >= pod.priority and uid != pod.uid]
+    ahead = (one for uid, (_, one) in waiting.items() if uid != pod.uid and uid not in mates)
+    return [one for one in ahead if one.priority >= pod.priority]
 
 
 def _floor(state: State, request: Request) -> Floor | None:

@@ -70,8 +70,16 @@ def request_of(state: State, pod: Pod, avoid: int = -1, rows: Rows | None = None
     requests = state.counts(pod, owner)
     need = [requests.get(resource, 0) for resource in demands.resources]
     parts = tuple([part for part in zip(demands.dims, need, strict=True) if part[1] > 0])
+    if state.promised:
+        parts = _all_parts(state, requests)
     owed = _owed(state, pod, requests) if requests is not pod.requests else ()
     return Request(pod, owner, requests, need, parts, owed, avoid, reserved_only)
+
+
+def _all_parts(state: State, requests: Resources) -> tuple[tuple[int, int], ...]:
+    """While gangs have places to which kube-scheduler has not bound them: it does not count all of these."""
+    dims = state.table.dims
+    return tuple([(dims[name], amount) for name, amount in requests.items() if amount > 0 and name in dims])
 
 
 def _owed(state: State, pod: Pod, requests: Resources) -> tuple[tuple[int, int], ...]:

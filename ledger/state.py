@@ -76,7 +76,8 @@ class State:
     what searches for moves look at, by the level of those who ask, as of `boards_at`; `refuge`: places for
     holds at risk, and as of when; `short`: rows where pods in flight are charged for more than is free, since
     when; `uneven`: demands some of whose holds may be where by a spread constraint no owner can go; `gone`:
-    UIDs of the pods removed last; `version` counts the changes that are to be settled; `quotas`: who else
+    UIDs of the pods removed last; `promised`: UIDs of pods of gangs with a claim that the watch does not show
+    bound yet; `version` counts the changes that are to be settled; `quotas`: who else
     counts pods, and `reoffered`: what nodes offer has changed since that was told there.
     """
 
@@ -121,6 +122,7 @@ class State:
         self.pending: dict[str, Pod] = {}
         self.gone: dict[str, None] = {}
         self.rooms = Rooms()
+        self.promised: set[str] = set()
         self.ownership = Ownership(self.claims, self.demands)
         self.offers = Offers()
         self.portions = Portions(most_nodes)
@@ -351,6 +353,7 @@ class State:
 
     def _seen(self, pod: Pod) -> None:
         self.settle_flight(pod.uid)
+        self.promised.discard(pod.uid)
         self.put_claim(pod, pod.node_name, ClaimState.SEEN, self.now)
 
     def _pending(self, pod: Pod) -> None:
@@ -454,6 +457,7 @@ class State:
         if claim is None:
             return
         self._anchor_anew(claim.owner)
+        self.promised.discard(uid)
         self.claims.drop(uid)
         self.follow(uid)
         self.daemons.cover(claim.pod, claim.row, -1)
