@@ -94,6 +94,11 @@ class Quotas(Section):
         "(docs/quota.md). Not where koord-scheduler, or a plugin of scheduler-plugins, does so.",
     )
     give_back: GiveBack = Field(default=GiveBack(), description="How quotas get back what others owe them.")
+    gangs: bool = Field(
+        default=True,
+        description="Let the pods of a gang go to kube-scheduler together, once all have places; false: let "
+        "each go at once (docs/gangs.md).",
+    )
 
 
 class Autoscaling(Section):

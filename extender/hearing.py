@@ -14,6 +14,7 @@ from adapters.api import (
     BUDGETS,
     NAMESPACES,
     NODE_QOS,
+    POD_GROUPS,
     QUOTAS,
     RESERVATIONS,
     STORAGE_CLASSES,
@@ -35,8 +36,8 @@ class Hearing:
 
     `needed`: those without which the verbs do not answer. Not among them are the nodes' reports (without
     them all but Strict policies go on), budgets (who upgrades from a version without them needs the verbs
-    meanwhile), what is watched once a policy asks for it, and Reservations and ElasticQuotas, which not every
-    cluster defines.
+    meanwhile), what is watched once a policy asks for it, and Reservations, ElasticQuotas and PodGroups,
+    which not every cluster defines.
     """
 
     def __init__(
@@ -54,7 +55,15 @@ class Hearing:
         self._budgeting = [reflectors[one.plural] for one in (BUDGETS, NAMESPACES)]
         self._reserving = reflectors.get(RESERVATIONS.plural)
         self._quoting = reflectors.get(QUOTAS.plural)
-        optional = [self._reports, self._reserving, self._quoting, *self._asked_for, *self._budgeting]
+        self._grouping = reflectors.get(POD_GROUPS.plural)
+        optional = [
+            self._reports,
+            self._reserving,
+            self._quoting,
+            self._grouping,
+            *self._asked_for,
+            *self._budgeting,
+        ]
         self.needed = {name: one for name, one in reflectors.items() if one not in optional}
         self._names = {one: name for name, one in reflectors.items()}
         self._targets = targets

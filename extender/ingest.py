@@ -19,6 +19,7 @@ from adapters.api import (
     NAMESPACES,
     NODE_QOS,
     NODES,
+    POD_GROUPS,
     PODS,
     POLICIES,
     PRIORITY_CLASSES,
@@ -34,10 +35,12 @@ from adapters.api import (
 )
 from adapters.kubernetes import decode, node_qos, volumes
 from adapters.kubernetes.events import EventWriter, Regarding
+from adapters.kubernetes.gangs import pod_group
 from adapters.kubernetes.quotas import quota
 from adapters.kubernetes.reserving import reservation
 from adapters.kubernetes.templates import autoscaler
 from extender.catalog import Catalog
+from extender.gang_book import GangBook
 from extender.guarding import Guards
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports
@@ -67,7 +70,7 @@ class Handler:
 
 
 class Ingest:
-    """The handlers of all resources, of Reservations and ElasticQuotas only where they are wanted.
+    """The handlers of all resources, of Reservations, ElasticQuotas and PodGroups only where they are wanted.
     `standing`: where placeholders keep holds.
 
     `changed` is called after each change that a status may show.
@@ -86,6 +89,8 @@ class Ingest:
         owners: Owners,
         reservations: Reservations | None = None,
         quotas: bool = False,
+        gangs: GangBook,
+        grouped: bool = False,
         standing: Standing | None = None,
         changed: Callable[[], None],
         gone: Callable[[str], None],
@@ -100,6 +105,7 @@ class Ingest:
         self._owners = owners
         self._reservations = reservations
         self._quotas = quotas
+        self._gangs, self._grouped = gangs, grouped
         self._standing = standing
         self._changed = changed
         self._gone = gone
@@ -124,6 +130,8 @@ class Ingest:
             plain.append(self._reserving(self._reservations))
         if self._quotas:
             plain.append(Handler(QUOTAS, self._set_quota, self._remove_quota))
+        if self._grouped:
+            plain.append(Handler(POD_GROUPS, self._set_pod_group, self._gangs.remove_group))
         guarded = [replace(one, set=self._guard(one), remove=self._guard_removal(one)) for one in plain]
         return [self._told_of_lists(one) if one.resource is PODS else one for one in guarded]
 
@@ -179,6 +187,7 @@ class Ingest:
             return pod.uid  # a placeholder is the hold itself: as a claim it would count twice
         self._guarding.see(pod)
         self._view.set_pod(pod)
+        self._gangs.take(pod, raw)
         if self._ledger.set_pod(pod):  # most events of a running pod tell nothing that is used here
             self._owners.set_pod(pod)
             self._changed()
@@ -189,6 +198,7 @@ class Ingest:
             return
         self._ledger.remove_pod(uid)
         self._view.remove_pod(uid)
+        self._gangs.remove(uid)
         self._owners.remove_pod(uid)
         self._guarding.forget(uid)
         self._changed()
@@ -299,6 +309,11 @@ class Ingest:
     def _remove_quota(self, key: str) -> None:
         self._ledger.remove_quota(key)
         self._changed()
+
+    def _set_pod_group(self, raw: bytes) -> str:
+        one = pod_group(raw)
+        self._gangs.set_group(one)
+        return one.key
 
     def _volumes(self) -> Iterable[Handler]:
         known, follow = self._catalog.volumes, self._catalog.follow_volumes

@@ -113,6 +113,11 @@ class Metrics:
         self._quota_statuses = self._counter(
             "quota_status_writes", "Writes of ElasticQuotas' status by outcome: written, failed.", "outcome"
         )
+        self._gangs = self._counter(
+            "gangs",
+            "Gangs by outcome: started, late (not whole in time), failed and unwritten (API calls).",
+            "outcome",
+        )
         self._policies: set[str] = set()
         self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
         self._ledgers: list[LedgerCollector] = []
@@ -205,6 +210,10 @@ class Metrics:
     def gave_back(self, outcome: str) -> None:
         """given, inside, turn or refused."""
         self._given_back.labels(outcome).inc()
+
+    def gang(self, outcome: str) -> None:
+        """started, late, failed or unwritten."""
+        self._gangs.labels(outcome).inc()
 
     def loop_error(self, loop: str) -> None:
         """A background loop met an error."""

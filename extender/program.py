@@ -26,6 +26,7 @@ from extender.catalog import Catalog
 from extender.config import ExtenderConfig
 from extender.evictions import Evictions
 from extender.expiry import Expiry
+from extender.gang_parts import GangParts
 from extender.giving_back import GivingBack
 from extender.guarding import Guarding
 from extender.hearing import Hearing
@@ -115,6 +116,7 @@ class Program:
         self.owners = Owners()
         self.view = View()
         self.events = EventWriter(api, self.metrics.event, identity=config.identity, clock=clock, wall=wall)
+        self.gangs = GangParts(config, api, self.ledger, self.view, self.events, self.metrics, clock=clock)
         self.keeper = self._placeholders() if keepers.runs(Keeper.PLACEHOLDERS) else None
         self._note = self._changes.note if self.keeper is None else self.keeper.note
         self.catalog = Catalog(
@@ -247,6 +249,8 @@ class Program:
             owners=self.owners,
             reservations=self.reservations if self.config.koordinator.reservations else None,
             quotas=self.config.quotas.enabled,
+            gangs=self.gangs.book,
+            grouped=self.gangs.looks,
             standing=None if self.keeper is None else self.keeper.standing,
             changed=self._note,
             gone=self._forget,
@@ -311,6 +315,7 @@ class Program:
             await self.binder.drain()
             if self.keeper is not None:
                 await self.keeper.drain()
+            await self.gangs.drain()
         finally:
             for task in tasks:
                 task.cancel()
@@ -362,13 +367,17 @@ class Program:
         yield "status", self._loop("status", STATUS_SECONDS, self._leading(self._status))
         marks = SlotMarks(self._api, self.ledger, self.metrics, clock=self._clock)
         yield "slots", self._loop("slots", MARK_SECONDS, self._leading(marks.run_once))
-        for name, seconds, once in () if self.keeper is None else self.keeper.loops():
+        for name, seconds, once in self._led():
             yield name, self._loop(name, seconds, self._leading(once))
         yield from self._autoscaling()
         yield from self._quoting()
         if self.config.annotate_held_nodes:
             guard = ScaleDownGuard(self._api, self.ledger, self.view, clock=self._clock)
             yield "nodes", self._loop("nodes", NODE_SECONDS, self._leading(guard.run_once))
+
+    def _led(self) -> Iterable[tuple[str, float, Callable[[], Awaitable[object]]]]:
+        yield from () if self.keeper is None else self.keeper.loops()
+        yield from self.gangs.loops()
 
     def _quoting(self) -> Iterable[tuple[str, Coroutine[Any, Any, None]]]:
         settings = self.config.quotas.give_back

@@ -142,8 +142,8 @@ def ahead(state: State, pod: Pod, mates: Collection[str] = ()) -> list[Pod]:
     waiting = state.nominations.by_uid
     if not waiting:
         return []
-    ahead = (one for uid, (_, one) in waiting.items() if uid != pod.uid and uid not in mates)
-    return [one for one in ahead if one.priority >= pod.priority]
+    others = (one for uid, (_, one) in waiting.items() if uid != pod.uid and uid not in mates)
+    return [one for one in others if one.priority >= pod.priority]
 
 
 def _floor(state: State, request: Request) -> Floor | None:

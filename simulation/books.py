@@ -24,6 +24,7 @@ from adapters.api import (
 from adapters.kubernetes.events import EventWriter
 from extender.catalog import Catalog
 from extender.config import ExtenderConfig, Koordinator
+from extender.gang_book import GangBook
 from extender.guarding import Guarding, Guards
 from extender.ingest import Ingest
 from extender.keeper import Cluster, PlaceholderKeeper
@@ -208,6 +209,7 @@ class Books:
             RECORDER,
             reports=self.reports,
             owners=self.owners,
+            gangs=GangBook(lambda: None, lambda _pod: False),
             reservations=self.reservations,
             standing=self.keeper.standing if self.keeper is not None else None,
             changed=changed,
