@@ -14,7 +14,7 @@ VERSIONS: Final = ("v1", "v1beta1")
 where that is switched on.
 """
 RAISING: Final = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
-BINDINGS: Final = ("j10ce-requests-raised", "j10ce-requests-refused")
+BINDINGS: Final = ("j10ce-requests-raised", "j10ce-requests-refused", "j10ce-gangs-gated")
 OWNER_CLASSES: Final = ("ValidatingAdmissionPolicy", "j10ce-owner-classes")
 NOWHERE: Final = {
     # Every namespace has this label.
@@ -41,7 +41,7 @@ def _has_policies(kubectl: Kubectl, version: str) -> bool:
 def fitting(items: Iterable[Object], *, raising: str, observe: bool) -> list[Object]:
     """The objects as the API server knows them, without those that it does not.
 
-    raising: the version above, or "". observe: requests are left alone, as mode Observe refuses nothing.
+    raising: the version above, or "". observe: pods are left alone, as mode Observe refuses nothing.
     """
     made = [item for item in items if raising or item["kind"] not in RAISING]
     for item in made:

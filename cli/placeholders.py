@@ -1,4 +1,6 @@
-"""What the keeper Placeholders leaves in a cluster beside what is installed, and how it is taken away."""
+"""What the extender leaves in a cluster beside what is installed, and how it is taken away: gates and
+placeholders.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,16 @@ WEBHOOK: Final = "j10ce-hand-over"
 """Its MutatingWebhookConfiguration."""
 RAISING: Final = "j10ce-owners-raised"
 """The binding of the admission that raises owners."""
+GANGS: Final = "j10ce-gangs-gated"
+"""The binding of the admission that gates pods of gangs."""
+_GATES: Final = frozenset({keys.HAND_OVER_GATE, keys.GANG_GATE})
 CLASSES: Final = ("j10ce-placeholder-", "j10ce-owner-")
 """How the names of its PriorityClasses begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Pods that wait for a hand-over, placeholders, and their PriorityClasses."""
+    """Pods that wait for a hand-over or their gang, placeholders, and their PriorityClasses."""
 
     gated: tuple[Object, ...] = ()
     standing: tuple[Object, ...] = ()
@@ -43,7 +48,7 @@ class Left:
     def said(self) -> Iterator[str]:
         """What is done with it, a line each."""
         if self.gated:
-            yield f"let {len(self.gated)} pods that wait for a hand-over go to kube-scheduler"
+            yield f"let {len(self.gated)} pods that wait for a hand-over or their gang go to kube-scheduler"
         if self.standing:
             yield f"remove {len(self.standing)} placeholders: what they hold is free for all at once"
         for item in self.classes:
@@ -56,7 +61,7 @@ def left(kubectl: Kubectl, namespace: str) -> Left:
     label = f"{keys.PLACEHOLDER_LABEL}=true"
     classes = kubectl.objects("get", "priorityclasses")
     return Left(
-        tuple(pod for pod in pods if keys.HAND_OVER_GATE in _gates(pod)),
+        tuple(pod for pod in pods if not _GATES.isdisjoint(_gates(pod))),
         tuple(kubectl.objects("get", "pods", "--namespace", namespace, "--selector", label)),
         tuple(item for item in classes if item["metadata"]["name"].startswith(CLASSES)),
     )
@@ -71,7 +76,7 @@ def take_away(kubectl: Kubectl, namespace: str) -> None:
     rest.
     """
     if admission.raising(kubectl):  # else owners of a class that is gone would be refused
-        kubectl.run("delete", "mutatingadmissionpolicybindings", "--ignore-not-found", RAISING)
+        kubectl.run("delete", "mutatingadmissionpolicybindings", "--ignore-not-found", RAISING, GANGS)
     kubectl.run("delete", "mutatingwebhookconfigurations", "--ignore-not-found", WEBHOOK)
     there = left(kubectl, namespace)
     for pod in there.gated:
@@ -84,7 +89,7 @@ def take_away(kubectl: Kubectl, namespace: str) -> None:
 
 def _let_go(kubectl: Kubectl, pod: Object) -> None:
     metadata = pod["metadata"]
-    others = [{"name": name} for name in _gates(pod) if name != keys.HAND_OVER_GATE]
+    others = [{"name": name} for name in _gates(pod) if name not in _GATES]
     change = {"metadata": {"uid": metadata["uid"]}, "spec": {"schedulingGates": others or None}}
     scope = ("--namespace", metadata["namespace"])
     try:

@@ -223,7 +223,7 @@ def assess(facts: Facts, overlay: str, choices: installation.Choices, now: datet
         *_chart(facts.release),
         *_agent(facts, agent=choices.agent),
         *(_koordinator(facts.koordinator) if choices.reservations else ()),
-        *(_quotas(facts) if choices.quotas else ()),
+        *((*_quotas(facts), _gangs(facts.raising)) if choices.quotas else ()),
         *(_autoscaler(facts, choices) if choices.autoscaling else ()),
         _requests(facts.raising),
         _extenders(facts.leases, now),
@@ -390,6 +390,17 @@ def _quotas(facts: Facts) -> list[Check]:
         message = f"ValidatingWebhookConfiguration {names} checks ElasticQuotas, too: remove it, or both do"
         return [Check("quotas", Outcome.WARNING, message)]
     return [Check("quotas", Outcome.OK, "ElasticQuotas are kept, and no koord-scheduler runs")]
+
+
+def _gangs(raising: str) -> Check:
+    best, beta = admission.VERSIONS
+    if raising == best:
+        return Check("gangs", Outcome.OK, "their pods are gated by the API server, and let go together")
+    text = f"served as {beta}, if the feature gate is on, which cannot be asked" if raising else "not served"
+    message = (
+        f"are pods like others where nobody gates them: MutatingAdmissionPolicy is {text} (docs/gangs.md)"
+    )
+    return Check("gangs", Outcome.WARNING, message)
 
 
 def _koordinator(there: Koordinator) -> list[Check]:
@@ -598,7 +609,8 @@ QuotasOption = Annotated[
     typer.Option(
         "--quotas/--no-quotas",
         show_default="as it is installed; at first without",
-        help="Keep pods to their ElasticQuota, refuse quotas that break a rule (docs/quota.md).",
+        help="Keep pods to their ElasticQuota, refuse quotas that break a rule, start gangs whole "
+        "(docs/quota.md, docs/gangs.md).",
     ),
 ]
 AutoscalingOption = Annotated[

@@ -179,8 +179,8 @@ SETTINGS: Final = (
     ),
     Setting(
         "quotas.enabled",
-        "Keep pods to their ElasticQuota, and refuse quotas that break a rule (docs/quota.md); not where "
-        "koord-scheduler and koord-manager do.",
+        "Keep pods to their ElasticQuota, refuse quotas that break a rule (docs/quota.md), start gangs whole "
+        "(docs/gangs.md); not where koord-scheduler and koord-manager do.",
         {"type": "boolean"},
         False,
     ),

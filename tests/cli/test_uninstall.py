@@ -201,7 +201,13 @@ def test_a_namespace_of_placeholders_that_others_made_stays(kubectl: Kubectl) ->
 
 def test_what_placeholders_leave_is_named(kubectl: Kubectl, capsys: pytest.CaptureFixture[str]) -> None:
     gated = thing("Pod", "waits", namespace="default")
-    gated["spec"] = {"schedulingGates": [{"name": "example.com/other"}, {"name": keys.HAND_OVER_GATE}]}
+    gated["spec"] = {
+        "schedulingGates": [
+            {"name": "example.com/other"},
+            {"name": keys.HAND_OVER_GATE},
+            {"name": keys.GANG_GATE},
+        ]
+    }
     pods = [gated, thing("Pod", "free", namespace="default")]
     holds = thing("Pod", "hold", namespace=installation.PLACEHOLDERS)
     holds["metadata"]["labels"] = {keys.PLACEHOLDER_LABEL: "true"}
@@ -213,7 +219,7 @@ def test_what_placeholders_leave_is_named(kubectl: Kubectl, capsys: pytest.Captu
         "priorityClasses": ["j10ce-placeholder-9"],
     }
     assert list(remains.placeholders.said()) == [
-        "let 1 pods that wait for a hand-over go to kube-scheduler",
+        "let 1 pods that wait for a hand-over or their gang go to kube-scheduler",
         "remove 1 placeholders: what they hold is free for all at once",
         "remove PriorityClass j10ce-placeholder-9",
     ]

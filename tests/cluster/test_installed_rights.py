@@ -27,6 +27,7 @@ pytestmark = pytest.mark.cluster
 
 CHOICES = installation.Choices(autoscaling=True, quotas=True)
 QUOTAS = Path(__file__).parents[2] / "lab" / "elasticquotas.yaml"
+POD_GROUPS = QUOTAS.with_name("podgroups.yaml")
 BUFFERS = Path(__file__).parent / "capacity_buffers.yaml"
 DEFINITION = "capacitybuffers.autoscaling.x-k8s.io"
 ACCOUNT = "system:serviceaccount:j10ce-system:j10ce-extender"
@@ -250,6 +251,33 @@ def quotas_give_back_once_they_are_served(kubectl: Kubectl, logs: Callable[[], s
     assert len(kubectl.objects("get", "pods", "-n", "default", "--selector", "app=b")) == 3
 
 
+def gangs_start_together(kubectl: Kubectl, logs: Callable[[], str]) -> None:
+    """The API server gates their pods; with the last one both are let go; the PodGroup's status says so."""
+    kubectl.run("create", "-f", str(POD_GROUPS))
+    kubectl.run(
+        "wait", "--for=condition=Established", "crd/podgroups.scheduling.sigs.k8s.io", "--timeout=60s"
+    )
+    meta = {"name": "train", "namespace": "default"}
+    version, spec = "scheduling.sigs.k8s.io/v1alpha1", {"minMember": 2}
+    create(kubectl, {"apiVersion": version, "kind": "PodGroup", "metadata": meta, "spec": spec})
+
+    def of_gang(name: str) -> dict[str, Any]:
+        made = pod(name, "train", "1")
+        made["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io"] = "train"
+        return made
+
+    def phase() -> str:
+        (found,) = kubectl.objects("get", "podgroups.scheduling.sigs.k8s.io", "-n", "default")
+        return str(found.get("status", {}).get("phase", ""))
+
+    create(kubectl, of_gang("train-0"))
+    wait_for("one waits for the other", lambda: phase() == "Pending", logs)
+    (first,) = kubectl.objects("get", "pods", "-n", "default", "--selector", "app=train")
+    assert first["spec"]["schedulingGates"] == [{"name": "j10ce.io/gang"}]
+    create(kubectl, of_gang("train-1"))
+    wait_for("both have a node", lambda: phase() in ("Scheduled", "Running"), logs)
+
+
 def test_they_do_their_work_with_these_rights(own: Cluster) -> None:
     kubectl = find(os.environ, own.kubeconfig, "")
     with at_work(as_account(own, kubectl)) as logs:
@@ -271,6 +299,7 @@ def test_they_do_their_work_with_these_rights(own: Cluster) -> None:
         wait_for("it is woken and bound", lambda: all_bound(kubectl), logs)
         wait_for("who asks for nothing has no buffer", lambda: not buffers(kubectl), logs)
         quotas_give_back_once_they_are_served(kubectl, logs)
+        gangs_start_together(kubectl, logs)
         wait_for("nor a template", lambda: not kubectl.objects("get", "podtemplates", "-n", "default"), logs)
         said = logs()
         scale_target_by_a_right_given_later(kubectl, logs)
