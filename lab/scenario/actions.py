@@ -17,6 +17,7 @@ import stamina
 from adapters.api import (
     BUDGETS,
     NODES,
+    POD_GROUPS,
     PODS,
     POLICIES,
     PRIORITY_CLASSES,
@@ -107,14 +108,18 @@ class Actions:
         await self._create_all(RESERVATIONS, "", made)
         quotas = [objects.quota(wanted, scope) for wanted in scenario.quotas]
         await self._create_all(QUOTAS, scope.namespace, quotas)
+        groups = [objects.pod_group(wanted, scope) for wanted in scenario.pod_groups]
+        await self._create_all(POD_GROUPS, scope.namespace, groups)
         await self.apply_policies(policies)
 
     async def define(self) -> None:
-        """Make the definitions of Reservations and ElasticQuotas, and wait until they are served."""
+        """Make the definitions of Reservations, ElasticQuotas and PodGroups; wait until they are served."""
         if self.scenario.reservations:
             await self._define(RESERVATIONS)
         if self.scenario.quotas:
             await self._define(QUOTAS)
+        if self.scenario.pod_groups:
+            await self._define(POD_GROUPS)
 
     async def _define(self, resource: Resource) -> None:
         api, deadline = self.target.api, time.monotonic() + _RUNNING_SECONDS

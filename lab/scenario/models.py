@@ -49,6 +49,8 @@ class Cluster(Model):
     extender: Extender = Extender()
     raises_requests: bool = False
     """With the admission that raises requests to a policy's floor, or refuses pods (floor.requestPolicy)."""
+    gates_gangs: bool = False
+    """With the admission that gates pods of gangs; the extender needs config: {quotas: {enabled: true}}."""
     autoscaler: Autoscaler | None = None
     """With an autoscaler; the extender asks it for nodes with config: {autoscaling: {buffers: true}}."""
 
@@ -125,6 +127,16 @@ class Quota(Model):
     spec: dict[str, Any]
 
 
+class PodGroup(Model):
+    """A PodGroup in the scenario's namespace: its name, annotations and spec. The definition is made with
+    it.
+    """
+
+    name: Name
+    annotations: dict[str, str] = Field(default_factory=dict)
+    spec: dict[str, Any]
+
+
 class Run(Model):
     """One variant: the same nodes and steps on a cluster of its own."""
 
@@ -173,6 +185,8 @@ class Scenario(Model):
     """The extender needs config: {koordinator: {reservations: true}}."""
     quotas: list[Quota] = Field(default_factory=list)
     """The extender needs config: {quotas: {enabled: true}}."""
+    pod_groups: list[PodGroup] = Field(default_factory=list)
+    """Their pods need cluster.gatesGangs to start together."""
     policies: list[Policy] = Field(default_factory=list)
     runs: list[Run] = Field(default_factory=list)
     """Variants to compare; one run of everything unless given."""

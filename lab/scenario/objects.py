@@ -22,7 +22,7 @@ from adapters.api import (
     Resource,
 )
 from lab import nodes
-from lab.scenario.models import Budget, Policy, PriorityClass, Profile, Quota, Reservation
+from lab.scenario.models import Budget, PodGroup, Policy, PriorityClass, Profile, Quota, Reservation
 from lab.scenario.steps import NodeGroup, Taint, Workload
 from qos.keys import API_VERSION, SCENARIO_LABEL, SCENARIO_WORKLOAD_LABEL, ZONE_LABEL
 
@@ -150,8 +150,24 @@ def quota(wanted: Quota, scope: Scope) -> Manifest:
     }
 
 
+def pod_group(wanted: PodGroup, scope: Scope) -> Manifest:
+    """A PodGroup."""
+    metadata = {
+        "name": wanted.name,
+        "namespace": scope.namespace,
+        "labels": scope.labels,
+        "annotations": wanted.annotations,
+    }
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": wanted.spec,
+    }
+
+
 def definition(kind: str) -> Manifest:
-    """The definition of Reservations, or of ElasticQuotas, by their plural, with the schema of theirs."""
+    """The definition of Reservations, ElasticQuotas or PodGroups, by their plural, as theirs."""
     text = (resources.files("lab") / f"{kind}.yaml").read_text(encoding="utf-8")
     made: Manifest = YAML(typ="safe", pure=True).load(text)
     return made

@@ -24,6 +24,7 @@ from adapters.kubernetes.client import KubernetesAPI, Timeouts
 from lab import (
     binaries,
     extender_process,
+    gangs,
     karpenter,
     late_answers,
     placeholders,
@@ -197,6 +198,8 @@ async def lab_target(
     try:
         if scenario.cluster.raises_requests:
             await asyncio.to_thread(requests.install, cluster)
+        if scenario.cluster.gates_gangs:
+            await asyncio.to_thread(gangs.install, cluster)
         if scenario.cluster.autoscaler is not None:
             await asyncio.to_thread(_autoscale, cluster, scenario.cluster.autoscaler)
         late = None
@@ -299,6 +302,7 @@ def refuse_own(scenario: Scenario, run: Run) -> None:
         "kills components": any(step.kill or step.start for step in scenario.steps),
         "delays the API server's answers": any(s.delay_answers is not None for s in scenario.steps),
         "has requests raised": scenario.cluster.raises_requests,
+        "has pods of gangs gated": scenario.cluster.gates_gangs,
         "has an autoscaler": scenario.cluster.autoscaler is not None,
         "acts as a tenant": any(step.tenant_applies for step in scenario.steps),
     }
