@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,6 +65,11 @@ def _resource(path: Path) -> list[Made]:
 
 def documents(text: str) -> list[Object]:
     """The YAML documents of a text, as plain dicts and lists; empty ones are left out."""
+    return deepcopy(_parsed(text))
+
+
+@lru_cache(maxsize=512)  # reading is slow, and the same file is read for each part that names it
+def _parsed(text: str) -> list[Object]:
     return [item for item in YAML(typ="safe", pure=True).load_all(text) if item]
 
 
