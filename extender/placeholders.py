@@ -124,7 +124,6 @@ class Placeholders:
         self._nominated = Refusals()
         """By UID: somebody takes nominations away; before Kubernetes 1.35 kube-scheduler, at each attempt."""
         self._clock = clock
-        self._stand_by: dict[str, Mapping[str, int]] = {}
 
     def guard(self, policy: str) -> Guard:
         """The condition Guarded of one policy."""
@@ -138,10 +137,7 @@ class Placeholders:
         delete = [*self._standing.ended.values()]
         create: list[tuple[Demand, str]] = []
         nominate: list[Placeholder] = []
-        closed = self._closed()  # who waits there goes itself: an owner gets that place
-        crowded = Counter({node: n for node, n in self._standing.crowded().items() if node not in closed})
-        for nodes in self._stand_by.values():
-            crowded -= Counter(nodes)  # who stands by waits for long by design
+        closed, crowded = self._closed(), await self._crowd()
         known, unmade = set[str](), self._unmade.barred(self._clock())
         barred = self._standing.refusals.barred(self._clock())
         # What waits elsewhere is a reason for those alone whose own may have to make room.
@@ -165,11 +161,28 @@ class Placeholders:
             del self._guards[policy]
             self._settled.pop(policy, None)
             self._decided.pop(policy, None)
-            self._stand_by.pop(policy, None)
             self._standing_by.forget(policy)
             self._roaming.forget(policy)
         if delete or create or nominate:
             await self._act(delete, create, nominate)
+
+    async def _crowd(self) -> Mapping[str, int]:
+        """Nodes to which placeholders have waited for long to be bound, and are wanted: how many.
+
+        Not those that stand by, nor those that go themselves, as all do where an owner gets a place.
+        """
+        late, crowd = self._standing.late(), Counter[str]()
+        for holding in self._ledger.gather_holdings() if late else ():
+            mine = self._standing.of(holding.demand.key) if holding is not None else []
+            if holding is not None and any(one.uid in late for one in mine):
+                form = form_of(holding.demand, priority_of(holding.demand), self._image)
+                bound = Counter(one.node for one in mine if one.bound and one.form == form)
+                waits = Counter(one.node for one in mine if one.uid in late and one.form == form)
+                for node, slots in holding.nodes:
+                    crowd[node] += max(0, min(waits[node], slots - bound[node]))
+            await asyncio.sleep(0)
+        closed = self._closed()
+        return {node: count for node, count in crowd.items() if count and node not in closed}
 
     def _same(self, holding: Holding) -> bool:
         """Whether there was nothing to do when all was as it is now."""
@@ -193,7 +206,7 @@ class Placeholders:
         stand = Counter(one.node for one in there if one.bound and one.form == form)
         missing = {node for node, slots in wanted.items() if stand[node] < slots}
         self._standing_by.misses(demand.key, missing - barred.keys())
-        self._stand_by[demand.key] = standby = self._due(demand)
+        standby = self._due(demand)
         beside = {one.node for one in there if one.bound and one.node not in wanted}
         lost = {node for node in beside if not self._serves(demand.where, node)}
         steps = decide(wanted, form, there, crowded, standby, barred, lost)

@@ -210,11 +210,10 @@ class Standing:
         """Where a policy's bound placeholders stand, and how many: holds lay there before a restart."""
         return sorted(Counter(one.node for one in self.of(policy) if one.bound).items())
 
-    def crowded(self) -> Mapping[str, int]:
-        """Nodes to which placeholders have waited to be bound for longer than PATIENCE_SECONDS: how many."""
+    def late(self) -> set[str]:
+        """UIDs of the placeholders that have waited to be bound for longer than PATIENCE_SECONDS."""
         due = self._clock() - PATIENCE_SECONDS
-        late = (self._by_uid[uid].node for uid, since in self._asked.items() if since <= due)
-        return Counter(node for node in late if node)  # who roams waits for room that nobody has yet
+        return {uid for uid, since in self._asked.items() if since <= due}
 
     def asking_policies(self) -> set[str]:
         """Keys of the policies of which some are not bound."""

@@ -14,15 +14,16 @@ class Handed:
     """An owner whose hand-over has begun.
 
     `demand`: its policy's, None where that is gone. `nominated`: it was, to `node`; kube-scheduler may have
-    taken that back. `placeholder`: the one that goes for it, by UID, "" none so far. `overtaken`:
-    kube-scheduler had given its place to another pod before, or gave it to one of higher priority. `until`:
-    so long it is judged.
+    taken that back. `covered`: a placeholder that stands by keeps the place for it until then.
+    `placeholder`: the one that goes for it, by UID, "" none so far. `overtaken`: kube-scheduler had given its
+    place to another pod before, or gave it to one of higher priority. `until`: so long it is judged.
     """
 
     node: str
     policy: str
     demand: Demand | None
     nominated: bool = False
+    covered: bool = False
     placeholder: str = ""
     overtaken: bool = False
     until: float = float("inf")
@@ -87,6 +88,6 @@ class HandOvers:
         return False
 
     def count(self, policy: str, now: float) -> int:
-        """How many owners of a policy were nominated."""
+        """How many owners of a policy have their place kept for them."""
         own = [one for one in self._by_uid.values() if one.policy == policy]
-        return sum(one.nominated and now <= one.until for one in own)
+        return sum((one.nominated or one.covered) and now <= one.until for one in own)

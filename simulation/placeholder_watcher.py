@@ -103,7 +103,8 @@ class PlaceholderWatcher(Watching):
         extender, pod = self.extender, self._pods.get(uid)
         policy = self._policy(pod) if pod is not None else ""
         demand = extender.books.demands().get(policy) if extender is not None else None
-        one = Handed(node, policy, demand)
+        waits = [s.one for s in self._standing.values() if s.one.nominated and s.waits_for(node)]
+        one = Handed(node, policy, demand, covered=any(there.policy == policy for there in waits))
         if pod is not None and demand is not None:
             left = Counter(self._left(node))
             left.update(demand.vector if self._stand(policy, node) else {})
@@ -278,9 +279,14 @@ class PlaceholderWatcher(Watching):
         return self.extender.ledger.report() if self.extender is not None else {}
 
     def _stand(self, policy: str, node: str) -> int:
-        """How many of a policy's placeholders stand on a node, without those that go."""
+        """How many of a policy's placeholders of the right form stand on a node, without those that go."""
+        extender = self.extender
+        demand = extender.books.demands().get(policy) if extender is not None else None
+        if extender is None or demand is None:
+            return 0
+        what = policy, extender.form_of(demand), node
         stay = [s.one for uid, s in self._standing.items() if s.one.bound and uid not in self._leaving]
-        return sum((one.policy, one.node) == (policy, node) for one in stay)
+        return sum((one.policy, one.form, one.node) == what for one in stay)
 
     def _kept(self, demand: Demand, filled: int, claimed: list[str]) -> int:
         """Slots of a policy that a bound pod fills, by the ledger, which invariants.fillings judges; that an
@@ -320,6 +326,8 @@ class PlaceholderWatcher(Watching):
 
     def waits_in_vain(self, waiting: Waiting) -> bool:
         """Or whether an owner has just got a place in vain: so it does again, later each time."""
+        if self.extender is not None:
+            self._written.append((self._clock(), self.extender.api.writes))
         return self._clock() - self._in_vain_at < SETTLED_SECONDS or super().waits_in_vain(waiting)
 
     def _look_at_more(self, extender: Extender, facts: Facts) -> None:  # noqa: ARG002 - of Watching

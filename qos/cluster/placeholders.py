@@ -130,7 +130,6 @@ def decide(
     create = [node for node, slots in missed.items() if node not in barred for _ in range(slots)]
     missing = sum(slots - bound[node] for node, slots in wanted.items())
     freed, others, room = list[Placeholder](), list[Placeholder](), Counter(crowded)
-    room.subtract(one.node for one in useless)  # nobody has to make room for those
     for one in standing:
         (freed if room[one.node] > 0 else others).append(one)
         room[one.node] -= 1

@@ -76,5 +76,5 @@ async def test_one_that_waits_has_no_other_policy_looked_at(monkeypatch: pytest.
     now[0] += 2 * PATIENCE_SECONDS
     for _ in range(3):
         await keeper.run_once()
-    assert standing.crowded()
+    assert standing.late() == {"waits"}
     assert set(looked) == {"default/p3"}

@@ -43,7 +43,7 @@ class There:
         )
         extender: Any = SimpleNamespace(
             ledger=ledger,
-            books=SimpleNamespace(demands=lambda: {POLICY: DEMAND}),
+            books=SimpleNamespace(demands=lambda: {POLICY: DEMAND, "default/b": DEMAND}),
             api=SimpleNamespace(behind=lambda _plurals, _seconds: self.behind, unseen=self.unseen),
             form_of=lambda _demand: FORM,
             leads=True,

@@ -39,7 +39,6 @@ def demand(priority: int = 1000, **more: object) -> Demand:
 
 THERE = placeholder("there", "a")
 ASKS = placeholder("asks", "b", bound=False)
-LATE = placeholder("late", "a", bound=False, form="before")
 OLD = placeholder("old", "a", form="before")
 
 
@@ -55,7 +54,6 @@ OLD = placeholder("old", "a", form="before")
         ({"b": 1}, [THERE, replace(ASKS, bound=True)], {}, Steps((), (THERE,))),
         ({"b": 1}, [THERE, ASKS], {"a": 1}, Steps((), (THERE,))),  # another one waits for its place
         ({"b": 1}, [THERE, ASKS], {"b": 1}, Steps()),
-        ({"b": 1}, [THERE, ASKS, LATE], {"a": 1}, Steps((), (LATE,))),  # it goes itself
         ({}, [THERE, ASKS], {}, Steps((), (ASKS, THERE))),
         ({"a": 1}, [THERE, ASKS], {}, Steps((), (ASKS,))),  # it holds nothing yet
         ({"a": 1}, [OLD], {}, Steps(("a",))),
