@@ -91,6 +91,8 @@ class MakingRoom:
         self._ways: dict[str, _Way] = {}
         self._protected = Pauses(_PROTECTED_SECONDS, _PROTECTED_SECONDS)
         self._vain = Pauses(_VAIN_SECONDS, _LONGEST_PAUSE)
+        self._saves_for = 1
+        """Evictions that a pod needs at once: meanwhile nobody who matters less has others evicted."""
 
     def __contains__(self, pod: Pod) -> bool:
         return pod.uid in self._ways
@@ -109,7 +111,10 @@ class MakingRoom:
 
     def may_begin(self) -> bool:
         """Whether anybody may be evicted now, as often as that was done lately."""
-        return self._pace.allows()
+        if not self._pace.allows(self._saves_for):
+            return False
+        self._saves_for = 1
+        return True
 
     def may_end(self, pod: Pod) -> bool:
         """Whether an eviction was not refused lately."""
@@ -164,6 +169,9 @@ class MakingRoom:
         """Ask for all evictions first: who may not be evicted must not have others evicted in vain. Nobody is
         where kube-scheduler preempts for the pod, and nobody where it takes others by then, as `still` says.
         """
+        if not self._pace.allows(len(plan.victims)):
+            self._saves_for = len(plan.victims)
+            return
         if not self._ledger.make_room(pod, plan.node, self._clock()):
             return
         self._ways[pod.uid] = _Way(pod, plan, self._clock())
@@ -188,7 +196,8 @@ class MakingRoom:
         self._ledger.settle_quotas()
         left = self._ledger.left_for(pod, plan.node, [one.uid for one in self.ending(pod.uid)])
         taking = self.taking(pod)
-        if not still(taking, Place(plan.node, left, plan.victims), plan):
+        there = tuple(one for one in plan.victims if one.node_name == plan.node)  # others' room is elsewhere
+        if not still(taking, Place(plan.node, left, there), plan):
             return False
         if not self._pace.take(len(plan.victims)):
             return False

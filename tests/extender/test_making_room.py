@@ -216,6 +216,37 @@ def test_nobody_is_looked_for_while_nobody_more_may_end(cluster: Cluster) -> Non
         assert said != "get", "that would cost a look at every pod"
 
 
+def test_one_for_whom_many_are_to_end_waits_behind_nobody_who_matters_less() -> None:
+    """Evictions are saved for it, and nobody is asked about meanwhile."""
+    cluster = Cluster({"n0": 12 * CORE})
+    for number in range(12):
+        cluster.write(one(f"data{number}", "data", node="n0"))
+    for number in range(3):
+        cluster.write(one(f"first{number}", "shop", unschedulable_since=1.0))
+    extender = seen(Extender(cluster, (team("shop", 12, 12), team("data", 0, 12)), a_minute=3))
+    passes(extender, cluster, 2)
+    for number in range(3):
+        cluster.patch(f"first{number}", node_name="n0")
+        cluster.write(one(f"next{number}", "shop", unschedulable_since=1.0))
+    cluster.write(one("large", "shop", cpu=3, priority=9, unschedulable_since=1.0))
+    passes(seen(extender), cluster, 50)
+    assert len(cluster.evicted) == 3
+    passes(extender, cluster, 15)
+    assert (len(cluster.evicted), cluster.pods["large"].nominated_node_name) == (6, "n0")
+
+
+def test_one_that_ends_elsewhere_for_the_quota_leaves_no_room_here() -> None:
+    """b ends for the quota alone, and a for the room: neither is spared because of the other."""
+    cluster = Cluster({"n0": 2 * CORE, "n1": 3 * CORE})
+    cluster.write(one("a", "shop", node="n0", priority=1))
+    cluster.write(one("b", "shop", cpu=2, node="n1", priority=1))
+    cluster.write(one("other", "data", cpu=2, node="n1"))  # no room on n1 without b either
+    cluster.write(one("urgent", "shop", cpu=2, priority=9, unschedulable_since=1.0))
+    extender = seen(Extender(cluster, (team("shop", 0, 4), team("data", 2))))
+    passes(extender, cluster)
+    assert sorted(cluster.evicted) == ["a", "b"]
+
+
 def test_a_flood_that_waits_leaves_room_for_verbs() -> None:
     """Steps of some milliseconds, whatever waits and ends: verbs are answered between them."""
     cluster = Cluster({f"n{number}": 3 * CORE for number in range(1000)})
