@@ -15,9 +15,9 @@ export PYTHONDONTWRITEBYTECODE :=
 # Kubernetes' minors before the newest, and the tests that are run on each: `make test-minors`.
 OLDER_MINORS := $(notdir $(wildcard lab/oldgomodule/*))
 TESTS_OF_MINORS := $(patsubst %,tests/cluster/test_%.py,scenarios crds requests schedule_label budget_limits manifests install chart extender placeholders both_keepers)
-# On two processors: unit tests, then control planes, three at a time, because they wait a lot. What needs the machine's
+# On two processors, three at a time, because they wait a lot: unit tests, then control planes. What needs the machine's
 # cgroups, network, runtimes or the VM has them to itself.
-QUICK_TESTS := $(PYTEST) -n 2 --dist worksteal
+QUICK_TESTS := $(PYTEST) -n 3 --dist worksteal
 UNIT_TESTS := $(QUICK_TESTS) --durations=10 -m "not (cluster or runtime or kernel or network or full)"
 CLUSTER_TESTS := $(PYTEST) -n 3 --dist worksteal --durations=10
 MACHINE_TESTS := $(PYTEST) --durations=10
@@ -60,7 +60,7 @@ runtimes: venv ## Install runc, crun and podman, find or build containerd and ku
 helm: venv ## Find or build helm (a minute, once)
 	@$(BIN)/j10ce lab helm
 
-unit: venv ## Pure logic, under a minute
+unit: venv ## Pure logic, two to three minutes on two processors
 	@$(QUICK_TESTS) -m "not (program or cluster or runtime or kernel or network or full)" --durations=5
 
 check: venv ## Lint, format, types, import layers, generated files
