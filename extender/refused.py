@@ -54,6 +54,8 @@ class Refused:
         self._asked: dict[str, tuple[float, float]] = {}
         """UID -> when to ask again (inf: the ledger tells), and after how long."""
         self._charged: set[str] = set()
+        self._offered: set[str] = set()
+        """Owners that hand-over was told of when they were asked about last."""
         self._looks = looks
         self._names: dict[NodePredicate, list[str]] = {}
         self._names_until = 0.0
@@ -72,6 +74,7 @@ class Refused:
         now = self._clock()
         self._asked = {uid: one for uid, one in self._asked.items() if uid in waiting}
         self._charged &= waiting.keys()
+        self._offered &= waiting.keys()
         due = [pod for uid, pod in waiting.items() if self._asked.get(uid, (0.0, 0.0))[0] <= now]
         for pod in nlargest(A_ROUND, due, key=lambda pod: pod.priority):
             if pod.uid in waiting:
@@ -91,9 +94,12 @@ class Refused:
     async def _ask(self, pod: Pod) -> None:
         pause = min(LONGEST_SECONDS, 2 * self._asked.get(pod.uid, (0.0, 0.0))[1] or AGAIN_SECONDS)
         now = self._clock()
-        if self._hand_over.add(pod):
+        # An owner that got no place may have room like anybody else: that is looked at every second time.
+        if pod.uid not in self._offered and self._hand_over.add(pod):
+            self._offered.add(pod.uid)
             self._asked[pod.uid] = now + pause, pause
             return
+        self._offered.discard(pod.uid)
         if pod.uid not in self._charged and now - self._ledger.in_flight_since(pod.uid) < AGAIN_SECONDS:
             self._asked[pod.uid] = now + AGAIN_SECONDS, pause
             return  # kube-scheduler has just been answered, and may be about to bind it
