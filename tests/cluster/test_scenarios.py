@@ -22,12 +22,10 @@ LONG = {
 }
 """In make test-full: more than two minutes, a variant of one that is always run, programs of its own, a day
 that does not wait."""
-KNOWN = {"31-give-back", "32-quota-preemption"}
-"""In make test-full as well: a fault that is not mended yet, in docs/limits.md, breaks them now and then."""
 
 
 def scenario(file: Path) -> object:
-    return pytest.param(file, id=file.stem, marks=[pytest.mark.full] if file.stem in LONG | KNOWN else [])
+    return pytest.param(file, id=file.stem, marks=[pytest.mark.full] if file.stem in LONG else [])
 
 
 @pytest.mark.usefixtures("binaries")
