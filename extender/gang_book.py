@@ -131,7 +131,8 @@ class GangBook:
 
     def gather_bands(self) -> Iterator[list[Band]]:
         """Gangs with gated pods, and those of their groups, each in one band; in steps of a millisecond or
-        so, the last is all of it.
+        so, the last is all of it. Of one group are those that all name it: else anybody's gang could hold up
+        another's.
         """
         found, seen = list[Band](), set[str]()
         yield found
@@ -141,11 +142,12 @@ class GangBook:
             if gang in seen:
                 continue
             first = self.muster(gang)
-            names = first.rules.groups or (gang,)
-            seen.update(names)
-            absent = tuple(name for name in names if name not in self._members)
-            musters = tuple(self.muster(name) for name in names if name in self._members)
-            found.append(Band(musters, absent))
+            names, group = first.rules.groups or (gang,), first.rules.groups
+            there = [self.muster(name) for name in names if name in self._members]
+            musters = tuple(one for one in there if one.rules.groups == group)
+            mates = {one.key for one in musters}
+            seen |= mates
+            found.append(Band(musters, tuple(name for name in names if name not in mates)))
         yield found
 
     def regarding(self, gang: str) -> Regarding | None:

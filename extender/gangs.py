@@ -220,7 +220,7 @@ class Gangs:
         self._waits.pop(band.key, None)
         self._metrics.gang("started")
         note = f"{len(places)} pods have places, and are let go together"
-        log.info("gang starts gang=%s pods=%d", band.key[0], len(places))
+        log.info("gang starts gang=%r pods=%d", band.key[0], len(places))
         self._say(band, "Normal", "GangStarts", note)
 
     async def _back_out(self, start: _Start, places: dict[str, tuple[Pod, str]]) -> None:
@@ -287,7 +287,7 @@ class Gangs:
             f"{len(start.places)} of its pods were not bound within {start.band.patience:g} seconds: their "
             "places are free for others, kube-scheduler's Events of these pods say why"
         )
-        log.warning("gang is not whole gang=%s pods=%d", key[0], len(start.places))
+        log.warning("gang is not whole gang=%r pods=%d", key[0], len(start.places))
         self._say(start.band, "Warning", "GangIncomplete", note)
 
     def _tell(self, band: Band, wait: _Wait, why: str) -> None:
@@ -299,7 +299,7 @@ class Gangs:
             self._untold = True
             return
         wait.told, wait.at = why, now
-        log.info("gang waits gang=%s why=%r", band.key[0], why)
+        log.info("gang waits gang=%r why=%r", band.key[0], why)
         self._say(band, "Warning", "GangWaits", f"none of its pods is let go yet: {why}")
 
     def _say(self, band: Band, kind: str, reason: str, note: str) -> None:

@@ -19,6 +19,11 @@ from qos.cluster.objects import NodePredicate, Pod
 MARKS: Final = (keys.GANG_NAME_ANNOTATION.encode(), keys.POD_GROUP_LABEL.encode(), keys.GANG_GATE.encode())
 """What the JSON of a pod contains that is of a gang, or was."""
 VERSION: Final = f"{POD_GROUPS.group}/{POD_GROUPS.version}"
+_LONGEST_WAITING_SECONDS: Final = 3600.0
+"""Longer counts as so long: meanwhile a gang's places are kept from everybody, of whatever priority."""
+_MOST_DIGITS: Final = 9
+_MOST_NAME: Final = 253
+_MOST_GROUPS: Final = 100
 _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)")
 
@@ -67,10 +72,9 @@ def member(pod: Pod, raw: bytes) -> Member | None:
         return None
     where = placement(raw) if gated else NodePredicate()
     if name:
-        rules: Rules | None = _annotated(annotations, f"{pod.namespace}/{name}")
-    else:
-        rules = None if group else Rules(1)
-    return Member(pod, f"{pod.namespace}/{name or group or pod.name}", there, where, rules)
+        key = f"{pod.namespace}/{name[:_MOST_NAME]}"
+        return Member(pod, key, there, where, _annotated(annotations, key))
+    return Member(pod, f"{pod.namespace}/{group or pod.name}", there, where, None if group else Rules(1))
 
 
 def pod_group(raw: bytes) -> PodGroup:
@@ -85,9 +89,9 @@ def pod_group(raw: bytes) -> PodGroup:
 
 def _annotated(annotations: Mapping[str, str], key: str) -> Rules:
     text = annotations.get(keys.GANG_MIN_ANNOTATION, "")
-    if not text.isdecimal() or int(text) < 1:
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) > 0):
         wanted = "write how many of its pods run, or none"
-        return Rules(1, problem=f"annotation {keys.GANG_MIN_ANNOTATION} is {text!r}: {wanted}")
+        return Rules(1, problem=f"annotation {keys.GANG_MIN_ANNOTATION} is {text[:40]!r}: {wanted}")
     return _rules(annotations, key, int(text), None)
 
 
@@ -97,10 +101,14 @@ def _rules(annotations: Mapping[str, str], key: str, least: int, seconds: float 
     match = next((one for one in Match if one.value == written), Match.ONCE)
     if seconds is None:
         seconds = _seconds(annotations.get(keys.GANG_WAITING_ANNOTATION, "")) or WAITING_SECONDS
+    seconds = min(seconds, _LONGEST_WAITING_SECONDS)
     try:
         named = _NAMES.decode(annotations.get(keys.GANG_GROUPS_ANNOTATION, "") or "[]")
     except UNREADABLE:
         named = []
+    if len(named) > _MOST_GROUPS:
+        why = f"annotation {keys.GANG_GROUPS_ANNOTATION} names {len(named)} gangs, more than {_MOST_GROUPS}"
+        return Rules(least, seconds, match, problem=f"{why}: name fewer")
     groups = tuple(sorted({*named, key})) if named else ()
     return Rules(least, seconds, match, groups if len(groups) > 1 else ())
 

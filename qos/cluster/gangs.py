@@ -129,7 +129,9 @@ def muster(key: str, rules: Rules, members: Iterable[Member], gate: str, *, sati
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Gangs that start together: one, or those of a group. `absent`: gangs of the group without pods."""
+    """Gangs that start together: one, or those of a group. `absent`: those of the group without pods, or
+    that do not name the same group.
+    """
 
     musters: tuple[Muster, ...]
     absent: tuple[str, ...] = ()
@@ -151,7 +153,7 @@ class Band:
             if one.rules.problem:
                 return f"gang {one.key}: {one.rules.problem}"
         if self.absent:
-            return f"gang {self.absent[0]} of its group has no pods"
+            return f"gang {self.absent[0]} of its group has no pods, or names another group"
         for one in self.musters:
             if one.absent and one.foreign:
                 return f"{one.absent} of {one.rules.least} pods wait for schedulingGate {one.foreign[0]}"

@@ -68,6 +68,17 @@ def test_a_least_number_that_is_none(text: str) -> None:
     )
 
 
+def test_what_is_too_large_costs_its_own_gang_alone() -> None:
+    assert "is '" + "9" * 40 + "': write" in rules(min_available="9" * 5000).problem
+    many = json.dumps([f"ml/{number}" for number in range(101)])
+    assert rules(groups=many).problem.endswith("names 101 gangs, more than 100: name fewer")
+    assert rules(waiting_time="8760h").waiting_seconds == 3600
+    assert rules(waiting_time="9" * 400 + "h").waiting_seconds == 3600
+    long = read({NAME: "x" * 9999, LEAST: "1"})
+    assert long is not None
+    assert long.gang == "ml/" + "x" * 253
+
+
 def test_a_pod_group_by_label() -> None:
     found = read(labels={keys.POD_GROUP_LABEL: "train"})
     assert found is not None

@@ -174,6 +174,37 @@ async def test_those_of_a_group_start_together(api, running, make_pod, eventuall
         await eventually(lambda: let_go(api) == {"a0", "b0"})
 
 
+async def test_one_that_names_anothers_gang_as_of_its_group_holds_up_itself_alone(
+    api, running, make_pod, eventually
+):
+    groups = {keys.GANG_GROUPS_ANNOTATION: '["default/theirs"]'}
+    async with running(api, **ON):
+        forged = gated(make_pod("x0"), "x", 1, **groups)
+        forged["metadata"]["namespace"] = "another"
+        api.put(PODS, forged)
+        await eventually(lambda: "gang default/theirs of its group has no pods" in "".join(said(api)))
+        for number in range(2):
+            api.put(PODS, gated(make_pod(f"t{number}"), "theirs", 2))
+        await eventually(lambda: let_go(api) == {"t0", "t1"})
+
+
+async def test_a_pod_whose_annotations_make_no_sense_is_counted_all_the_same(
+    api, running, make_pod, eventually
+):
+    """Else what it uses would be somebody else's, too."""
+    async with running(api, **ON) as program:
+        pod = make_pod("x", cpu="3", node="n1")
+        pod["metadata"]["annotations"] = {
+            keys.GANG_NAME_ANNOTATION: "x",
+            keys.GANG_MIN_ANNOTATION: "9" * 5000,
+        }
+        api.put(PODS, pod)
+        api.put(PODS, gated(make_pod("y", cpu="3"), "y", 1))
+        await eventually(lambda: let_go(api, "y") == {"y"})
+        assert api.get_object(PODS, "default", "y")["status"]["nominatedNodeName"] == "n2"
+        assert 'objects_skipped_total{resource="pods"}' not in scrape(program)
+
+
 async def test_other_gates_are_waited_for_and_stay(api, running, make_pod, eventually):
     async with running(api, **ON):
         pod = gated(make_pod("g0"), "gang", 1)
