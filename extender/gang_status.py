@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from adapters.api import POD_GROUPS, APIError, ClusterAPI, NotFound, Unreachable
+from adapters.kubernetes.kept_status import patch_status
 from adapters.pace import Pace
 from extender.gang_book import GangBook
 from extender.metrics import Metrics
@@ -46,9 +47,8 @@ class GangStatus:
                 continue
             if not self._pace.take():
                 return
-            body = {"metadata": {"uid": group.uid}, "status": said[1]}
             try:
-                await self._api.patch(POD_GROUPS, group.namespace, group.name, body, subresource="status")
+                await patch_status(self._api, POD_GROUPS, group.namespace, group.name, *said)
             except NotFound:
                 self._forget(key)
                 continue

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from adapters.api import QUOTAS, APIError, ClusterAPI, NotFound, Unreachable
+from adapters.kubernetes.kept_status import patch_status
 from adapters.pace import Pace
 from extender.metrics import Metrics
 from ledger.ledger import Ledger
@@ -94,9 +95,8 @@ class QuotaStatus:
             for field, amounts in status.items()
             if field == _USED or not self._only_used
         }
-        body = {"metadata": {"uid": one.uid}, "status": said}
         try:
-            raw = await self._api.patch(QUOTAS, one.namespace, one.name, body, subresource="status")
+            raw = await patch_status(self._api, QUOTAS, one.namespace, one.name, one.uid, said)
         except NotFound:
             return
         except (APIError, Unreachable) as error:

@@ -244,6 +244,9 @@ def quotas_give_back_once_they_are_served(kubectl: Kubectl, logs: Callable[[], s
         (found,) = kubectl.objects("get", "elasticquotas", name, "-n", "default")
         return str(found.get("status", {}).get("used", {}).get("cpu", ""))
 
+    mine = ("patch", "elasticquota", "lender", "-n", "default", "--as", ACCOUNT, "--type=merge", "-p")
+    with pytest.raises(KubectlError, match="the extender may change only the status of elasticquotas"):
+        kubectl.run(*mine, '{"spec": {"max": {"cpu": "17"}}}')
     create(kubectl, *(of("borrower", pod(f"b{number}", "b", "4")) for number in range(4)))
     wait_for("one has borrowed all", lambda: used("borrower") == "16", logs)
     create(kubectl, of("lender", pod("owed", "a", "2")))

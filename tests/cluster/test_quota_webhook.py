@@ -396,7 +396,7 @@ def test_with_nobody_there_quotas_wait_and_pods_do_not(world: World, namespace: 
         # What changes no rule is not asked about: status, finalizers, a namespace's end.
         status = json.dumps({"status": {"used": {"cpu": "1"}}})
         how = ("patch", "elasticquota", run, "-n", namespace, "--type=merge")
-        world.kubectl(*how, "--subresource=status", "-p", status)
+        world.kubectl(*how, "-p", status)  # the definition has no subresource for it
         world.kubectl(*how, "-p", json.dumps({"metadata": {"finalizers": ["example.com/wait"]}}))
         world.kubectl(*how, "-p", json.dumps({"metadata": {"finalizers": None}}))
         world.kubectl("delete", "elasticquota", run, "-n", namespace, *NAMESPACE_CONTROLLER)

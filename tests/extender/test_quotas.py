@@ -143,10 +143,12 @@ async def test_how_a_quota_stands_is_in_its_status(api, running, make_pod, event
 
 
 class OfUpstream(MemoryAPI):
-    """Its definition keeps nothing but `used`."""
+    """Its definition has no status subresource, and keeps nothing but `used`."""
 
     async def patch(self, resource, namespace, name, body, *, subresource=""):
         if resource == QUOTAS:
+            if subresource:
+                raise NotFound(404, "NotFound", "the server could not find the requested resource")
             body = {**body, "status": {"used": body["status"]["used"]}}
         return await super().patch(resource, namespace, name, body, subresource=subresource)
 
