@@ -43,6 +43,8 @@ MOST_A_PASS: Final = 4
 MOST_LOOKS: Final = 2
 """Looks at every pod of the cluster in one pass that find nobody who may end."""
 _MOST_PLACES: Final = 100
+_MOST_TOLD: Final = 20
+"""Debtors that are told in one pass: of so many Events as there are pairs of quotas others would be lost."""
 _NO_WAY_SECONDS: Final = 2.0
 """Until pods of a kind for which nobody may end are looked at again; longer each time."""
 _LONGEST_NO_WAY: Final = 30.0
@@ -86,6 +88,7 @@ class GivingBack:
         self._clock, self._wall = clock, wall
         self._since: dict[str, float] = {}
         self._nominated: dict[str, tuple[str, float]] = {}
+        self._told: set[str] = set()
         self._hopeless = Pauses(_NO_WAY_SECONDS, _LONGEST_NO_WAY)
 
     async def run_once(self) -> None:
@@ -119,6 +122,7 @@ class GivingBack:
     async def _due(self, now: float) -> list[Pod]:
         """Whom to serve now, the most important first; each quota's grace begins with its first pod."""
         owed, due, kinds = dict[str, float](), list[Pod](), dict[Hashable, bool]()
+        self._told.clear()
         nominated = dict[str, tuple[str, float]]()
         async for pod in self._waiting():
             if pod.scheduler_name not in self._schedulers or exempt(pod) or not self._ledger.waits(pod):
@@ -156,15 +160,17 @@ class GivingBack:
         return now - owed[key] >= self._config.grace_seconds
 
     def _warn(self, taking: Taking) -> None:
-        """Those who owe are told once, before the grace is over."""
+        """Those who owe most are told once, before the grace is over; each of one creditor a pass."""
         creditor = taking.own.quota.key
         log.info("a quota is owed quota=%s pod=%s", creditor, taking.pod.key)
         beyond: dict[QuotaNode, list[str]] = {}
         for name in sorted(taking.owed):
-            for debtor, amount in taking.beyond(name):
+            debtors = (one for one in taking.beyond(name) if one[0].quota.key not in self._told)
+            for debtor, amount in heapq.nlargest(_MOST_TOLD - len(self._told), debtors, key=_amount):
                 beyond.setdefault(debtor, []).append(f"{render(name, amount)} {name}")
         for debtor, amounts in beyond.items():
             quota = debtor.quota
+            self._told.add(quota.key)
             note = (
                 f"it takes {', '.join(amounts)} beyond its runtime, which quota {creditor} is owed of: its "
                 "least important pods are evicted for pods that wait, from "
@@ -244,6 +250,10 @@ class GivingBack:
         except (APIError, Unreachable, DecodeError) as error:
             log.info("a pod that waits cannot be read pod=%s error=%s", pod.key, error)
             return None
+
+
+def _amount(debt: tuple[QuotaNode, int]) -> int:
+    return debt[1]
 
 
 def _shortage(pod: Pod, place: Place) -> tuple[float, str]:

@@ -88,6 +88,9 @@ class StandingBy:
     def _away(self) -> set[str]:
         return {*_younger(self._made_way, self._clock() - AWAY_SECONDS)}
 
+    def _nodes(self) -> set[str]:
+        return {node for there in self._wanted.values() for node in there}
+
     def pauses(self, policy: str) -> bool:
         """Whether others will be due without a change."""
         there, away = self._wanted.get(policy, {}), self._away()
@@ -102,7 +105,7 @@ class StandingBy:
             return
         self._missing_on += Counter(nodes)
         self._missing_on -= Counter(before)
-        if any(node in there for there in self._wanted.values() for node in nodes ^ before):
+        if not (nodes ^ before).isdisjoint(self._nodes()):
             self._changed()
 
     def forget(self, policy: str) -> None:
@@ -116,7 +119,7 @@ class StandingBy:
 
     def make_way(self, nodes: Collection[str]) -> None:
         """A refused pod would fit on these by the ledger: on one of them nobody stands by for a while."""
-        there = {node for wanted in self._wanted.values() for node in wanted}.intersection(nodes)
+        there = self._nodes().intersection(nodes)
         free = sorted(there - self._made_way.keys())
         if free and self._away().isdisjoint(there):
             self._made_way[free[0]] = self._clock()

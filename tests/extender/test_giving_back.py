@@ -81,6 +81,22 @@ async def test_not_before_the_grace(full, running, make_pod, eventually):
         assert not evicted(full)
 
 
+async def test_of_many_that_owe_those_who_owe_most_are_told(running, make_node, make_pod, eventually):
+    """Else other Events would be lost behind theirs."""
+    api = MemoryAPI()
+    api.put(NODES, make_node("n1", cpu="32"))
+    for number in range(30):
+        api.put(QUOTAS, written(f"debtor-{number}", "0", "32"))
+        cpu = "2" if number == 29 else "1"
+        pod = make_pod(f"pod-{number}", node="n1", cpu=cpu)
+        api.put(PODS, of(f"debtor-{number}", pod))
+    api.put(QUOTAS, written("shop", "30", "32"))
+    async with running(api, **ON):
+        api.put(PODS, waits(of("shop", make_pod("shop-0", cpu="30"))))
+        await eventually(lambda: len(said(api, "QuotaOwes")) == 20)
+        assert "debtor-29" in {event["regarding"]["name"] for event in said(api, "QuotaOwes")}
+
+
 async def test_a_budget_keeps_its_pods(full, running, make_pod, eventually):
     full.fail(
         "evict dry", NotTaken("Cannot evict pod as it would violate the pod's disruption budget."), times=3
