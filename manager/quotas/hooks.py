@@ -6,6 +6,7 @@ CEL of match conditions keeps away what cannot be refused, so that it passes whi
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
@@ -22,8 +23,11 @@ POD_SECONDS: Final = 1
 """The least there is: so long a pod's creation may take when we hang."""
 _MOST_NAMED: Final = 500
 """With more parents than that the API server asks about every pod that names a quota: an expression is not to
-become longer than it takes.
+become longer than it takes. Of namespaces it asks about so many.
 """
+_LONGEST_LABEL: Final = 63
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""Others are none, and an annotation may name anything: what is no string of CEL would end all of it."""
 _NAMESPACES_END: Final = (
     "system:serviceaccount:kube-system:namespace-controller",
     "system:kube-controller-manager",
@@ -41,10 +45,11 @@ class Parents(NamedTuple):
 def parents_in(book: Book) -> Parents:
     """Those of these quotas; sorted."""
     parents = [one for one in book if one.is_parent and one.name not in BUILT_IN]
-    names = sorted(one.name for one in parents if _meant(book, one))
+    names = sorted(one.name for one in parents if len(one.name) <= _LONGEST_LABEL and _meant(book, one))
     own = {namespace for one in parents for namespace in (one.namespace, *one.namespaces)}
     theirs = {one.key for one in parents}
-    return Parents(tuple(names), tuple(sorted(each for each in own if book.quota_of((each, "")) in theirs)))
+    bound = sorted(each for each in own if _NAMESPACE.fullmatch(each) and book.quota_of((each, "")) in theirs)
+    return Parents(tuple(names), tuple(bound[:_MOST_NAMED]))
 
 
 def _meant(book: Book, quota: ElasticQuota) -> bool:

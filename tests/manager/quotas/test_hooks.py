@@ -28,6 +28,14 @@ def test_parents_are_those_that_pods_may_come_to() -> None:
     assert parents_in(book()) == Parents()
 
 
+def test_nobody_can_have_the_api_server_refuse_the_conditions_by_what_an_annotation_names() -> None:
+    strange = ("\U0001f600", "UPPER", "a/b", "", "x" * 64, "fine")
+    assert parents_in(book(quota("web", {}, is_parent=True, namespaces=strange))).namespaces == ("fine",)
+    many = tuple(f"n{number}" for number in range(20_000))
+    assert len(parents_in(book(quota("web", {}, is_parent=True, namespaces=many))).namespaces) == 500
+    assert parents_in(book(quota("x" * 64, {}, is_parent=True))).names == (), "no pod can name it"
+
+
 def test_quotas_fail_closed_and_pods_open() -> None:
     (quotas,) = hooks(Parents())
     assert (quotas["failurePolicy"], quotas["rules"][0]["operations"]) == (
