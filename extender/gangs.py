@@ -22,7 +22,7 @@ from extender.gang_look import CHANGED, NODES, GangLook
 from extender.metrics import Metrics
 from extender.view import View
 from ledger.ledger import Ledger
-from qos.cluster.gangs import EVERYWHERE, Band, Member, closes
+from qos.cluster.gangs import EVERYWHERE, Band, Line, Member
 from qos.cluster.objects import NodePredicate, Pod
 
 log = logging.getLogger(__name__)
@@ -86,6 +86,7 @@ class Gangs:
         self._lifting: dict[str, asyncio.Task[None]] = {}
         self._seen: object = None
         self._looked = float("-inf")
+        self._line = Line()
         self._closed: dict[str, Band] = {}
         self._untold = False
 
@@ -133,10 +134,11 @@ class Gangs:
             self._metrics.gang("failed")
 
     async def _serve(self) -> None:
-        """In order; a band that has waited for long may keep those behind it waiting (closes)."""
+        """In order; a band that has waited for long may keep those behind it waiting (Line)."""
         bands = sorted(await last_of(self._book.gather_bands()), key=lambda band: band.order)
         self._waits = {band.key: self._waits[band.key] for band in bands if band.key in self._waits}
         self._look.begin(bands)
+        self._line.keep(self._waits)
         self._closed, self._untold = {}, False
         for band in bands:
             self._let_go_others(band)
@@ -171,7 +173,9 @@ class Gangs:
         if why:
             self._tell(band, wait, why)
             self._dismiss(band)
-            if closes(now - wait.since, band.patience) and not self._look.hopeless(band):
+            if not self._look.hopeless(band) and self._line.closes(
+                scope, band.key, wait.since, band.patience, now
+            ):
                 self._closed.setdefault(scope, band)
 
     def _dismiss(self, band: Band) -> None:

@@ -6,7 +6,7 @@ scheduler-plugins, apis/scheduling/v1alpha1 (PodGroup).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -192,11 +192,35 @@ def one_ask(pods: Iterable[Pod]) -> list[Pod]:
     return [replace(first, requests=total) for first, total in sums.values()]
 
 
-def closes(waited: float, patience: float) -> bool:
-    """Whether a band that has waited so long keeps those behind it from starting: not before its patience is
-    over, then for as long, then not for as long, in turn. So nobody starves, and nobody blocks for good.
+class Line:
+    """Whether one that has waited for its patience keeps those behind it from starting: for as long, then
+    nobody does for as long at least, whoever waits, and those come first that had no turn. So nobody starves,
+    and nobody blocks for good, nor do several in turn. Each scope is a line of its own.
     """
-    return patience > 0 and int(waited // patience) % 2 == 1
+
+    def __init__(self) -> None:
+        self._shut: dict[str, tuple[Hashable, float, float]] = {}
+        self._had: dict[str, set[Hashable]] = {}
+
+    def keep(self, waiting: Collection[Hashable]) -> None:
+        """All others wait no more."""
+        self._had = {scope: who.intersection(waiting) for scope, who in self._had.items()}
+
+    def closes(self, scope: str, who: Hashable, since: float, patience: float, now: float) -> bool:
+        """Whether it does now; since: when it began to wait."""
+        if patience <= 0 or now - since < patience:
+            return False
+        last, until, again = self._shut.get(scope, (None, now, now))
+        if now < again:
+            return who == last and now < until
+        had = self._had.setdefault(scope, set())
+        if who in had:
+            if now < again + patience:
+                return False
+            had.clear()
+        had.add(who)
+        self._shut[scope] = who, now + patience, now + 2 * patience
+        return True
 
 
 def in_order_of_need(members: Sequence[Member], places: Sequence[int]) -> list[Member]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from qos.cluster.gangs import Band, Match, Member, Rules, closes, in_order_of_need, muster, one_ask
+from qos.cluster.gangs import Band, Line, Match, Member, Rules, in_order_of_need, muster, one_ask
 from qos.cluster.objects import Pod
 from qos.keys import QUOTA_NAME_LABEL
 
@@ -79,15 +79,31 @@ def test_order_and_what_keeps_a_band_back() -> None:
 
 
 def test_the_line_closes_and_opens_again() -> None:
-    assert [closes(waited, 10.0) for waited in (0, 9.9, 10, 19.9, 20, 30)] == [
+    line = Line()
+    assert [line.closes("nodes", "a", 0.0, 10.0, now) for now in (0, 9.9, 10, 19.9, 20, 29.9, 40)] == [
         False,
         False,
         True,
         True,
+        False,
         False,
         True,
     ]
-    assert not closes(100.0, 0.0)
+    assert not line.closes("nodes", "b", 0.0, 0.0, 100.0)
+
+
+def test_several_that_wait_do_not_keep_the_line_closed_in_turn() -> None:
+    """Whoever they are: it is open for half of the time, and each of them has its turn."""
+    line, waiting = Line(), [("a", 0.0), ("b", 10.0), ("c", 3.0)]
+    closed, turns = 0, set[str]()
+    for now in range(10, 310):
+        by = {who for who, since in waiting if line.closes("nodes", who, since, 10.0, float(now))}
+        assert len(by) <= 1
+        closed += bool(by)
+        turns |= by
+    assert closed <= 150
+    assert turns == {"a", "b", "c"}
+    assert line.closes("quota", "c", 0.0, 10.0, 305.0), "another line"
 
 
 def test_who_fits_on_few_nodes_is_placed_first_then_the_largest() -> None:
