@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,7 +80,7 @@ def reported_usage(raw: bytes) -> Used:
     one = obj.status.usage or _Usage()
     told = {CPU: one.cpu, MEMORY: one.memory}
     amounts = {name: text for name, text in told.items() if text is not None}
-    usage = vector_of(NODE_QOS.kind, obj.metadata, "status.usage", amounts)
+    usage = _used(NODE_QOS.kind, obj.metadata, "status.usage", amounts)
     return Used(obj.metadata.name, one.measured_at, usage, bytes(one.pods))
 
 
@@ -90,17 +91,14 @@ def reported_pods(node: str, pods: bytes) -> dict[str, Resources]:
         told = _PODS.decode(pods)
     except msgspec.MsgspecError as error:
         raise DecodeError(NODE_QOS.kind, node, "status.usage.pods", "", str(error)) from None
-    return {
-        one.pod: vector_of(NODE_QOS.kind, meta, one.pod, {CPU: one.cpu, MEMORY: one.memory}) for one in told
-    }
+    return {one.pod: _used(NODE_QOS.kind, meta, one.pod, {CPU: one.cpu, MEMORY: one.memory}) for one in told}
 
 
 def node_usage(raw: bytes) -> Used:
     """A NodeMetrics. DecodeError."""
     obj = read(_NODE, "NodeMetrics", raw)
-    return Used(
-        obj.metadata.name, obj.timestamp, vector_of("NodeMetrics", obj.metadata, "usage", obj.usage or {})
-    )
+    usage = _used("NodeMetrics", obj.metadata, "usage", obj.usage or {})
+    return Used(obj.metadata.name, obj.timestamp, usage)
 
 
 def pod_usage(raw: bytes) -> Used:
@@ -108,6 +106,11 @@ def pod_usage(raw: bytes) -> Used:
     obj = read(_POD, "PodMetrics", raw)
     total: dict[str, int] = {}
     for one in obj.containers or ():
-        for name, amount in vector_of("PodMetrics", obj.metadata, "usage", one.usage or {}).items():
+        for name, amount in _used("PodMetrics", obj.metadata, "usage", one.usage or {}).items():
             total[name] = total.get(name, 0) + amount
     return Used(key_of(obj.metadata), obj.timestamp, total)
+
+
+def _used(kind: str, meta: wire.Metadata, field: str, amounts: Mapping[str, str | float]) -> Resources:
+    """None is negative: by a mean of all nodes one that says so would make all others high. DecodeError."""
+    return {name: max(0, amount) for name, amount in vector_of(kind, meta, field, amounts).items()}

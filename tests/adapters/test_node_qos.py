@@ -94,6 +94,15 @@ def test_without_usage_nothing_is_said() -> None:
     assert reported_usage(json.dumps(node_qos.new("n1", "u")).encode()).stamp == ""
 
 
+def test_a_node_that_says_it_uses_less_than_nothing_is_idle() -> None:
+    """Else it would lower the mean of all nodes as far as it likes, and others' pods would be moved."""
+    pods = [{"pod": "shop/a", "cpu": "-5", "memory": "1Gi"}]
+    usage = {"measuredAt": "now", "cpu": "-100000", "memory": "-8Ei", "pods": pods}
+    read = reported_usage(json.dumps({"metadata": {"name": "n1"}, "status": {"usage": usage}}).encode())
+    assert read.usage == {"cpu": 0, "memory": 0}
+    assert reported_pods("n1", read.pods)["shop/a"]["cpu"] == 0
+
+
 def test_of_too_many_pods_those_with_most_memory_are_told() -> None:
     pods = {f"shop/{n}": {"cpu": 1, "memory": n} for n in range(node_qos.MOST_PODS + 1)}
     raw = written(replace(REPORT, usage=replace(USAGE, pods=pods)))
