@@ -241,15 +241,16 @@ class Gangs:
         for key, start in list(self._starts.items()):
             if start.task is not None:
                 continue
+            over = self._clock() - start.since > start.band.patience
             gated = [self._book.gated[uid] for uid in start.places if uid in self._book.gated]
-            if gated:
+            if gated and not over:
                 start.task = asyncio.create_task(self._lift_again(start, gated))
                 continue
             for uid, (_, node) in list(start.places.items()):
                 self._follow_one(start, uid, node)
             if not start.places:
                 del self._starts[key]
-            elif self._clock() - start.since > start.band.patience:
+            elif over:
                 self._end(key, start)
             await asyncio.sleep(0)
 

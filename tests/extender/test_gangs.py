@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from adapters.api import EVENTS, NODES, POD_GROUPS, PODS, QUOTAS, NotFound, NotTaken
+from adapters.api import EVENTS, NODES, POD_GROUPS, PODS, QUOTAS, APIError, NotFound, NotTaken
 from adapters.memory import MemoryAPI
 from extender.config import Quotas
 from ledger.decisions import Mode
@@ -287,6 +287,23 @@ async def test_a_place_is_kept_no_longer_than_the_gang_says(api, running, make_p
         bind(api, "g0")
         await eventually(lambda: len(said(api, "GangIncomplete")) == 1)
         assert "5 of its pods were not bound within 0.2 seconds" in said(api, "GangIncomplete")[0]
+
+
+async def test_nor_for_one_whose_gate_cannot_be_lifted(api, running, make_pod, eventually, monkeypatch):
+    """Somebody's admission is against it: the others' places are free for others all the same."""
+    patch, short = api.patch, {keys.GANG_WAITING_ANNOTATION: "200ms"}
+
+    async def refused(resource, namespace, name, body, **options):
+        if name == "g0" and "spec" in body:
+            raise APIError(422, "Invalid", "not this one")
+        return await patch(resource, namespace, name, body, **options)
+
+    monkeypatch.setattr(api, "patch", refused)
+    async with running(api, **ON):
+        for number in range(6):
+            api.put(PODS, gated(make_pod(f"g{number}"), "gang", 6, **short))
+        await eventually(lambda: len(let_go(api)) == 5)
+        await eventually(lambda: len(said(api, "GangIncomplete")) == 1)
 
 
 async def test_a_place_whose_node_goes_is_another_one(api, running, make_node, make_pod, eventually):
