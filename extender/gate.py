@@ -17,7 +17,7 @@ from adapters.kubernetes import decode, priorities
 from adapters.webhooks import review
 from extender.metrics import Metrics
 from ledger.ledger import Ledger
-from qos.keys import HAND_OVER_GATE
+from qos.keys import GANG_GATE, HAND_OVER_GATE
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +61,9 @@ class Gate:
         return review.allowed(request, [*self._changes(request.namespace, raw)] if self._lifts() else [])
 
     def _changes(self, namespace: str, raw: bytes) -> Iterator[dict[str, Any]]:
+        there = _POD.decode(raw).spec.scheduling_gates or ()
+        if {"name": GANG_GATE} in there:
+            return  # its gang gives it its place: of two gates each would wait for the other
         own = priorities.own(raw)
         if own is not None:
             yield from priorities.taken_back(own)
@@ -70,7 +73,7 @@ class Gate:
             log.warning("pod not gated namespace=%s error=%s", namespace, error)
             gated = False
         if gated:
-            gates = [*(_POD.decode(raw).spec.scheduling_gates or ()), {"name": HAND_OVER_GATE}]
+            gates = [*there, {"name": HAND_OVER_GATE}]
             yield {"op": "add", "path": "/spec/schedulingGates", "value": gates}
 
     def _gates(self, namespace: str, raw: bytes) -> bool:

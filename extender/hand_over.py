@@ -129,10 +129,12 @@ class HandOver:
             if len(self._under_way) >= BEGUN:
                 self._crowded = self._clock()
                 break
-            alone = set(one.gates) <= {keys.HAND_OVER_GATE}
-            if not alone or uid in self._under_way or uid in self._lifting or uid in self._handed:
+            if uid in self._under_way or uid in self._lifting or uid in self._handed:
                 continue
-            self._serve(one, line, idle)
+            if keys.GANG_GATE in one.gates:  # its gang gives it its place, and waits for this gate
+                self._begin_lift(one)
+            elif set(one.gates) <= {keys.HAND_OVER_GATE}:
+                self._serve(one, line, idle)
             await asyncio.sleep(0)
 
     async def drain(self) -> None:
@@ -182,7 +184,7 @@ class HandOver:
         elif one.gates:
             waits = self._waits(one, line, busy, sum(held.bound for held in useful))
             if not (waits or uid in self._under_way):  # it has just become an heir
-                self._lifting[uid] = asyncio.create_task(self._watched(one, self._lift(one), self._lifts))
+                self._begin_lift(one)
         else:
             self._refused.pop(uid, None)  # it is asked about again
 
@@ -279,6 +281,10 @@ class HandOver:
         self._seen.setdefault(one.pod.uid, self._clock())
         self._closed[node] = self._clock()
         self._under_way[one.pod.uid] = node, asyncio.create_task(self._watched(one, work, self._places))
+
+    def _begin_lift(self, one: Gated) -> None:
+        lift = self._watched(one, self._lift(one), self._lifts)
+        self._lifting[one.pod.uid] = asyncio.create_task(lift)
 
     async def _watched(
         self, one: Gated, work: Coroutine[None, None, None], places: asyncio.Semaphore

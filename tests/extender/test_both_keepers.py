@@ -11,9 +11,10 @@ import orjson
 import pytest
 
 from adapters.api import NODES, PODS, POLICIES
-from extender.config import Keeper
+from extender.config import Keeper, Quotas
 from extender.server import VerbsApp
 from qos import keys
+from tests.extender.test_gangs import gated
 from tests.extender.test_placeholders import Scheduler, cpus_of, nodes_of, ours, refuse, stand, wanted_node
 from tests.waiting import running as beside
 
@@ -131,6 +132,21 @@ async def test_a_gated_owner_is_handed_over_to_and_bound_by_the_verbs(
         await eventually(lambda: program.ledger.report()["default/one"].filled == 1)
         pod = api.get_object(PODS, "default", "one-1")
         assert pod["metadata"]["annotations"][keys.BOUND_BY_ANNOTATION] == "test"
+
+
+async def test_no_owner_waits_for_a_placeholders_place_and_for_its_gang(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """Of two gates each would wait for the other."""
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy("one", count=1, cpu="2", keeper="Placeholders"))
+    async with keeping(quotas=Quotas(enabled=True)):
+        await eventually(lambda: stand(api) == {"n1": 1})
+        owner = gated(make_pod("one-1", cpu="2", app="one"), "gang", 1)
+        owner["spec"]["schedulingGates"].append({"name": keys.HAND_OVER_GATE})
+        api.put(PODS, owner)
+        pod = lambda: api.get_object(PODS, "default", "one-1")  # noqa: E731
+        await eventually(lambda: not pod()["spec"].get("schedulingGates"))
 
 
 @pytest.mark.parametrize("first", ["Extender", "Placeholders"])

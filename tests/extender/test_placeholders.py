@@ -923,6 +923,9 @@ async def test_only_owners_whose_policy_can_hand_over_are_gated(
         owner["spec"]["schedulingGates"] = [{"name": "example.com/other"}]
         (patch,) = reviewed(gate, owner)
         assert [one["name"] for one in patch["value"]] == ["example.com/other", keys.HAND_OVER_GATE]
+        gang = make_pod("checkout-4", cpu="2", app="checkout")
+        gang["spec"]["schedulingGates"] = [{"name": keys.GANG_GATE}]
+        assert reviewed(gate, gang) is None, "each gate would wait for the other"
         assert reviewed(alone, owner) is None  # nobody would lift it
         assert reviewed(gate, owner, "elsewhere") is None
         assert reviewed(gate, make_pod("batch", cpu="2")) is None
