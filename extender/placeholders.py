@@ -7,7 +7,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
-from itertools import islice
 from secrets import token_hex
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from ledger.ledger import Ledger
 from ledger.report import Holding
 from ledger.seats import Openings
 from qos.cluster.objects import Demand, NodePredicate
-from qos.cluster.placeholders import Placeholder, Steps, decide, form_of, priority_of
+from qos.cluster.placeholders import Placeholder, Steps, apart, decide, form_of, priority_of
 from qos.cluster.refusals import Refusals
 
 log = logging.getLogger(__name__)
@@ -231,11 +230,19 @@ class Placeholders:
     async def _act(
         self, delete: list[Placeholder], create: list[tuple[Demand, str]], nominate: list[Placeholder]
     ) -> None:
-        """What goes first, because it may make room."""
+        """Who goes comes first, because it may make room; but where it makes room for another hold, that
+        one's placeholder is nominated before, else whoever waits is quicker.
+        """
         self._problem = ""
-        await asyncio.gather(*(self._delete(one) for one in islice(delete, _A_ROUND)))
-        await asyncio.gather(*(self._nominate(one) for one in islice(nominate, _A_ROUND)))
-        await asyncio.gather(*(self._create(*one) for one in islice(create, _A_ROUND)))
+        create, later = create[:_A_ROUND], {node for _, node in create[_A_ROUND:]}
+        first, making_way = apart(delete[:_A_ROUND], {node for _, node in create} | self._standing.asked())
+        left = {one.node for one in making_way}
+        heirs = [one for node in left for one in self._standing.asking(node) if not one.nominated]
+        heirs = [one for one in heirs if one not in delete and one not in nominate]
+        await asyncio.gather(*(self._delete(one) for one in first))
+        await asyncio.gather(*(self._nominate(one) for one in (*nominate[:_A_ROUND], *heirs)))
+        await asyncio.gather(*(self._create(demand, node, heir=node in left) for demand, node in create))
+        await asyncio.gather(*(self._delete(one) for one in making_way if one.node not in later))
         if self._problem:
             log.warning("placeholders are not as they should be yet error=%s", self._problem)
             await asyncio.sleep(1.0)
@@ -284,7 +291,8 @@ class Placeholders:
                 return
             standing.nominated(one)
 
-    async def _create(self, demand: Demand, node: str) -> None:
+    async def _create(self, demand: Demand, node: str, *, heir: bool) -> None:
+        """`heir`: another one is about to go there for it."""
         value = priority_of(demand)
         async with self._turns.turn():
             if node in self._closed() or demand.key in self._unmade.barred(self._clock()):
@@ -301,8 +309,11 @@ class Placeholders:
                 else:
                     self._failed("create", error)
                 return
-        self._standing.made(placeholders.placeholder(raw))
+        made = placeholders.placeholder(raw)
+        self._standing.made(made)
         self._metrics.placeholder("created")
+        if heir:
+            await self._nominate(made)
 
     def _body(self, demand: Demand, node: str, value: int) -> dict[str, Any]:
         policy = blake2b(demand.key.encode(), digest_size=4).hexdigest()

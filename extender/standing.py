@@ -185,6 +185,10 @@ class Standing:
         there = (self._by_uid[uid] for uid in self._asked if uid not in self._given)
         return [one for one in there if one.node == node]
 
+    def asked(self) -> set[str]:
+        """Nodes to which any waits to be bound."""
+        return {self._by_uid[uid].node for uid in self._asked}
+
     def waits(self, uid: str) -> bool:
         """Whether a placeholder is there and not bound."""
         return uid in self._asked

@@ -138,6 +138,19 @@ def decide(
     return Steps(tuple(create), gone, tuple(nominate))
 
 
+def apart(
+    delete: Iterable[Placeholder], awaited: Collection[str]
+) -> tuple[list[Placeholder], list[Placeholder]]:
+    """Those that go at once, and those that keep their node's room until another's is nominated there.
+
+    awaited: nodes where any is to be bound.
+    """
+    first, making_way = list[Placeholder](), list[Placeholder]()
+    for one in delete:
+        (making_way if one.bound and one.node in awaited else first).append(one)
+    return first, making_way
+
+
 def shared_out(asked: Mapping[str, Mapping[str, int]], most: int) -> dict[str, dict[str, int]]:
     """Who stands by: of what policies ask for, by key and node, `most` in all.
 

@@ -546,6 +546,38 @@ async def test_on_a_full_node_nobody_gets_the_room_of_an_owner_that_goes(
         assert "waits" not in program.scheduler.history
 
 
+async def test_nobody_gets_the_room_that_one_hold_makes_for_another(
+    api, keeping, make_node, make_pod, make_policy, eventually, monkeypatch
+):
+    """A node is lost, and the policy of lower priority gives its place up while pods wait for any room."""
+    for name in ("n1", "n2"):
+        api.put(NODES, make_node(name))
+    for name, value in (("high", 1000), ("low", 100)):
+        api.put(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
+    api.put(POLICIES, make_policy("silver", count=1, cpu="4", priorityClassName="low"))
+    api.put(POLICIES, make_policy("gold", count=1, cpu="4", priorityClassName="high"))
+    create = api.create
+
+    async def slowly(*args, **options):
+        await asyncio.sleep(0.1)
+        return await create(*args, **options)
+
+    async with keeping() as program:
+        await eventually(lambda: stand(api) == {"n1": 1, "n2": 1})
+        monkeypatch.setattr(api, "create", slowly)
+        api.put(PODS, make_pod("waits", cpu="4"))
+        await eventually(lambda: api.get_object(PODS, "default", "waits").get("status", {}).get("conditions"))
+        (lost,) = (p["spec"]["nodeName"] for p in ours(api) if p["spec"]["priority"] == 1000)
+        for one in ours(api):  # as Kubernetes' garbage collector does
+            if one["spec"]["nodeName"] == lost:
+                api.remove(PODS, OURS, one["metadata"]["name"])
+        api.remove(NODES, "", lost)
+        await eventually(
+            lambda: [(p["spec"]["priority"], "nodeName" in p["spec"]) for p in ours(api)] == [(1000, True)]
+        )
+        assert "waits" not in program.scheduler.history
+
+
 def stand_by(api) -> Counter:
     waiting = [one for one in ours(api) if not one["spec"].get("nodeName")]
     nominated = (one.get("status", {}).get("nominatedNodeName") for one in waiting)
