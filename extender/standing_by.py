@@ -26,6 +26,10 @@ AWAY_SECONDS: Final = 1.0
 """For so long nobody stands by on a node where a pod is to have the room beside owners."""
 STAYS_SECONDS: Final = 10.0
 """Until so long after that they make way there again."""
+FORGETS_SECONDS: Final = 86_400.0
+"""For so long the nodes where they did not make way come first: a pod may fit on one alone, for a reason
+that the ledger does not know.
+"""
 
 
 class StandingBy:
@@ -57,7 +61,7 @@ class StandingBy:
         """Now and then: whom nobody waits for yet is found at the next look."""
         now, at = self._clock(), (self._ledger.stamp, frozenset(self._missing))
         self._in_vain = _younger(self._in_vain, now - IN_VAIN_SECONDS)
-        self._made_way = _younger(self._made_way, now - STAYS_SECONDS)
+        self._made_way = _younger(self._made_way, now - FORGETS_SECONDS)
         if now < self._look_again or at == self._looked_at:
             return
         self._looked_at = at
@@ -120,9 +124,10 @@ class StandingBy:
     def make_way(self, nodes: Collection[str]) -> None:
         """A refused pod would fit on these by the ledger: on one of them nobody stands by for a while."""
         there = self._nodes().intersection(nodes)
-        free = sorted(there - self._made_way.keys())
+        free = there - _younger(self._made_way, self._clock() - STAYS_SECONDS).keys()
         if free and self._away().isdisjoint(there):
-            self._made_way[free[0]] = self._clock()
+            node = min(free, key=lambda one: (self._made_way.get(one, float("-inf")), one))
+            self._made_way[node] = self._clock()
             self._changed()
 
 

@@ -136,6 +136,22 @@ async def test_they_make_way_for_a_while_and_not_all_the_time(rig: Rig) -> None:
     assert rig.by.due(KEY) == {}
 
 
+async def test_they_make_way_on_one_node_after_the_other() -> None:
+    """A pod may fit on one of them alone, for a reason that the ledger does not know."""
+    rig = Rig(nodes=3)
+    rig.policy(slots=3)
+    for number in range(3):
+        rig.pod(f"checkout-{number}", f"n{number}", app="a", cpu=4_000)
+    everywhere = {"n0", "n1", "n2"}
+    assert (await rig.look()).keys() == everywhere
+    left = list[set[str]]()
+    for _ in range(4):
+        await rig.look(2 * STAYS_SECONDS)
+        rig.by.make_way(everywhere)
+        left.append(everywhere - rig.by.due(KEY).keys())
+    assert left == [{"n0"}, {"n1"}, {"n2"}, {"n0"}]
+
+
 async def test_one_that_was_bound_in_vain_is_not_made_again_at_once(rig: Rig) -> None:
     await rig.look()
     rig.by.in_vain(KEY, "n0")
