@@ -31,6 +31,8 @@ _LONGEST_SECONDS: Final = 600.0
 """How long pods may take to end: their grace is part of it."""
 _COMES_SECONDS: Final = 30.0
 """How long after the last of its victims is gone a pod comes; kube-scheduler lets it back off for ten."""
+_RENEW_SECONDS: Final = 0.5
+"""How often the ledger is told that all of it goes on: hundreds may be under way."""
 _PROTECTED_SECONDS: Final = 30.0
 """How long a pod that may not be evicted now is left alone."""
 
@@ -91,6 +93,7 @@ class MakingRoom:
         self._ways: dict[str, _Way] = {}
         self._protected = Pauses(_PROTECTED_SECONDS, _PROTECTED_SECONDS)
         self._vain = Pauses(_VAIN_SECONDS, _LONGEST_PAUSE)
+        self._renewed = float("-inf")
         self._saves_for = 1
         """Evictions that a pod needs at once: meanwhile nobody who matters less has others evicted."""
 
@@ -212,8 +215,11 @@ class MakingRoom:
 
     def _renew(self) -> None:
         """A call may have taken long: what is under way is not over."""
+        if (now := self._clock()) < self._renewed + _RENEW_SECONDS:
+            return
+        self._renewed = now
         for uid, way in self._ways.items():
-            self._ledger.make_room(self._ledger.known(uid) or way.pod, way.plan.node, self._clock())
+            self._ledger.make_room(self._ledger.known(uid) or way.pod, way.plan.node, now)
 
     async def _nominate(self, pod: Pod, node: str) -> None:
         """The room is the pod's with kube-scheduler, too, which keeps others of no higher priority from it.

@@ -247,6 +247,31 @@ def test_one_that_ends_elsewhere_for_the_quota_leaves_no_room_here() -> None:
     assert sorted(cluster.evicted) == ["a", "b"]
 
 
+def test_many_for_whom_others_take_long_to_end_cost_no_more_than_as_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Hundreds are under way where pods are given minutes to end."""
+    cluster = Cluster({"n0": 40 * CORE})
+    for number in range(40):
+        cluster.write(one(f"data{number}", "data", node="n0"))
+        cluster.write(one(f"owed{number}", "shop", unschedulable_since=1.0))
+    extender = seen(Extender(cluster, (team("shop", 40, 40), team("data", 0, 40)), a_minute=600))
+    told, make_room = list[str](), extender.ledger.make_room
+
+    def counted(pod: Pod, node: str, now: float) -> bool:
+        told.append(pod.uid)
+        return make_room(pod, node, now)
+
+    monkeypatch.setattr(extender.ledger, "make_room", counted)
+    for _ in range(11):
+        told.clear()
+        while extender.lead() != OVER:
+            pass
+        seen(extender)
+        cluster.now += 1
+    assert (len(cluster.evicted), len(told)) == (40, 40)
+
+
 def test_a_flood_that_waits_leaves_room_for_verbs() -> None:
     """Steps of some milliseconds, whatever waits and ends: verbs are answered between them."""
     cluster = Cluster({f"n{number}": 3 * CORE for number in range(1000)})
