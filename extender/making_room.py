@@ -24,8 +24,8 @@ from quota.taking import Taking
 log = logging.getLogger(__name__)
 
 _VAIN_SECONDS: Final = 60.0
-"""Until others may end once more for a pod that did not come though there was room; twice as long each time:
-kube-scheduler has reasons that are not known here."""
+"""Until others may end once more for a pod that did not come though there was room, or for another one of its
+workload; twice as long each time: kube-scheduler has reasons that are not known here."""
 _LONGEST_PAUSE: Final = 3600.0
 _LONGEST_SECONDS: Final = 600.0
 """How long pods may take to end: their grace is part of it."""
@@ -125,7 +125,7 @@ class MakingRoom:
 
     def may_come(self, pod: Pod) -> bool:
         """Whether others have not ended for it in vain lately."""
-        return self._vain.over(pod.uid, self._clock())
+        return self._vain.over(_workload(pod), self._clock())
 
     async def follow(self) -> None:
         """Keep the room for those who are to come, until they have, or do not."""
@@ -159,7 +159,8 @@ class MakingRoom:
     async def _give_up(self, pod: Pod) -> None:
         node = self._ways[pod.uid].plan.node
         self._end(pod.uid)
-        self._vain.begin(pod.uid, self._clock())
+        if self.may_come(pod):  # several of a workload that come to nothing at once count as one
+            self._vain.begin(_workload(pod), self._clock())
         await self._nominate(pod, "")
         log.warning(
             "pod did not come where others ended for it pod=%s node=%s then=%r",
@@ -264,6 +265,13 @@ class MakingRoom:
         said = f"evicted from node {victim.node_name}: {why}"
         self._events.say(_about(victim), "Warning", "QuotaGaveBack", said)
         self._events.say(_about(pod), "Normal", "QuotaTookBack", f"pod {victim.key} was {said}")
+
+
+def _workload(pod: Pod) -> Hashable:
+    """What the pod is one of: who is made again, or is as many, has nobody else end for each of them."""
+    if pod.controller is not None:
+        return pod.namespace, pod.controller.uid
+    return pod.namespace, pod.priority, tuple(sorted(pod.requests.items()))
 
 
 def _about(pod: Pod) -> Regarding:

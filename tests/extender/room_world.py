@@ -48,6 +48,10 @@ class Cluster:
         if pod is not None and not pod.node_name:
             self.write(replace(pod, **changes))
 
+    def remove(self, uid: str) -> None:
+        """It is gone, and nobody makes it again."""
+        self.log.append((self.pods.pop(uid), False))
+
     def evict(self, uid: str) -> None:
         """It is being deleted, and ends at some later step."""
         pod = self.pods.get(uid)

@@ -7,7 +7,7 @@ from time import process_time
 import pytest
 
 from ledger.rooms import LEADER_SECONDS
-from qos.cluster.objects import Pod
+from qos.cluster.objects import OwnerReference, Pod
 from qos.cluster.quota import ElasticQuota
 from tests.extender.kube_scheduler import KubeScheduler
 from tests.extender.room_world import OVER, Cluster, Extender
@@ -270,6 +270,24 @@ def test_many_for_whom_others_take_long_to_end_cost_no_more_than_as_many(
         seen(extender)
         cluster.now += 1
     assert (len(cluster.evicted), len(told)) == (40, 40)
+
+
+def test_one_that_is_made_again_has_nobody_else_end_where_some_did_in_vain(cluster: Cluster) -> None:
+    """kube-scheduler has a reason against it, such as pod affinity: its next one comes no sooner."""
+    controller = OwnerReference("ReplicaSet", "owed", "owed")
+    cluster.patch("owed", controller=controller)
+    extender = seen(Extender(cluster, QUOTAS))
+    passes(extender, cluster, 40)
+    assert len(cluster.evicted) == 2
+    for name in [*cluster.pods]:
+        if name.endswith("+"):
+            cluster.patch(name, node_name="n0" if name in ("data0+", "data2+", "data4+") else "n1")
+    cluster.remove("owed")
+    cluster.write(one("again", "shop", cpu=2, unschedulable_since=41.0, controller=controller))
+    passes(seen(extender), cluster, 30)
+    assert len(cluster.evicted) == 2
+    passes(extender, cluster, 40)
+    assert len(cluster.evicted) == 4, "later it is tried once more"
 
 
 def test_a_flood_that_waits_leaves_room_for_verbs() -> None:
