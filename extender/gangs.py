@@ -36,6 +36,8 @@ _SETTLES_SECONDS: Final = 1.0
 """Before the first reason is told: pods of a gang come one after the other."""
 _TOLD_SECONDS: Final = 10.0
 """Between two reasons that are told of one gang."""
+_TOLD_A_SECOND: Final = 1.0
+"""Further reasons, of all gangs: other Events would be lost behind so many."""
 
 
 @dataclass(slots=True)
@@ -300,7 +302,8 @@ class Gangs:
         now = self._clock()
         if why == wait.told:
             return
-        if now - wait.at < _TOLD_SECONDS:
+        pause = max(_TOLD_SECONDS, len(self._waits) / _TOLD_A_SECOND) if wait.told else _TOLD_SECONDS
+        if now - wait.at < pause:
             self._untold = True
             return
         wait.told, wait.at = why, now

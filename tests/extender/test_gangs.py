@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from adapters.api import EVENTS, NODES, POD_GROUPS, PODS, QUOTAS, APIError, NotFound, NotTaken
+from adapters.kubernetes import decode
+from adapters.loops import Changes
 from adapters.memory import MemoryAPI
 from extender.config import Quotas
+from extender.gang_book import GangBook
+from extender.gang_calls import GangCalls
+from extender.gangs import Gangs
+from extender.metrics import Metrics
+from extender.view import View
 from ledger.decisions import Mode
 from qos import keys
 from tests.extender.test_quotas import ON, Scheduler, of, written
@@ -371,3 +380,35 @@ async def test_one_that_has_waited_for_long_is_served_first(api, running, make_p
             small += 1
         api.remove(PODS, "default", "there")
         await eventually(lambda: len(let_go(api, "large")) == 5)
+
+
+async def test_many_that_wait_do_not_tell_each_new_reason_at_once(make_pod, make_ledger):
+    """Further ones come by turns: the Events of others are not lost behind them."""
+    told, now, ledger = [], 1_000.0, make_ledger()
+    book = GangBook(lambda: None, lambda _: True)
+    events = SimpleNamespace(say=lambda *said: told.append(said[-1]))
+    gangs = Gangs(
+        GangCalls(MemoryAPI()),
+        ledger,
+        book,
+        Changes(0.01),
+        View(),
+        events,
+        Metrics(),
+        clock=lambda: now,
+    )
+
+    async def later(seconds: float, least: int) -> int:
+        nonlocal now
+        now += seconds
+        for number in range(60):
+            pod = gated(make_pod(f"g{number}"), f"gang{number}", least)
+            pod["metadata"]["uid"] = f"uid-{number}"
+            raw = msgspec.json.encode(pod)
+            book.take(decode.pod(raw), raw)
+        await gangs.run_once()
+        return len(told)
+
+    assert [await later(0, 2), await later(2, 2)] == [0, 60], "the first reason of each"
+    assert [await later(15, 3), await later(15, 4)] == [60, 60]
+    assert await later(31, 5) == 120
