@@ -126,14 +126,19 @@ class QuotaWebhook:
     async def quota(self, body: bytes) -> bytes:
         """The answer to a question about an ElasticQuota. APIError, Unreachable, TimeoutError."""
         request = review.read(body)
-        async with asyncio.timeout(ANSWER_SECONDS), self._one_at_a_time:
-            stored = await self._stored()
-            books = self._under_way.books(stored, f"{request.namespace}/{request.name}")
-            pods = await self._pods_of(reviews.asks_for_pods(request), books[0])
-            problems = reviews.of_quota(request, books, pods)
-            if not problems and not request.dry_run:
-                self._under_way.note(reviews.change(request))
+        async with asyncio.timeout(ANSWER_SECONDS):
+            pods = await self._pods_of(reviews.asks_for_pods(request))
+            async with self._one_at_a_time:
+                problems = await self._decide(request, pods)
         return self._answer(QUOTAS.plural, request, problems)
+
+    async def _decide(self, request: Request, pods: list[str]) -> list[str]:
+        stored = await self._stored()
+        books = self._under_way.books(stored, f"{request.namespace}/{request.name}")
+        problems = reviews.of_quota(request, books, pods)
+        if not problems and not request.dry_run:
+            self._under_way.note(reviews.change(request))
+        return problems
 
     async def pod(self, body: bytes) -> bytes:
         """The answer to a question about a pod: refused where its quota still is a parent. As `quota`."""
@@ -163,10 +168,14 @@ class QuotaWebhook:
                 self._skipped(QUOTAS.plural)
         return found
 
-    async def _pods_of(self, quota: ElasticQuota | None, book: Book) -> list[str]:
-        """Pods of the quota that have not ended."""
+    async def _pods_of(self, quota: ElasticQuota | None) -> list[str]:
+        """Pods of the quota that have not ended. Where many namespaces are bound to it that takes long, and
+        must keep no other question waiting.
+        """
         if quota is None:
             return []
+        book = Book()
+        book.change(await self._stored())
         label = f"{keys.QUOTA_NAME_LABEL}={quota.name}"
         found = await self._pods(label=label) if len(quota.name) <= _LONGEST_LABEL else []
         for namespace in {quota.namespace, *quota.namespaces}:

@@ -108,6 +108,28 @@ async def test_pods_are_those_that_name_it_and_those_of_its_namespaces(
     assert told(await hook.quota(asked("DELETE", None, old))) == ""
 
 
+async def test_who_deletes_one_of_many_namespaces_keeps_nobody_waiting(
+    api: MemoryAPI, hook: QuotaWebhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pods are listed meanwhile, as slowly as the API server answers."""
+    listing, never = asyncio.Event(), asyncio.Event()
+
+    async def slow(**_: str) -> list[Any]:
+        listing.set()
+        await never.wait()
+        return []
+
+    monkeypatch.setattr(hook, "_pods", slow)
+    api.put(QUOTAS, quota("shop"))
+    deletion = asked("DELETE", None, api.get_object(QUOTAS, "teams", "shop"))
+    slowly = asyncio.create_task(hook.quota(deletion))
+    await listing.wait()
+    async with asyncio.timeout(7):
+        assert told(await hook.quota(asked("CREATE", quota("blog")))) == ""
+    never.set()
+    assert told(await slowly) == ""
+
+
 async def test_a_pod_is_refused_while_its_quota_still_is_a_parent(
     api: MemoryAPI, hook: QuotaWebhook, eventually: Any
 ) -> None:
