@@ -47,6 +47,7 @@ class GangStatus:
                 continue
             if not self._pace.take():
                 return
+            self._book.unwritten[key] = self._book.unwritten.pop(key, None)  # behind all others from now on
             try:
                 await patch_status(self._api, POD_GROUPS, group.namespace, group.name, *said)
             except NotFound:
@@ -55,7 +56,9 @@ class GangStatus:
             except (APIError, Unreachable) as error:
                 self._metrics.gang("unwritten")
                 log.info("status of a PodGroup not written gang=%s error=%s", key, error)
-                return
+                if isinstance(error, Unreachable):
+                    return
+                continue  # it is the object's fault
             self._written[key] = said
 
     def _forget(self, key: str) -> None:

@@ -7,6 +7,7 @@ the API server's answer shows.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -68,14 +69,17 @@ class QuotaStatus:
         self._pace = Pace(PER_SECOND, PER_SECOND, clock)
         self._written: dict[str, Status] = {}
         self._only_used = False
+        self._tried: dict[str, int] = {}
+        self._serial = itertools.count(1)
 
     async def run_once(self) -> None:
-        """Write what the rate allows; the rest has its turn in the next pass."""
+        """Write what the rate allows; the rest comes first in the next pass."""
         self._ledger.settle_quotas()
         account = self._limits.account
         quotas = [one for one in account.quotas() if one.uid]
         self._written = {one.uid: self._written[one.uid] for one in quotas if one.uid in self._written}
-        for number, one in enumerate(quotas):
+        self._tried = {one.uid: self._tried.get(one.uid, 0) for one in quotas}
+        for number, one in enumerate(sorted(quotas, key=lambda one: self._tried[one.uid])):
             if number % _QUOTAS_A_STEP == 0:
                 await asyncio.sleep(0)
             if one.key not in account.tree.nodes:
@@ -85,6 +89,7 @@ class QuotaStatus:
                 continue
             if not self._pace.take():
                 return
+            self._tried[one.uid] = next(self._serial)
             await self._write(one, status)
 
     async def _write(self, one: ElasticQuota, status: Status) -> None:

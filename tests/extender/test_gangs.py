@@ -163,6 +163,24 @@ async def test_a_pod_group_says_how_many_and_is_told_how_it_stands(api, running,
         )
 
 
+async def test_a_status_that_is_refused_keeps_nobody_elses_from_being_written(
+    api, running, make_pod, eventually, monkeypatch
+):
+    patch = api.patch
+
+    async def refusing(resource, namespace, name, body, **options):
+        if (resource, name) == (POD_GROUPS, "a"):
+            raise APIError(422, "Invalid", "its spec breaks a rule by now")
+        return await patch(resource, namespace, name, body, **options)
+
+    monkeypatch.setattr(api, "patch", refusing)
+    async with running(api, **ON):
+        for name in ("a", "b"):
+            api.put(PODS, gated(make_pod(f"{name}0", cpu="100"), name))
+            api.put(POD_GROUPS, group(name, 1))
+        await eventually(lambda: api.get_object(POD_GROUPS, "default", "b").get("status"))
+
+
 async def test_who_comes_later_is_an_ordinary_pod(api, running, make_pod, eventually):
     async with running(api, **ON):
         for number in range(2):
