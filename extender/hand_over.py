@@ -34,7 +34,8 @@ BEGUN: Final = 2 * AT_ONCE
 """No owner has a place that cannot be handed to it soon: its node would be closed to others all the time."""
 BIND_SECONDS: Final = 10.0
 """How long an owner may take from the hand-over to its node before its slot is held anew."""
-UNGATED_SECONDS: Final = 1.0
+UNGATED_SECONDS: Final = 12.0
+"""Likewise without a gate: kube-scheduler may have tried it just now, and again in 10 s at worst."""
 PATIENCE_SECONDS: Final = 10.0
 """How long an owner stays gated while places may come for it, and other owners of its policy get none."""
 LONGEST_SECONDS: Final = 60.0

@@ -94,7 +94,7 @@ class Reports:
     def gather_replaced(state: State) -> Iterator[Mapping[str, Mapping[str, int]]]:
         """Slots that are filled where no other slot of their policy fits, of policies for which there is not
         plenty of room elsewhere, by policy and node: what is known of it after each step of a millisecond or
-        so; the last is all of it.
+        so; the last is all of it. Not where a pod is nominated that who stands by would keep out.
         """
         found: dict[str, Mapping[str, int]] = {}
         done, left = 0, None
@@ -111,7 +111,8 @@ class Reports:
             if not rows.size:
                 continue
             if left is None:
-                left = room(state, state.holds.all)
+                left, nominated = room(state, state.holds.all), _nominated(state)
+            rows = rows[~np.isin(rows, nominated[0, nominated[1] <= state.demands[number].priority])]
             vector = vector_of(state, number)
             full = rows[slots_that_fit(left[:, rows], vector) <= 0].tolist()
             done += left.shape[1] if full else 0
@@ -151,6 +152,12 @@ def _plenty(state: State, demand: int, fit: NDArray[np.int64]) -> bool:
     seats = state.holds.seats(demand)
     fit = (fit if seats is None else np.minimum(fit, seats))[state.demands.eligible[demand]]
     return int(fit.sum()) > _PLENTY + 2 * int(state.holds.filled_total[demand])
+
+
+def _nominated(state: State) -> NDArray[np.int64]:
+    """Of each pod that is nominated: the row, and its priority."""
+    found = [(row, pod.priority) for row, pod in state.nominations.by_uid.values()]
+    return np.array(found, dtype=np.int64).reshape(-1, 2).T
 
 
 def _survives(state: State, demand: int) -> int:

@@ -546,6 +546,27 @@ async def test_on_a_full_node_nobody_gets_the_room_of_an_owner_that_goes(
         assert "waits" not in program.scheduler.history
 
 
+async def test_nobody_stands_by_where_a_pod_is_nominated_that_would_be_kept_out(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """Else a preemptor evicts somebody, and who stands by has the room, again and again."""
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=1, cpu="2"))
+    api.put(PODS, make_pod("checkout-1", cpu="2", app="checkout", node="n1"))
+    api.put(PODS, make_pod("batch", cpu="2", node="n1"))
+    async with keeping():
+        await eventually(lambda: stand_by(api) == {"n1": 1})
+        comes = make_pod("comes", cpu="2")
+        comes["spec"]["schedulingGates"] = [
+            {"name": "example.com/wait"}
+        ]  # the played scheduler leaves it alone
+        comes["status"] = {"phase": "Pending", "nominatedNodeName": "n1"}
+        api.put(PODS, comes)
+        await eventually(lambda: not ours(api))
+        api.remove(PODS, "default", "comes")
+        await eventually(lambda: stand_by(api) == {"n1": 1})
+
+
 async def test_nobody_gets_the_room_that_one_hold_makes_for_another(
     api, keeping, make_node, make_pod, make_policy, eventually, monkeypatch
 ):
@@ -573,7 +594,9 @@ async def test_nobody_gets_the_room_that_one_hold_makes_for_another(
                 api.remove(PODS, OURS, one["metadata"]["name"])
         api.remove(NODES, "", lost)
         await eventually(
-            lambda: [(p["spec"]["priority"], "nodeName" in p["spec"]) for p in ours(api)] == [(1000, True)]
+            lambda: (
+                [(p["spec"].get("priority"), "nodeName" in p["spec"]) for p in ours(api)] == [(1000, True)]
+            )
         )
         assert "waits" not in program.scheduler.history
 
