@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,12 +14,14 @@ import pytest
 
 from adapters.memory import MemoryAPI
 from adapters.serving.addresses import listen
-from extender.config import ExtenderConfig
+from extender.config import ExtenderConfig, Keeper
 from extender.metrics import Metrics
 from extender.program import Program
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos import keys
+from tests.extender.placeholder_cluster import Scheduler
+from tests.waiting import running as beside
 
 Object = dict[str, Any]
 NOW = 1_800_000_000.0
@@ -159,5 +162,19 @@ def running(eventually: Eventually) -> ProgramFactory:
         finally:
             stop.set()
             await task
+
+    return run
+
+
+@pytest.fixture
+def keeping(api, running):
+    """keeping(cpus): a cluster whose scheduler knows nothing of us, and our program beside it."""
+
+    @contextlib.asynccontextmanager
+    async def run(cpus=4, scheduler=Scheduler, **options):
+        scheduler = scheduler(api, cpus)
+        async with beside(scheduler.run()), running(api, keeper=Keeper.PLACEHOLDERS, **options) as program:
+            program.scheduler = scheduler
+            yield program
 
     return run

@@ -14,8 +14,8 @@ from adapters.api import NODES, PODS, POLICIES
 from extender.config import Keeper, Quotas
 from extender.server import VerbsApp
 from qos import keys
+from tests.extender.placeholder_cluster import Scheduler, cpus_of, nodes_of, ours, refuse, stand, wanted_node
 from tests.extender.test_gangs import gated
-from tests.extender.test_placeholders import Scheduler, cpus_of, nodes_of, ours, refuse, stand, wanted_node
 from tests.waiting import running as beside
 
 
