@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from benchmarks.contenders import WATCHER
 from benchmarks.figures import Figure, number
 from benchmarks.reports import Report, columns_of, load, rows
 
@@ -33,6 +34,8 @@ _BASELINES: Final = """\
 - **Python that accepts all** (`benchmarks/accept_all.py`): filter and bind, bare ASGI on uvicorn.
 - **A bare ASGI echo**: reads the body, answers a constant.
 - **No extender**: kube-scheduler alone, on the same control plane.
+"""
+_A_WATCH: Final = """\
 - **A watch alone**: the same, and somebody reads in JSON what changes of all pods, and drops it: what it
   costs that anybody keeps an account of pods, on two processors that all share.
 """
@@ -60,7 +63,8 @@ def _parts(report: Report) -> Iterator[str]:
     yield from _table(("", "cluster", "measured", "beside", "ratio", "goal", "met"), map(_goal, report.goals))
     yield "## How\n"
     yield _METHOD
-    yield _BASELINES
+    watched = any(one.name.startswith(f"flood, {WATCHER}") for one in report.figures)
+    yield _BASELINES + (_A_WATCH if watched else "")
     others = [one for one in report.figures if one.against is not None]
     yield "## Beside a baseline, without a goal\n"
     yield from _table(("", "cluster", "measured", "beside", "ratio"), (_goal(one)[:5] for one in others))
