@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import time
 from importlib import resources
 from typing import Any, Final
 
-from lab.cluster import Cluster, LabError
+from lab.admission import wait_for
+from lab.cluster import Cluster
 from lab.requests import as_served
 from qos.keys import GANG_GATE, GANG_NAME_ANNOTATION
 
-_LOOK_SECONDS: Final = 0.1
 _PROBE: Final[dict[str, Any]] = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -31,9 +29,4 @@ def install(cluster: Cluster, seconds: float = 60) -> None:
     file = resources.files("manifests") / "quotas" / "gangs.yaml"
     text = as_served(file.read_text(encoding="utf-8"), cluster)
     cluster.kubectl("apply", "--server-side", "--filename=-", stdin=text)
-    deadline = time.monotonic() + seconds
-    dry_run = ("create", "--filename=-", "--dry-run=server", "-o", "json")
-    while GANG_GATE not in cluster.kubectl(*dry_run, stdin=json.dumps(_PROBE)):
-        if time.monotonic() > deadline:
-            raise LabError(f"pods of gangs are not gated {seconds:g} s after {file} was applied")
-        time.sleep(_LOOK_SECONDS)
+    wait_for(cluster, _PROBE, GANG_GATE, f"{file}: pods of gangs are not gated", seconds)

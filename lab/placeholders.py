@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from importlib import resources
 from typing import Any, Final
 
 from lab import kwok, requests
-from lab.cluster import Cluster, LabError, reserve_ports
+from lab.admission import wait_for
+from lab.cluster import Cluster, reserve_ports
 from lab.ports import LOOPBACK
 from qos.keys import RAISED_PRIORITY_LABEL
 
 NAMESPACE: Final = "j10ce-placeholders"
 """The product's default."""
 _RAISING: Final = "raising.yaml"
-_LOOK_SECONDS: Final = 0.1
 _FORGED: Final = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -35,12 +34,7 @@ def install(cluster: Cluster, seconds: float = 60) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
     cluster.kubectl("create", "-f", "-", stdin=json.dumps(namespace))
     cluster.kubectl("apply", "--server-side", "--filename=-", stdin=raising(cluster))
-    deadline = time.monotonic() + seconds
-    pod = json.dumps(_FORGED)
-    while "forged" not in cluster.kubectl("create", "-f", "-", "--dry-run=server", "-o", "json", stdin=pod):
-        if time.monotonic() > deadline:
-            raise LabError(f"owners are not raised {seconds:g} s after {_RAISING} was applied")
-        time.sleep(_LOOK_SECONDS)
+    wait_for(cluster, _FORGED, "forged", f"{_RAISING}: owners are not raised", seconds)
 
 
 def raising(cluster: Cluster) -> str:

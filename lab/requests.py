@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from importlib import resources
 from typing import Any, Final
 
 from lab import minors
-from lab.cluster import Cluster, LabError
+from lab.admission import wait_for
+from lab.cluster import Cluster
 
 _PROBE: Final = "j10ce-requests-probe"
-_LOOK_SECONDS: Final = 0.1
 _STABLE: Final = "admissionregistration.k8s.io/v1"
 
 
@@ -24,13 +23,7 @@ def install(cluster: Cluster, seconds: float = 60) -> None:
     text = file.read_text(encoding="utf-8")
     cluster.kubectl("apply", "--server-side", "--filename=-", stdin=as_served(text, cluster))
     cluster.kubectl("create", "--filename=-", stdin=json.dumps(_policy()))
-    deadline = time.monotonic() + seconds
-    pod = json.dumps(_pod())
-    dry_run = ("create", "--filename=-", "--dry-run=server", "-o", "json")
-    while "j10ce.io/raised-from" not in cluster.kubectl(*dry_run, stdin=pod):
-        if time.monotonic() > deadline:
-            raise LabError(f"requests are not raised {seconds:g} s after {file} was applied")
-        time.sleep(_LOOK_SECONDS)
+    wait_for(cluster, _pod(), "j10ce.io/raised-from", f"{file}: requests are not raised", seconds)
     cluster.kubectl("delete", "minimalreservationpolicies", _PROBE, "--namespace=default")
 
 
