@@ -9,14 +9,14 @@ from typing import Final
 
 from adapters.api import PODS, APIError, ClusterAPI, NotFound, Unreachable
 from adapters.kubernetes import gangs
+from adapters.kubernetes.nomination import nomination
+from extender.repeated import repeated
 from qos.cluster.gangs import Member
 from qos.cluster.objects import Pod
 
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
-RETRY_SECONDS: Final = 0.5
-_TRIES: Final = 3
 
 
 class GangCalls:
@@ -45,7 +45,7 @@ class GangCalls:
         return list(await asyncio.gather(*calls))
 
     async def _nominate(self, pod: Pod, node: str | None) -> bool:
-        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
+        body = nomination(pod.uid, node)
         return await self._made(
             "nominated",
             pod,
@@ -63,16 +63,11 @@ class GangCalls:
     ) -> bool:
         """gone: what to answer where the pod is not there any more."""
         async with self._turns:
-            for tried in range(1, _TRIES + 1):
-                try:
-                    await call()
-                except NotFound:
-                    return gone
-                except (APIError, Unreachable) as error:
-                    if tried == _TRIES:
-                        log.warning("pod of a gang not %s pod=%s error=%s", what, pod.key, error)
-                        return False
-                    await asyncio.sleep(RETRY_SECONDS)
-                else:
-                    return True
-        return False
+            try:
+                await repeated(call)
+            except NotFound:
+                return gone
+            except (APIError, Unreachable) as error:
+                log.warning("pod of a gang not %s pod=%s error=%s", what, pod.key, error)
+                return False
+        return True

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from adapters.api import PODS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
+from adapters.api import PODS, APIError, ClusterAPI, Conflict, NotFound
 from adapters.kubernetes import placeholders
+from adapters.kubernetes.nomination import nomination
+from extender.repeated import repeated
 from extender.standing import Gated, Standing
 from qos.cluster.objects import Pod
 from qos.cluster.placeholders import Placeholder
 
-RETRY_SECONDS: Final = 0.5
-_TRIES: Final = 3
 TOO_LATE: Final = frozenset({404, 409, 422})
 """What the API server answers to the nomination of a pod that is gone, is another one, or has its node."""
 
@@ -49,8 +49,8 @@ class Giving:
 
     async def nominate(self, pod: Pod, node: str | None) -> None:
         """Have kube-scheduler keep others of no higher priority out of the place; None: no longer."""
-        body = placeholders.nomination(pod.uid, node)
-        await _again(lambda: self._api.patch(PODS, pod.namespace, pod.name, body, subresource="status"))
+        body = nomination(pod.uid, node)
+        await repeated(lambda: self._api.patch(PODS, pod.namespace, pod.name, body, subresource="status"))
 
     async def clear(self, node: str, pod: Pod, *, comes: bool) -> None:
         """Have those go that stand by there and are above the owner; if it `comes` now, those of its own
@@ -87,7 +87,7 @@ class Giving:
             await self.let_go(one, partial(self._standing.waits, one.uid))
 
     async def _step(self, one: Placeholder) -> None:
-        body = placeholders.nomination(one.uid, None)
+        body = nomination(one.uid, None)
 
         async def patch() -> None:
             try:
@@ -96,7 +96,7 @@ class Giving:
                 if error.status not in TOO_LATE:
                     raise
 
-        await _again(patch)
+        await repeated(patch)
         self._standing.nominated(one, nominated=False)
 
     async def let_go(self, given: Placeholder, wanted: Callable[[], bool]) -> None:
@@ -117,7 +117,7 @@ class Giving:
                 raise Taken from error
 
         try:
-            await _again(delete)
+            await repeated(delete)
         except Taken as taken:
             if isinstance(taken.__cause__, NotFound):  # after a conflict the watch tells whether it is there
                 self._standing.drop(given.uid)
@@ -127,18 +127,4 @@ class Giving:
     async def lift(self, one: Gated, annotations: Mapping[str, str]) -> None:
         """Let kube-scheduler have the owner."""
         body = placeholders.ungated(one.pod.uid, one.gates, annotations)
-        await _again(lambda: self._api.patch(PODS, one.pod.namespace, one.pod.name, body))
-
-
-async def _again(call: Callable[[], Awaitable[object]]) -> None:
-    """A patch meets a conflict where others change the object all the time, or where it is another one."""
-    for tried in range(1, _TRIES + 1):
-        try:
-            await call()
-            return
-        except NotFound:
-            raise
-        except (APIError, Unreachable):
-            if tried == _TRIES:
-                raise
-            await asyncio.sleep(RETRY_SECONDS)
+        await repeated(lambda: self._api.patch(PODS, one.pod.namespace, one.pod.name, body))

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from adapters.api import PODS, APIError, EvictingAPI, NotFound, Unreachable
 from adapters.kubernetes.events import EventWriter, Regarding
+from adapters.kubernetes.nomination import nomination
 from adapters.pace import Pace
 from extender.metrics import Metrics
 from ledger.ledger import Ledger
@@ -230,7 +231,7 @@ class MakingRoom:
             await self._patch(pod, node)
 
     async def _patch(self, pod: Pod, node: str) -> None:
-        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
+        body = nomination(pod.uid, node or None)
         try:
             await self._api.patch(PODS, pod.namespace, pod.name, body, subresource="status")
         except (APIError, Unreachable) as error:

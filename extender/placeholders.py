@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from adapters.api import PODS, APIError, ClusterAPI, NotFound, Unreachable
 from adapters.kubernetes import placeholders, priorities
+from adapters.kubernetes.nomination import nomination
 from adapters.loops import Changes
 from adapters.pace import Turns
 from extender.giving import TOO_LATE
@@ -235,10 +236,11 @@ class Placeholders:
         """
         self._problem = ""
         create, later = create[:_A_ROUND], {node for _, node in create[_A_ROUND:]}
-        first, making_way = apart(delete[:_A_ROUND], {node for _, node in create} | self._standing.asked())
+        waiting, seen = self._standing.waiting(), {one.uid for one in (*delete, *nominate)}
+        awaited = {node for _, node in create} | {one.node for one in waiting}
+        first, making_way = apart(delete[:_A_ROUND], awaited)
         left = {one.node for one in making_way}
-        heirs = [one for node in left for one in self._standing.asking(node) if not one.nominated]
-        heirs = [one for one in heirs if one not in delete and one not in nominate]
+        heirs = [one for one in waiting if one.node in left and not (one.nominated or one.uid in seen)]
         await asyncio.gather(*(self._delete(one) for one in first))
         await asyncio.gather(*(self._nominate(one) for one in (*nominate[:_A_ROUND], *heirs)))
         await asyncio.gather(*(self._create(demand, node, heir=node in left) for demand, node in create))
@@ -274,7 +276,7 @@ class Placeholders:
         return was is not None and self._ledger.openings(policy) != was
 
     async def _nominate(self, one: Placeholder) -> None:
-        body, standing = placeholders.nomination(one.uid, one.node), self._standing
+        body, standing = nomination(one.uid, one.node), self._standing
         async with self._turns.turn(), standing.nominating[one.node]:
             if one.node in self._busy():
                 return  # an owner is on its way there, and would not fit beside it

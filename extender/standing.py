@@ -182,12 +182,11 @@ class Standing:
 
     def asking(self, node: str) -> list[Placeholder]:
         """Placeholders of all policies that wait to be bound to this node."""
-        there = (self._by_uid[uid] for uid in self._asked if uid not in self._given)
-        return [one for one in there if one.node == node]
+        return [one for one in self.waiting() if one.node == node]
 
-    def asked(self) -> set[str]:
-        """Nodes to which any waits to be bound."""
-        return {self._by_uid[uid].node for uid in self._asked}
+    def waiting(self) -> list[Placeholder]:
+        """Those that wait to be bound, without those that are given to owners."""
+        return [self._by_uid[uid] for uid in self._asked if uid not in self._given]
 
     def waits(self, uid: str) -> bool:
         """Whether a placeholder is there and not bound."""

@@ -111,11 +111,6 @@ def placement(raw: bytes) -> NodePredicate:
     return placement_of(read(_TEMPLATE, "Pod", raw).spec)
 
 
-def nomination(uid: str, node: str | None) -> dict[str, Any]:
-    """The merge patch of a pod's status by which kube-scheduler keeps its room there; None: no longer."""
-    return {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}}
-
-
 def ungated(uid: str, gates: tuple[str, ...], annotations: Mapping[str, str]) -> dict[str, Any]:
     """The merge patch that takes our gate off a pod and leaves the others; with these annotations."""
     others = [{"name": name} for name in gates if name != keys.HAND_OVER_GATE]

@@ -9,7 +9,7 @@ import pytest
 
 from adapters.api import PODS, Conflict
 from adapters.memory import MemoryAPI
-from extender import giving
+from extender import repeated
 from extender.giving import Giving, Stays
 from extender.standing import Standing
 from qos.cluster.objects import Pod
@@ -18,7 +18,7 @@ from qos.cluster.placeholders import Placeholder
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> MemoryAPI:
-    monkeypatch.setattr(giving, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(repeated, "RETRY_SECONDS", 0.0)
     return MemoryAPI()
 
 

@@ -1,0 +1,29 @@
+"""Calls to the API server that are made three times before they count as failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from adapters.api import APIError, NotFound, Unreachable
+
+RETRY_SECONDS: Final = 0.5
+_TRIES: Final = 3
+
+
+async def repeated(call: Callable[[], Awaitable[object]]) -> None:
+    """Its last error is raised, NotFound at once: APIError, Unreachable.
+
+    A patch meets a conflict where others change the object all the time, or where it is another one.
+    """
+    for tried in range(1, _TRIES + 1):
+        try:
+            await call()
+            return
+        except NotFound:
+            raise
+        except (APIError, Unreachable):
+            if tried == _TRIES:
+                raise
+            await asyncio.sleep(RETRY_SECONDS)
