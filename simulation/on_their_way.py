@@ -1,12 +1,14 @@
-"""Owners that kube-scheduler has sent to a hold and no watch shows there yet, as the ledger must count them
-where bind cannot refuse: at the whole hold. Whether they come nobody knows before, and what is held must fit
-all the same if they do not.
+"""Pods on their way in and out, as the ledger must count them while no watch shows that yet.
+
+Owners that kube-scheduler has sent to a hold, where bind cannot refuse: at the whole hold. Whether they come
+nobody knows before, and what is held must fit all the same if they do not. Pods whose end has begun: as before,
+for topology spread counts them until then.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from lab.changes import Change, Watched
@@ -36,9 +38,18 @@ def with_whole_holds(
     return found
 
 
+def before_their_end(pods: Iterable[Pod], unheard: Collection[str]) -> list[Pod]:
+    """The pods, those of these UIDs as they were before their end began."""
+    return [replace(pod, deleting=False) if pod.uid in unheard else pod for pod in pods]
+
+
 def costs_a_slot(terms: Terms, things: Sequence[Watched], pod: Pod, policy: str, *, now: float = 0.0) -> bool:
-    """Whether the pod, bound now where all else has been as it is for long, costs this policy a slot."""
+    """Whether the pod, bound now where all else has been as it is for long, costs this policy a slot.
+
+    It waited until now: one that came bound would have bypassed everybody.
+    """
     checker = Checker(terms)
+    things = [*things, replace(pod, node_name="")]
     for number, thing in enumerate(things):
         checker.feed(Change(number, now, thing, listed=True))
     checker.feed(Change(len(things), now + 2 * terms.grace + 1.0, pod))

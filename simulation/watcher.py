@@ -37,7 +37,7 @@ from simulation.books import SCHEDULER, WATCHED
 from simulation.facts import ordered
 from simulation.history import World
 from simulation.invariants import Facts, Preemption
-from simulation.on_their_way import costs_a_slot, with_whole_holds
+from simulation.on_their_way import before_their_end, costs_a_slot, with_whole_holds
 from simulation.reserved_watch import ReservedWatch
 from simulation.store import EPOCH, Body, Entry, Store
 from simulation.watching import Waiting, Watching
@@ -68,6 +68,8 @@ class Watcher(Watching):
         self._chosen: dict[str, str] = {}
         self._given_up: dict[str, str] = {}
         """Pods whose Binding may land after kube-scheduler gave it up: where."""
+        self._ending: dict[str, int] = {}
+        """Pods whose end has begun, by UID: the resourceVersion that said so first."""
         self._foreign: dict[str, float] = {}
         self._resized: dict[str, float] = {}
         self._risky: dict[str, float] = {}
@@ -253,6 +255,7 @@ class Watcher(Watching):
             self.say(f"{pod.name} is gone")
             self._reserved.ended(pod, heard=self.extender is not None and self.extender.ready)
             self._shown.pop(pod.uid, None)
+            self._ending.pop(pod.uid, None)
             self._claimed.discard(pod.uid)
             self._slots.pop(pod.uid, None)
             self._feed(self._as_placed(pod), gone=True)
@@ -263,6 +266,8 @@ class Watcher(Watching):
             self._chosen.pop(pod.uid, None)
             return
         self._shown[pod.uid] = pod
+        if pod.deleting:
+            self._ending.setdefault(pod.uid, self._store.version)
         if pod.terminal and before is not None and not before.terminal:
             self._reserved.ended(pod, heard=self.extender is not None and self.extender.ready)
         if before is None:
@@ -323,7 +328,7 @@ class Watcher(Watching):
         never = self._never_held(finding.policy) or self._in_its_hole(finding.policy, thing)
         if at_risk or never or self._kept_for_first(finding.policy):
             return True
-        return self._kept_for_owners(finding, thing)
+        return self._kept_as_known(finding, thing)
 
     def _comes_before(self, key: str) -> bool:
         """Whether a Reservation comes first that the checker has still to hear of."""
@@ -424,23 +429,32 @@ class Watcher(Watching):
         there = hole == thing.node_name != ""
         return there and had.get(key, 1 << 40) <= self._checker.verdict().kept.get(key, 0)
 
-    def _kept_for_owners(self, finding: Finding, thing: Watched) -> bool:
-        """Whether the slot fits only into what owners on their way leave over of the holds that they go to:
-        those are kept whole until they are there, for they may not come, where bind cannot refuse.
+    def _kept_as_known(self, finding: Finding, thing: Watched) -> bool:
+        """Whether no slot is lost by what the extender can know: it has still to hear that the end of some
+        pods has begun, which topology spread counts until then; and owners on their way may not come, so the
+        holds that they go to are kept whole until they are there, where bind cannot refuse.
         """
-        if self._refuses_at_bind or self.extender is None or not isinstance(thing, Pod):
+        if self.extender is None or not isinstance(thing, Pod):
             return False
         others = [self._as_placed(pod) for pod in self._shown.values() if pod.uid != thing.uid]
-        coming = [pod for pod in others if pod.node_name and pod.uid in self._placed]
-        reports = self._reports()
-        demands = ordered(self.extender.books.demands(), reports)
-        whole = {pod.uid: pod for pod in with_whole_holds(coming, demands, reports)}
-        if all(whole[pod.uid].requests == pod.requests for pod in coming):
+        known = before_their_end(others, self._ends_unheard(self.extender))
+        if not self._refuses_at_bind:
+            coming = [pod for pod in known if pod.node_name and pod.uid in self._placed]
+            reports = self._reports()
+            demands = ordered(self.extender.books.demands(), reports)
+            whole = {pod.uid: pod for pod in with_whole_holds(coming, demands, reports)}
+            known = [whole.get(pod.uid, pod) for pod in known]
+        if known == others:
             return False
         kinds = (kind for kind in WATCHED if kind is not PODS)
         things = [_decoded(kind, entry.raw) for kind in kinds for entry in self._store.entries(kind)]
-        things += [whole.get(pod.uid, pod) for pod in others]
+        things += known
         return not costs_a_slot(self._terms, things, thing, finding.policy, now=EPOCH + self._clock())
+
+    def _ends_unheard(self, extender: Extender) -> set[str]:
+        """Pods whose end has begun, of which the extender has still to hear, by UID."""
+        unseen = {entry.version for entry in extender.api.unseen(PODS.plural)}
+        return {uid for uid, version in self._ending.items() if version in unseen}
 
     def _pinned_in_the_way(self, key: str) -> bool:
         """Pinned holds do not move, so slots that a packing from nothing has a place for may be unplaced."""

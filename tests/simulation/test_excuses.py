@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import ledger.headcount
 from extender import wire
+from qos.cluster.selectors import matches
 from simulation.generator import history
-from simulation.history import History, World
+from simulation.history import History, World, load
 from simulation.mutations import MUTATIONS
 from simulation.play import play
 
@@ -55,3 +58,29 @@ def test_who_was_shown_a_sample_and_is_not_woken_for_others_waits_in_vain() -> N
     wakes_nobody = next(one for one in MUTATIONS if one.about == "who was shown a sample is not woken")
     with wakes_nobody.planted():
         assert play(one).rules == {"nobody waits for ever"}
+
+
+UNHEARD = load(Path(__file__).parent / "histories" / "end-of-an-owner-not-heard-of.json")
+*_BEFORE, _POD, _ENDS = UNHEARD.steps
+_ENDS_LONG_BEFORE = ((_POD[0], *_ENDS[1:]), (0.1, *_POD[1:]))
+
+
+def _who_ends_counts_for_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger.headcount, "_counts", lambda pod, kind: matches(kind[0], pod.labels))
+
+
+def test_that_an_owner_ends_is_no_excuse_once_the_extender_has_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = replace(UNHEARD, steps=(*_BEFORE, *_ENDS_LONG_BEFORE))
+    assert not play(heard).broken
+    _who_ends_counts_for_spread(monkeypatch)
+    assert play(heard).rules == {"FloorBroken"}
+
+
+def test_the_end_of_a_pod_that_no_spread_of_the_policy_counts_is_no_excuse(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unheard = (_ENDS[0], "crash", ("a", 0, 1.0))
+    other = replace(UNHEARD, steps=(*_BEFORE, *_ENDS_LONG_BEFORE, unheard))
+    assert not play(other).broken
+    _who_ends_counts_for_spread(monkeypatch)
+    assert play(other).rules == {"FloorBroken"}

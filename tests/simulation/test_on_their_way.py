@@ -1,6 +1,10 @@
-"""Owners on their way count as large as the holds that they go to; what costs no slot then is no fault."""
+"""Owners on their way count as large as the holds that they go to, pods whose end nobody has heard of as before;
+what costs no slot then is no fault.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +12,7 @@ from lab.checker import Terms
 from ledger.decisions import DemandReport
 from qos.cluster.objects import Demand, Node, Pod, Requirement, Selector
 from qos.cluster.policy import Policy
-from simulation.on_their_way import costs_a_slot, with_whole_holds
+from simulation.on_their_way import before_their_end, costs_a_slot, with_whole_holds
 
 OWNERS = Selector((Requirement("app", "In", ("a",)),))
 
@@ -46,5 +50,10 @@ def test_a_pod_costs_no_slot_that_fits_only_beside_smaller_owners(cpu: int, cost
     node = Node("n0", "n0", {"cpu": 4000, "memory": 1 << 30, "pods": 10})
     there = [node, policy, _pod("o", cpu, "n0", "a")]
     terms = Terms(grace=1.0, cap_percent=100)
-    assert costs_a_slot(terms, [*there, _pod("p", 250)], _pod("p", 250, "n0"), "default/b") == costs
-    assert costs_a_slot(terms, [*there, _pod("p", 500)], _pod("p", 500, "n0"), "default/b")
+    assert costs_a_slot(terms, there, _pod("p", 250, "n0"), "default/b") == costs
+    assert costs_a_slot(terms, there, _pod("p", 500, "n0"), "default/b")
+
+
+def test_only_those_of_whose_end_nobody_has_heard_are_as_before() -> None:
+    ends = [replace(_pod(name, 500, "n0"), deleting=True) for name in ("p", "q")]
+    assert [one.deleting for one in before_their_end(ends, {"p"})] == [False, True]
