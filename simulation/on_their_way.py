@@ -1,8 +1,8 @@
 """Pods on their way in and out, as the ledger must count them while no watch shows that yet.
 
 Owners that kube-scheduler has sent to a hold, where bind cannot refuse: at the whole hold. Whether they come
-nobody knows before, and what is held must fit all the same if they do not. Pods whose end has begun: as before,
-for topology spread counts them until then.
+nobody knows before, and what is held must fit all the same if they do not. Pods whose end has begun: as
+before, for topology spread counts them until then.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ class Watcher(Watching):
     def _see(self, resource: Resource, entry: Entry, before: Body | None) -> None:
         gone = entry.type == "DELETED"
         if resource is PODS:
-            self._see_pod(parsed.pod(entry.raw), gone=gone)
+            (self._see_gone if gone else self._see_pod)(parsed.pod(entry.raw))
             return
         if resource is POLICIES and not gone:
             self._see_lives(entry.body, before)
@@ -249,22 +249,8 @@ class Watcher(Watching):
             for problem in lives.wrong_count(body, told):
                 self.wrong("lives", f"{body['metadata']['name']}: {problem}")
 
-    def _see_pod(self, pod: Pod, *, gone: bool) -> None:
+    def _see_pod(self, pod: Pod) -> None:
         before = self._shown.get(pod.uid)
-        if gone:
-            self.say(f"{pod.name} is gone")
-            self._reserved.ended(pod, heard=self.extender is not None and self.extender.ready)
-            self._shown.pop(pod.uid, None)
-            self._ending.pop(pod.uid, None)
-            self._claimed.discard(pod.uid)
-            self._slots.pop(pod.uid, None)
-            self._feed(self._as_placed(pod), gone=True)
-            self._reserved.decided.pop(pod.uid, None)
-            self._placed.pop(pod.uid, None)
-            self._unasked.discard(pod.uid)
-            self._given_up.pop(pod.uid, None)
-            self._chosen.pop(pod.uid, None)
-            return
         self._shown[pod.uid] = pod
         if pod.deleting:
             self._ending.setdefault(pod.uid, self._store.version)
@@ -287,6 +273,20 @@ class Watcher(Watching):
             self._foreign[pod.node_name] = self._clock()
         if before is None or _takes(before) != _takes(pod):
             self._feed(self._as_placed(pod))
+
+    def _see_gone(self, pod: Pod) -> None:
+        self.say(f"{pod.name} is gone")
+        self._reserved.ended(pod, heard=self.extender is not None and self.extender.ready)
+        self._shown.pop(pod.uid, None)
+        self._ending.pop(pod.uid, None)
+        self._claimed.discard(pod.uid)
+        self._slots.pop(pod.uid, None)
+        self._feed(self._as_placed(pod), gone=True)
+        self._reserved.decided.pop(pod.uid, None)
+        self._placed.pop(pod.uid, None)
+        self._unasked.discard(pod.uid)
+        self._given_up.pop(pod.uid, None)
+        self._chosen.pop(pod.uid, None)
 
     def _hole_taken(self, pod: Pod) -> None:
         """A pod is bound: its own preemption has led to that; it may have taken another's hole."""

@@ -1,5 +1,5 @@
-"""Owners on their way count as large as the holds that they go to, pods whose end nobody has heard of as before;
-what costs no slot then is no fault.
+"""Owners on their way count as large as the holds that they go to, pods whose end nobody has heard of as
+before; what costs no slot then is no fault.
 """
 
 from __future__ import annotations
