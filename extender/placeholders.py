@@ -243,7 +243,12 @@ class Placeholders:
         heirs = [one for one in waiting if one.node in left and not (one.nominated or one.uid in seen)]
         await asyncio.gather(*(self._delete(one) for one in first))
         await asyncio.gather(*(self._nominate(one) for one in (*nominate[:_A_ROUND], *heirs)))
-        await asyncio.gather(*(self._create(demand, node, heir=node in left) for demand, node in create))
+        await asyncio.gather(
+            *(
+                self._create(demand, node, keeps=node in left or node in self._due(demand))
+                for demand, node in create
+            )
+        )
         await asyncio.gather(*(self._delete(one) for one in making_way if one.node not in later))
         if self._problem:
             log.warning("placeholders are not as they should be yet error=%s", self._problem)
@@ -277,7 +282,8 @@ class Placeholders:
 
     async def _nominate(self, one: Placeholder) -> None:
         body, standing = nomination(one.uid, one.node), self._standing
-        async with self._turns.turn(), standing.nominating[one.node]:
+        # A turn is taken last: whoever waits for others of its node keeps nobody of another one waiting.
+        async with standing.nominating[one.node], self._turns.turn():
             if one.node in self._busy():
                 return  # an owner is on its way there, and would not fit beside it
             if one.uid not in standing.aside:
@@ -293,8 +299,8 @@ class Placeholders:
                 return
             standing.nominated(one)
 
-    async def _create(self, demand: Demand, node: str, *, heir: bool) -> None:
-        """`heir`: another one is about to go there for it."""
+    async def _create(self, demand: Demand, node: str, *, keeps: bool) -> None:
+        """`keeps`: it stands by, or another one is about to go there for it: others must not be quicker."""
         value = priority_of(demand)
         async with self._turns.turn():
             if node in self._closed() or demand.key in self._unmade.barred(self._clock()):
@@ -314,7 +320,7 @@ class Placeholders:
         made = placeholders.placeholder(raw)
         self._standing.made(made)
         self._metrics.placeholder("created")
-        if heir:
+        if keeps:
             await self._nominate(made)
 
     def _body(self, demand: Demand, node: str, value: int) -> dict[str, Any]:

@@ -20,6 +20,10 @@ _SHARE: Final = 0.05
 """The part of the time that looks may take."""
 MOST: Final = 100
 """Of all policies: kube-scheduler counts each of them whenever it looks at its node."""
+A_NODE: Final = 2
+"""Of one policy: they keep one another out, so that each owner that goes has all but one leave and come
+again, and nominating eight of a node takes seconds where answers are late.
+"""
 IN_VAIN_SECONDS: Final = 30.0
 """For so long nobody stands by for a policy on a node where one was bound in vain: there is room."""
 AWAY_SECONDS: Final = 1.0
@@ -71,7 +75,7 @@ class StandingBy:
         for key in self._missing.keys() & self._wanted.keys():
             # Nobody knows yet whether the slot has its place elsewhere: the room is kept until then.
             asked[key] = dict(self._wanted[key]) | asked.get(key, {})
-        self._wanted = shared_out(asked, MOST)
+        self._wanted = shared_out(asked, MOST, A_NODE)
         self._look_again = ended + max(LOOK_SECONDS, (ended - now) / _SHARE)
 
     def due(self, policy: str) -> dict[str, int]:

@@ -151,13 +151,13 @@ def apart(
     return first, making_way
 
 
-def shared_out(asked: Mapping[str, Mapping[str, int]], most: int) -> dict[str, dict[str, int]]:
-    """Who stands by: of what policies ask for, by key and node, `most` in all.
+def shared_out(asked: Mapping[str, Mapping[str, int]], most: int, a_node: int) -> dict[str, dict[str, int]]:
+    """Who stands by: of what policies ask for, by key and node, `most` in all, `a_node` of a policy on one.
 
     One a node first, of each policy in turn, in their order; then a second one, and so on: several owners
     of a policy on one node seldom crash at once.
     """
-    lines = {key: _in_turns(nodes) for key, nodes in asked.items()}
+    lines = {key: _in_turns(nodes, a_node) for key, nodes in asked.items()}
     given: dict[str, dict[str, int]] = {}
     while lines and most:
         for key in [*lines]:
@@ -171,9 +171,9 @@ def shared_out(asked: Mapping[str, Mapping[str, int]], most: int) -> dict[str, d
     return given
 
 
-def _in_turns(nodes: Mapping[str, int]) -> Iterator[str]:
-    """Each node as often as it says; all of them once, before one comes again."""
-    for turn in range(max(nodes.values(), default=0)):
+def _in_turns(nodes: Mapping[str, int], most: int) -> Iterator[str]:
+    """Each node as often as it says, `most` at the most; all of them once, before one comes again."""
+    for turn in range(min(most, max(nodes.values(), default=0))):
         yield from (node for node in sorted(nodes) if nodes[node] > turn)
 
 

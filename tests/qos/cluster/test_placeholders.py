@@ -99,12 +99,13 @@ def test_who_stands_by_waits_and_no_more(wanted, there, standby, steps):
         ({"a": {"n": 3}}, 2, {"a": {"n": 2}}),
         ({"a": {"n": 2, "m": 2}}, 3, {"a": {"n": 1, "m": 2}}),
         ({"a": {"n": 9}, "b": {"n": 1}}, 4, {"a": {"n": 3}, "b": {"n": 1}}),
+        ({"a": {"n": 9, "m": 1}}, 9, {"a": {"n": 3, "m": 1}}),  # no more than three on a node
         ({"a": {"n": 1}, "b": {"n": 1}}, 1, {"a": {"n": 1}}),  # the first is the more important
         ({"a": {}}, 5, {}),
     ],
 )
 def test_those_who_stand_by_are_shared_out(asked, most, given):
-    assert shared_out(asked, most) == given
+    assert shared_out(asked, most, 3) == given
 
 
 ROAMS = replace(placeholder("roams", "", bound=False), roams=True)
