@@ -37,8 +37,10 @@ class Witness:
         return self._promises
 
     def owner_of(self, pod: Pod) -> str:
-        """Key of the promise whose slot a pod fills, or ""."""
-        return next((p.key for p in self._promises if p.owned(pod)), "")
+        """Key of the promise whose slot a pod fills, or "": that of a Reservation which it uses, if any."""
+        owned = (one for one in self._promises if one.owned(pod))
+        first = min(owned, key=lambda one: not one.reservation, default=None)
+        return first.key if first is not None else ""
 
     def kept(self) -> dict[str, int]:
         """Slots of each promise that are filled or have a place."""

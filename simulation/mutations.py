@@ -128,6 +128,15 @@ def _whatever_it_asks(_right: Any) -> Any:
     return lambda self, pod: next(iter(self.selecting(pod.namespace, pod.labels)), NO_DEMAND)
 
 
+def _looks_away(_right: Any) -> Any:
+    def leave(state: State) -> None:
+        state.table.touched.clear()  # else nobody would ever be done
+        state.landed.clear()
+        state.recheck = False
+
+    return leave
+
+
 def _as_the_template_says(_right: Any) -> Any:
     return lambda one: one.where
 
@@ -151,7 +160,7 @@ MUTATIONS = (
     Mutation("holds stay on lost nodes", ledger.placement, "leave_lost_nodes", _never()),
     Mutation("holds are placed in any zone", Spreads, "share_out", _all_that_fit),
     Mutation("holds move to any zone", ledger.moves, "may_move", _never(True)),
-    Mutation("holds stay where their room was taken", ledger.placement, "leave_short_nodes", _never()),
+    Mutation("holds stay where their room was taken", ledger.placement, "leave_short_nodes", _looks_away),
     Mutation("preempt keeps hopeless candidates", ledger.preempt, "_ways", _keeps_all),
     Mutation("a Reservation for one pod is never used up", ledger.sharing, "use_up", _never()),
     Mutation("what pods take of a shared Reservation stays held", ledger.sharing, "reckon", _never()),

@@ -9,6 +9,7 @@ from typing import Any
 from lab.changes import Change
 from lab.checker import Kind, Terms, Verdict, check
 from qos.cluster.objects import Node, NodePredicate, Pod, Selector
+from qos.cluster.policy import Policy
 from qos.cluster.reservation import PodOwner, Reservation
 
 TERMS = Terms(grace=3.0, cap_percent=100)
@@ -65,6 +66,12 @@ def test_its_owner_uses_it_up() -> None:
     assert kinds(judged(*used)) == []
     assert kinds(judged(*used, *bound(20.0, "other", 2000))) == [], "what it left is anybody's"
     assert kinds(judged(*used, *bound(20.0, "web2", 1000, "uid-once"))) == [Kind.MISUSED]
+
+
+def test_its_owner_fills_no_slot_of_a_policy_that_selects_it_too() -> None:
+    older = Policy("default/a", "default", "a", "a", 1, "1", -1.0, Selector(), {"cpu": 1000}, count=1)
+    low = replace(ONCE, priority=0)
+    assert kinds(judged((0.0, older), (0.0, low), *bound(10.0, "web", 3000, "uid-once"))) == []
 
 
 def test_what_pods_leave_of_a_shared_one_must_be_there() -> None:
