@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Final
+
+_HURRY_SECONDS: Final = 1.0
 
 
 class Pace:
@@ -30,6 +33,38 @@ class Pace:
         self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._rate)
         self._at = now
         return self._tokens >= min(count, self._burst)
+
+
+class Rests:
+    """Lets what comes in a flood gather, to be taken many at a time: waking up for each costs more than it.
+
+    Whoever was woken by something calls rest(): it returns at once while there is little, `rate` a second in
+    the long run and `burst` in a row, and else after `seconds`. hurry(): for `_HURRY_SECONDS` nobody rests,
+    for somebody waits for what comes.
+    """
+
+    def __init__(
+        self,
+        rate: float,
+        burst: float,
+        seconds: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._few = Pace(rate, burst, clock)
+        self._seconds = seconds
+        self._clock = clock
+        self._sleep = sleep
+        self._hurried = float("-inf")
+
+    def hurry(self) -> None:
+        """What comes next is waited for."""
+        self._hurried = self._clock()
+
+    async def rest(self) -> None:
+        """Return when the next look is due."""
+        if self._clock() - self._hurried >= _HURRY_SECONDS and not self._few.take():
+            await self._sleep(self._seconds)
 
 
 class Turns:

@@ -11,6 +11,7 @@ from typing import Final
 from adapters import own_certificate
 from adapters.api import ClusterAPI
 from adapters.loops import Changes
+from adapters.pace import Rests
 from adapters.serving.addresses import listen
 from adapters.serving.server import Serving, server
 from adapters.webhooks.server import application
@@ -36,6 +37,10 @@ SECONDS: Final = 0.01
 IDLE_SECONDS: Final = 0.5
 """The longest such wait: a placeholder may have waited for long to be bound."""
 REFUSED_SECONDS: Final = 0.05
+LOOKS_A_SECOND: Final = 10
+LOOKS_IN_A_ROW: Final = 20
+REST_SECONDS: Final = 0.05
+"""In a flood the watches are read some twenty times a second: waking up for each event costs more than it."""
 WEBHOOK_SECONDS: Final = 0.5
 CLASSES_SECONDS: Final = 0.5
 
@@ -87,7 +92,8 @@ class PlaceholderKeeper:
         self._cluster = cluster
         self._acts = config.mode is not Mode.OBSERVE
         self._changed = changed
-        self._holds, self._owners = Changes(IDLE_SECONDS), Changes(IDLE_SECONDS)
+        self._holds, self._owners, self._waiting = (Changes(IDLE_SECONDS) for _ in range(3))
+        self._rests = Rests(LOOKS_A_SECOND, LOOKS_IN_A_ROW, REST_SECONDS, clock)
         self.standing = Standing(settings.namespace, self.note, clock)
         self._hand_over = HandOver(
             api,
@@ -116,6 +122,7 @@ class PlaceholderKeeper:
             serves=cluster.view.serves,
             busy=self._hand_over.busy,
             awaited=cluster.awaited,
+            asked=self._rests.hurry,
             clock=clock,
             name=name,
         )
@@ -126,12 +133,13 @@ class PlaceholderKeeper:
             cluster.view,
             self._hand_over,
             self.standing.places,
+            self._waiting,
             make_way=standing_by.make_way,
             clock=clock,
             timer=timer,
             looks=self._alone,
         )
-        self.gate = Gate(ledger, metrics, kept=self._keeps, lifts=cluster.complete)
+        self.gate = Gate(ledger, metrics, kept=self._keeps, lifts=cluster.complete, gated=self._rests.hurry)
         self.evictions = evictions
         self._serves = settings.webhook if self._acts else None
         self._webhook: Webhook | None = None
@@ -154,7 +162,13 @@ class PlaceholderKeeper:
         """Something changed: in the account, or of placeholders and owners."""
         self._holds.note()
         self._owners.note()
+        self._waiting.note()
         self._changed()
+
+    @property
+    def rest(self) -> Callable[[], Awaitable[None]] | None:
+        """Returns when watches are to be read; None where the verbs are asked, which answer by them."""
+        return self._rests.rest if self._alone else None
 
     def guards(self, verbs: Guarding) -> Guards:
         """What says whether holds are respected. `verbs`: the same for those that the verbs keep."""

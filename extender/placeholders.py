@@ -72,7 +72,8 @@ class Placeholders:
     `scheduler`: who is to bind them. `image`: what they run, "" for nothing. `ordinary`: the priority of pods
     that name no PriorityClass. `kept`: whether placeholders keep a policy; the others' go. `closed`: nodes
     where none may be made for now. `busy`: nodes to which an owner is on its way. `awaited`: for how many of
-    its slots autoscalers are to bring nodes. `serves`: whether a policy's pods may run on a node now.
+    its slots autoscalers are to bring nodes. `serves`: whether a policy's pods may run on a node now. `asked`
+    is called when one is made, whose binding others wait for.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Placeholders:
         closed: Callable[[], set[str]],
         serves: Callable[[NodePredicate, str], bool],
         busy: Callable[[], set[str]],
+        asked: Callable[[], None] = lambda: None,
         clock: Callable[[], float],
         name: Callable[[], str] = random_name,
     ) -> None:
@@ -111,6 +113,7 @@ class Placeholders:
         self._closed = closed
         self._serves = serves
         self._busy = busy
+        self._asked = asked
         self._name = name
         self._turns = Turns(PER_SECOND, AT_ONCE, clock, asyncio.sleep)
         self._settled: dict[str, tuple[Holding, int, Mapping[str, int], int]] = {}
@@ -317,6 +320,7 @@ class Placeholders:
                 else:
                     self._failed("create", error)
                 return
+        self._asked()
         made = placeholders.placeholder(raw)
         self._standing.made(made)
         self._metrics.placeholder("created")

@@ -54,7 +54,7 @@ from quota.limits import Limits
 
 log = logging.getLogger(__name__)
 
-STATUS_SECONDS: Final = 0.5
+STATUS_SECONDS: Final = 1.0
 """The shortest time between two looks at all policies."""
 IDLE_SECONDS: Final = 5.0
 """The longest: time itself changes conditions."""
@@ -255,6 +255,7 @@ class Program:
             changed=self._note,
             gone=self._forget,
         )
+        rest = None if self.keeper is None else self.keeper.rest
         return {
             one.resource.plural: Reflector(
                 self._api,
@@ -264,6 +265,7 @@ class Program:
                 on_listed=one.listed,
                 stale_after=self.config.stale_seconds,
                 clock=self._clock,
+                rest=rest,
             )
             for one in ingest.handlers()
         }

@@ -8,7 +8,7 @@ from heapq import nlargest
 from time import perf_counter
 from typing import Final
 
-from adapters.loops import last_of
+from adapters.loops import Changes, last_of
 from extender.hand_over import HandOver
 from extender.view import View
 from ledger.eligibility import admits_node
@@ -29,8 +29,8 @@ A_ROUND: Final = 50
 class Refused:
     """Asks the ledger about each such pod as kube-scheduler would ask an extender: what its answer moves,
     placeholders follow. `places`: where pods that wait may run, by UID. `make_way`: has those that stand by
-    leave one of these nodes. `clock`: seconds, monotonic. `looks`: it asks for pods there is room for by
-    itself; else `again` is told of them.
+    leave one of these nodes. `changes` tells of pods. `clock`: seconds, monotonic. `looks`: it asks for pods
+    there is room for by itself; else `again` is told of them.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Refused:
         view: View,
         hand_over: HandOver,
         places: Mapping[str, NodePredicate],
+        changes: Changes,
         *,
         make_way: Callable[[Collection[str]], None],
         clock: Callable[[], float],
@@ -49,6 +50,7 @@ class Refused:
         self._view = view
         self._hand_over = hand_over
         self._places = places
+        self._changes = changes
         self._make_way = make_way
         self._clock = clock
         self._asked: dict[str, tuple[float, float]] = {}
@@ -68,7 +70,11 @@ class Refused:
             self._asked.pop(pod.uid, None)
 
     async def run_once(self) -> None:
-        """Ask about the pods that were refused since, and those the ledger has room for now."""
+        """Ask about the pods that were refused since, and those the ledger has room for now; wait while there
+        are none.
+        """
+        if not self._view.unschedulable:
+            await self._changes.wait()
         self.again(await self._look())
         waiting = self._view.unschedulable
         now = self._clock()

@@ -70,6 +70,8 @@ class Standing:
         waits = not (pod.node_name or pod.terminal or pod.deleting)
         gates = placeholders.gates(raw) if waits else ()
         if waits and pod.unschedulable_since:
+            if pod.uid not in self.places:
+                self._changed()
             self.places[pod.uid] = placeholders.placement(raw)
         else:
             self.places.pop(pod.uid, None)

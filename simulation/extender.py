@@ -159,6 +159,7 @@ class Extender:
     def _run(self, ingest: Ingest) -> None:
         clock = self._loop.time
         handlers = {one.resource.plural: one for one in ingest.handlers()}
+        rest = None if self.books.keeper is None else self.books.keeper.rest
         reflectors = {
             resource.plural: Reflector(
                 self._api,
@@ -168,6 +169,7 @@ class Extender:
                 on_listed=handlers[resource.plural].listed,
                 stale_after=self._config.stale_seconds,
                 clock=clock,
+                rest=rest,
                 jitter=lambda: 0.5,
             )
             for resource in WATCHED

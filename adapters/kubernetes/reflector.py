@@ -33,11 +33,14 @@ on.
 
 
 class Turn:
-    """How long this task has kept the loop; breathe() gives it up after half a millisecond."""
+    """How long this task has kept the loop; breathe() gives it up after half a millisecond. `waited`: whether
+    the task was suspended before resumed() was called last.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._began = self._left = clock()
+        self.waited = False
 
     def begin(self) -> float:
         """The task was suspended and has the loop again; returns now."""
@@ -47,7 +50,8 @@ class Turn:
     def resumed(self) -> float:
         """The task may have been suspended: it was when more time went by than bookkeeping takes."""
         now = self._clock()
-        if now - self._left > _SUSPENDED_SECONDS:
+        self.waited = now - self._left > _SUSPENDED_SECONDS
+        if self.waited:
             self._began = now
         return now
 
@@ -95,7 +99,8 @@ class Reflector:
 
     `field_selector`: only these objects (spec.nodeName=NODE). `page_size` 0: the list in one piece, which the
     API server answers from memory, whatever its version; pages it may read from etcd, with all objects of
-    all nodes. `most_wait`: seconds between two tries, at most.
+    all nodes. `most_wait`: seconds between two tries, at most. `rest`: returns when what comes after an event
+    that had to be waited for may be looked at (adapters.pace.Rests).
 
     `synced` is set after the first complete list. `last_contact` is when the server last said anything, by
     `clock`. `relists` counts the lists begun. `answered` is set, and `last_answer` moves, also when the
@@ -117,6 +122,7 @@ class Reflector:
         stale_after: float = 120.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rest: Callable[[], Awaitable[None]] | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.resource = resource
@@ -135,6 +141,7 @@ class Reflector:
         self._stale_after = stale_after
         self._clock = clock
         self._sleep = sleep
+        self._rest = rest
         self._jitter = jitter
         self._backoff = Backoff(most=most_wait)
         self._known: set[str] = set()
@@ -239,6 +246,9 @@ class Reflector:
                 self.last_contact = self._turn.resumed()
                 self._apply(event)
                 events += 1
+                if self._rest is not None and self._turn.waited:
+                    await self._rest()
+                    self._turn.begin()
                 await self._turn.breathe()
         finally:
             await _close(stream)

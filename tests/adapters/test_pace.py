@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from adapters.loops import forever
-from adapters.pace import Pace, Turns
+from adapters.pace import Pace, Rests, Turns
 
 
 def test_a_pace_allows_a_burst_and_then_its_rate(fake_time):
@@ -24,6 +24,26 @@ def test_a_clock_that_jumps_back_gives_nothing(fake_time):
     assert pace.take()
     fake_time.now -= 100
     assert not pace.take()
+
+
+async def test_in_a_flood_one_rests_but_not_while_somebody_waits(fake_time):
+    rests = Rests(10, 5, 0.05, fake_time, fake_time.sleep)
+    for _ in range(5):
+        await rests.rest()
+    assert fake_time.slept == []
+    for _ in range(20):  # who is woken at once each time
+        await rests.rest()
+    assert len(fake_time.slept) in (13, 14)
+    assert set(fake_time.slept) == {0.05}
+    before = len(fake_time.slept)
+    rests.hurry()
+    for _ in range(30):
+        await rests.rest()
+    assert len(fake_time.slept) == before
+    fake_time.now += 1.0
+    for _ in range(30):
+        await rests.rest()
+    assert len(fake_time.slept) > before
 
 
 async def test_turns_begin_at_their_rate_in_the_order_in_which_they_were_asked_for(fake_time):

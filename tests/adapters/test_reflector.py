@@ -289,6 +289,26 @@ async def test_an_object_kept_by_name_that_was_made_again_unseen_is_not_removed(
         await eventually(lambda: "n1" not in store)
 
 
+async def test_what_comes_while_it_rests_is_taken_in_one_go(api, store, fake_time, eventually):
+    rested, go_on = [], asyncio.Event()
+
+    async def rest():
+        rested.append(sorted(store.names.values()))
+        await go_on.wait()
+
+    async with reflecting(api, store, fake_time, rest=rest) as reflector:
+        await eventually(lambda: reflector.synced.is_set() and api.watchers(PODS))
+        fake_time.now += 1.0
+        api.put(PODS, pod("a"))
+        await eventually(lambda: rested == [["a"]])
+        for name in "bcd":
+            api.put(PODS, pod(name))
+        assert sorted(store.names.values()) == ["a"]
+        go_on.set()
+        await eventually(lambda: "d" in store)
+        assert rested == [["a"]]  # what was there already is no reason to rest
+
+
 async def test_others_get_the_loop_while_a_large_list_is_read(api, store, eventually):
     for number in range(200):
         api.put(PODS, pod(f"p{number:03}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+from adapters.loops import Changes
 from extender.hand_over import HandOver
 from extender.refused import A_ROUND, Refused
 from extender.view import View
@@ -32,7 +33,8 @@ def refused_by(view: View, hand_over: HandOver, places: dict[str, NodePredicate]
     ledger = Ledger(Mode.GUARD, cap_percent=100)
     for node in view.nodes.values():
         ledger.set_node(node)
-    return Refused(ledger, view, hand_over, places, make_way=lambda _: None, clock=time.monotonic)
+    changes = Changes(0.0)
+    return Refused(ledger, view, hand_over, places, changes, make_way=lambda _: None, clock=time.monotonic)
 
 
 async def test_an_owner_waits_for_no_more_than_a_round_of_others() -> None:
