@@ -22,6 +22,8 @@ from qos.keys import GANG_GATE, HAND_OVER_GATE
 log = logging.getLogger(__name__)
 
 PATH: Final = "/gate"
+_LOOKS: Final = 3
+"""One, and others after the ledger has worked out what budgets give, and has taken it into account."""
 
 
 class _Gates(msgspec.Struct, rename="camel"):
@@ -38,7 +40,7 @@ _POD = msgspec.json.Decoder(_Pod)
 class Gate:
     """Decides about one pod. `kept`: whether placeholders keep a policy; `lifts`: whether this program
     would lift gates if it led: its account is complete. One that does not lead gates as well, because it
-    leads once nobody else does: owners wait until then, and evict nobody.
+    leads once nobody else does: owners wait until then, and evict nobody. `gated` is called for each that is.
     """
 
     def __init__(
@@ -48,11 +50,13 @@ class Gate:
         *,
         kept: Callable[[str], bool],
         lifts: Callable[[], bool],
+        gated: Callable[[], None] = lambda: None,
     ) -> None:
         self._ledger = ledger
         self._metrics = metrics
         self._kept = kept
         self._lifts = lifts
+        self._gated = gated
 
     def review(self, body: bytes) -> bytes:
         """The AdmissionReview that answers one. msgspec.MsgspecError, DecodeError."""
@@ -73,6 +77,7 @@ class Gate:
             log.warning("pod not gated namespace=%s error=%s", namespace, error)
             gated = False
         if gated:
+            self._gated()
             gates = [*there, {"name": HAND_OVER_GATE}]
             yield {"op": "add", "path": "/spec/schedulingGates", "value": gates}
 
@@ -80,7 +85,15 @@ class Gate:
         pod = replace(decode.pod(raw), namespace=namespace)  # it is the request that has it
         policy = "" if pod.node_name else self._ledger.policy_of(pod)
         # With every slot filled, too: a predecessor may just be going, and no watch have shown it yet.
-        openings = self._ledger.openings(policy) if policy and self._kept(policy) else None
-        gated = openings is not None and openings.desired > 0
+        gated = bool(policy) and self._kept(policy) and self._has_slots(policy)
         self._metrics.reviewed("gated" if gated else "passed")
         return gated
+
+    def _has_slots(self, policy: str) -> bool:
+        """What a budget gives may have become more since the ledger looked last."""
+        for _ in range(_LOOKS):
+            there = self._ledger.openings(policy)
+            if there is None or there.desired:
+                return there is not None
+            self._ledger.tend()
+        return False
