@@ -210,6 +210,8 @@ class Placeholders:
         missing = {node for node, slots in wanted.items() if stand[node] < slots}
         self._standing_by.misses(demand.key, missing - barred.keys())
         standby = self._due(demand)
+        keep = Counter(one.node for one in there if one.keeps and one.form == form) - Counter(wanted)
+        self._ledger.keep(demand.key, keep)
         beside = {one.node for one in there if one.bound and one.node not in wanted}
         lost = {node for node in beside if not self._serves(demand.where, node)}
         steps = decide(wanted, form, there, crowded, standby, barred, lost)

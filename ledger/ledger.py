@@ -119,6 +119,12 @@ class Ledger:
         """Place a new demand's holds (node, slots) where they were before a restart, if there is room."""
         self._budgets.restore(key, holds)
 
+    def keep(self, key: str, nodes: Iterable[str]) -> None:
+        """On these nodes, and on no other, somebody keeps room for one more slot of a demand from others: a
+        hold that looks for a place lies there first. Nothing is placed anew for that.
+        """
+        self._state.set_kept(key, nodes)
+
     def remove_demand(self, key: str) -> None:
         """Release all holds of a demand."""
         self._budgets.remove_demand(key)

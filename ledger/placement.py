@@ -209,22 +209,27 @@ def _charged(state: State, rows: Rows | None) -> Rows:
 
 
 def _fill(state: State, demand: int, want: int, rows: Rows | None) -> int:
-    """Place holds where no pod in flight may land: nodes that have holds first, then the tightest, then by
-    name.
+    """Place holds where no pod in flight may land: nodes where somebody keeps the room first, then nodes that
+    have holds, then the tightest, then by name.
     """
     dims = state.demands.weighed(demand)
     left = room(state, state.holds.all, safe=True, rows=rows, dims=dims)
     fit = _fit(state, demand, left, rows)
     number = state.holds.number if rows is None else state.holds.number[rows]
     there = np.flatnonzero(fit * (number > 0))
-    bounded = state.pools or demand in state.demands.spread
+    bounded = state.pools or demand in state.demands.spread or demand in state.kept
     if int(fit[there].sum()) < want or bounded:  # else nodes without holds need not be put in order
         there = np.flatnonzero(fit)
     if not there.size:
         return 0
     tight = (left[:, there] / scale(state, dims)[:, None]).sum(axis=0)
     named = there if rows is None else rows[there]
-    order = np.lexsort((state.table.rank()[named], tight, number[there] == 0))
+    by = [state.table.rank()[named], tight, number[there] == 0]
+    if demand in state.kept:
+        index = state.table.index
+        kept = [index[name] for name in state.kept[demand] if name in index]
+        by.append(~np.isin(named, kept))
+    order = np.lexsort(by)
     return _put(state, demand, want, named[order], fit[there][order])
 
 

@@ -5,7 +5,7 @@ Holds are not touched here: `placement.settle` does that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
@@ -76,7 +76,8 @@ class State:
     what searches for moves look at, by the level of those who ask, as of `boards_at`; `refuge`: places for
     holds at risk, and as of when; `short`: rows where pods in flight are charged for more than is free, since
     when; `uneven`: demands some of whose holds may be where by a spread constraint no owner can go; `gone`:
-    UIDs of the pods removed last; `promised`: UIDs of pods of gangs with a claim that the watch does not show
+    UIDs of the pods removed last; `kept`: nodes where somebody keeps room for a demand's next hold;
+    `promised`: UIDs of pods of gangs with a claim that the watch does not show
     bound yet; `version` counts the changes that are to be settled; `quotas`: who else
     counts pods, and `reoffered`: what nodes offer has changed since that was told there.
     """
@@ -146,6 +147,7 @@ class State:
         self.refuge: tuple[tuple[int, int, int], Refuge | None] | None = None
         self.used: tuple[tuple[int, int], Columns] | None = None
         self.version = 0
+        self.kept: dict[int, frozenset[str]] = {}
         self._hopeless: dict[object, Flags] = {}
         self._hopeless_version = 0
         self._limits: list[int] | None = None
@@ -554,6 +556,14 @@ class State:
         same = before is not None and replace(before, desired=demand.desired, withheld=demand.withheld)
         self.changed(grown=same != demand)
 
+    def set_kept(self, key: str, nodes: Iterable[str]) -> None:
+        """Somebody keeps room for one more slot of a demand on these nodes."""
+        number, there = self.demands.numbers.get(key), frozenset(nodes)
+        if number is not None and there:
+            self.kept[number] = there
+        elif number is not None:
+            self.kept.pop(number, None)
+
     def _watch(self, demand: Demand, before: Demand | None) -> None:
         """Count the pods that its constraints count, and no more those of the ones before."""
         stated = before.spread if before is not None else ()
@@ -587,7 +597,7 @@ class State:
         if self.quotas is not None:
             self.quotas.hold(key, ("", ""), {})
         self.demands.remove(key)
-        for known in (self.failed, self.capped, self.turns, self.crowded):
+        for known in (self.failed, self.capped, self.turns, self.crowded, self.kept):
             known.pop(number, None)
         self.holds.follow_levels()
         self.ownership.begin(namespace, removed=number)

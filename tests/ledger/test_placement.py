@@ -24,6 +24,21 @@ def test_nodes_that_have_holds_come_first_and_names_break_ties() -> None:
     assert (holds(made, "a"), holds(made, "b")) == ({"n0": 1}, {"n0": 2})
 
 
+def test_a_hold_lies_first_where_somebody_keeps_its_room() -> None:
+    """Elsewhere others may be quicker. What lies is not moved for that, and other demands do not heed it."""
+    made = ledger(node("n0", 16), node("n1", 4), node("n2", 8), demand("a", 1, 4))
+    assert holds(made, "a") == {"n1": 1}
+    made.keep("default/a", ["n0", "gone"])
+    assert holds(made, "a") == {"n1": 1}
+    made.set_demand(demand("b", 1, 4))
+    assert holds(made, "b") == {"n2": 1}
+    made.set_demand(demand("a", 2, 4))
+    assert holds(made, "a") == {"n0": 1, "n1": 1}
+    made.keep("default/a", [])
+    made.set_demand(demand("a", 3, 4))
+    assert holds(made, "a") == {"n0": 1, "n1": 1, "n2": 1}
+
+
 def test_holds_stay_where_they_are_right() -> None:
     made = ledger(node("n0", 8), demand("a", 2, 2))
     assert holds(made, "a") == {"n0": 2}
