@@ -75,6 +75,8 @@ class Refused:
         """
         if not self._view.unschedulable:
             await self._changes.wait()
+        if not self._view.unschedulable:
+            return
         self.again(await self._look())
         waiting = self._view.unschedulable
         now = self._clock()
