@@ -206,9 +206,12 @@ class ClusterAPI(Protocol):
         name: str,
         *,
         uid: str = "",
+        version: str = "",
         grace_seconds: int | None = None,
     ) -> None:
-        """Delete; dependents go in the background. NotFound; Conflict when it has another UID than `uid`."""
+        """Delete; dependents go in the background. NotFound; Conflict when it has another UID than `uid`, or
+        another resourceVersion than `version`.
+        """
         ...
 
     async def bind(

@@ -290,13 +290,15 @@ class MemoryAPI:
         name: str,
         *,
         uid: str = "",
+        version: str = "",
         grace_seconds: int | None = None,  # noqa: ARG002 - everything is gone at once here
     ) -> None:
-        """Delete: NotFound, Conflict for another UID."""
+        """Delete: NotFound, Conflict for another UID or resourceVersion."""
 
         def write() -> bytes:
-            meta = self._existing(resource, namespace, name)["metadata"]
-            require_uid(meta, uid)
+            there = self._existing(resource, namespace, name)
+            require_uid(there["metadata"], uid)
+            require_version(there, {"metadata": {"resourceVersion": version}})
             self.remove(resource, namespace, name)
             return b""
 

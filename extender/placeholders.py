@@ -10,7 +10,7 @@ from hashlib import blake2b
 from secrets import token_hex
 from typing import Any, Final
 
-from adapters.api import PODS, APIError, ClusterAPI, NotFound, Unreachable
+from adapters.api import PODS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
 from adapters.kubernetes import placeholders, priorities
 from adapters.kubernetes.nomination import nomination
 from adapters.loops import Changes
@@ -267,10 +267,15 @@ class Placeholders:
             if one.uid not in self._standing.ended and self._is_outdated(one.policy):
                 self._standing.take_back(one)
                 return  # an owner may have been given a place meanwhile; the next round decides
+            # One that was not bound may be by now: then it keeps what an owner has left, and the watch tells.
+            version = "" if one.bound else one.version
             try:
-                await self._api.delete(PODS, self._namespace, one.name, uid=one.uid)
+                await self._api.delete(PODS, self._namespace, one.name, uid=one.uid, version=version)
             except NotFound:
                 pass
+            except Conflict:
+                self._standing.take_back(one)
+                return
             except (APIError, Unreachable) as error:  # if another one has its name, the watch shows it gone
                 self._standing.take_back(one)
                 self._failed("delete", error)

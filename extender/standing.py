@@ -103,6 +103,7 @@ class Standing:
     def put(self, one: Placeholder) -> None:
         """Take a placeholder as it is now."""
         if self._by_uid.get(one.uid) == one:
+            self._by_uid[one.uid] = self._by_policy[one.policy][one.uid] = one  # of another version perhaps
             return
         if one.bound:
             self._asked.pop(one.uid, None)

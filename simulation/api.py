@@ -315,6 +315,7 @@ class Client:
         name: str,
         *,
         uid: str = "",
+        version: str = "",
         grace_seconds: int | None = None,
     ) -> None:
         """DELETE, at once; of a pod only without a grace, which the world plays."""
@@ -324,6 +325,7 @@ class Client:
             own = there.get("spec", {}).get("terminationGracePeriodSeconds")
             assert resource is not PODS or (own if grace_seconds is None else grace_seconds) == 0
             require_uid(there["metadata"], uid)
+            require_version(there, {"metadata": {"resourceVersion": version}})
             self._store.remove(resource, namespace, name)
 
         self.deleting(uid, True)

@@ -271,12 +271,16 @@ class KubernetesAPI:
         name: str,
         *,
         uid: str = "",
+        version: str = "",
         grace_seconds: int | None = None,
     ) -> None:
-        """Delete; dependents go in the background. NotFound; Conflict when it has another UID than `uid`."""
+        """Delete; dependents go in the background. NotFound; Conflict when it has another UID than `uid`, or
+        another resourceVersion than `version`.
+        """
         body: dict[str, Any] = {"propagationPolicy": "Background"}
-        if uid:
-            body["preconditions"] = {"uid": uid}
+        named = {"uid": uid, "resourceVersion": version}
+        if conditions := {name: value for name, value in named.items() if value}:
+            body["preconditions"] = conditions
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
         await self._request("DELETE", self._path(resource, namespace, name), body)

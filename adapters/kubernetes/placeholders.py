@@ -29,6 +29,7 @@ class _Marks(msgspec.Struct):
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str
     uid: str = ""
+    resource_version: str = ""
     annotations: _Marks | None = None
 
 
@@ -93,6 +94,7 @@ def placeholder(raw: bytes) -> Placeholder:
         roams=not marks.node,
         nominated=waits,
         priority=obj.spec.priority,
+        version=meta.resource_version,
     )
 
 

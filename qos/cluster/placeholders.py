@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Final
@@ -25,7 +25,8 @@ class Placeholder:
 
     `bound`: it takes its node's capacity; until then it only asks for it. `roams`: it was made for a slot
     without a place, and may be bound to any node; `node` is "" until then. `nominated`: it is not bound, and
-    kube-scheduler keeps that room on the node from pods of no higher `priority`.
+    kube-scheduler keeps that room on the node from pods of no higher `priority`. `version`: the
+    resourceVersion by which that is known.
     """
 
     uid: str
@@ -37,6 +38,7 @@ class Placeholder:
     roams: bool = False
     nominated: bool = False
     priority: int = 0
+    version: str = field(default="", compare=False)
 
     @property
     def keeps(self) -> bool:

@@ -11,6 +11,7 @@ from adapters.api import (
     PODS,
     POLICIES,
     PRIORITY_CLASSES,
+    Conflict,
 )
 from qos import keys
 from tests.extender.placeholder_cluster import (
@@ -130,6 +131,35 @@ async def test_of_many_owners_on_a_node_two_have_one_that_stands_by(
         api.remove(PODS, "default", "checkout-0")
         await eventually(lambda: stand(api) == {"n1": 1} and stand_by(api) == {"n1": 2})
         assert len(ours(api)) == 3
+
+
+async def test_who_was_bound_meanwhile_is_not_deleted_as_one_that_waits(
+    api, keeping, make_node, make_pod, make_policy, eventually, monkeypatch
+):
+    """It has the room of an owner that went; where watches are late that is not known yet."""
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=1, cpu="2"))
+    api.put(PODS, make_pod("checkout-1", cpu="2", app="checkout", node="n1"))
+    api.put(PODS, make_pod("batch", cpu="2", node="n1"))
+    delete, deleted = api.delete, []
+
+    async def late(resource, namespace, name, **options):
+        if not deleted:
+            await api.bind(namespace, name, options["uid"], "n1", {})
+        try:
+            await delete(resource, namespace, name, **options)
+        except Conflict:
+            deleted.append("stays")
+            raise
+        deleted.append("gone")
+
+    async with keeping():
+        await eventually(lambda: stand_by(api) == {"n1": 1})
+        monkeypatch.setattr(api, "delete", late)
+        comes = make_pod("comes", cpu="2")
+        comes["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+        api.put(PODS, comes | {"status": {"phase": "Pending", "nominatedNodeName": "n1"}})
+        await eventually(lambda: deleted == ["stays", "gone"])  # nobody needs it, as the watch shows
 
 
 async def test_nobody_stands_by_for_who_is_below_ordinary_pods(
