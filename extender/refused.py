@@ -116,7 +116,7 @@ class Refused:
             return
         self._ledger.settle(pod.uid)  # else each answer would be charged on top of the one before
         moved = self._ledger.moved
-        found = self._ledger.filter(pod, nodes, now)
+        found = self._ledger.filter(pod, nodes, now, unfiltered=True)
         if self._ledger.moved == moved:
             self._ledger.settle(pod.uid)  # there is room without a move: for those who stand by it is kept
             self._make_way(found.nodes)
@@ -125,7 +125,7 @@ class Refused:
         self._asked[pod.uid] = (now + pause if found.nodes else float("inf")), pause
 
     async def _nodes_for(self, pod: Pod) -> list[str]:
-        """Nodes that admit it by its own words; other in-tree filters are not looked at."""
+        """Nodes that admit it by its own words; of other in-tree filters the ledger looks at resources."""
         if self._clock() >= self._names_until:
             self._names.clear()
             self._names_until = self._clock() + _NAMES_SECONDS

@@ -15,7 +15,7 @@ from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
 from ledger.preempt import left_out, victims_left
 from ledger.refusals import in_doubt, of_quota, refuse
-from ledger.requests import Request, avail, cells, own_holds, request_of
+from ledger.requests import Request, avail, cells, own_holds, request_of, sufficing
 from ledger.state import State, exempt
 from ledger.table import Rows
 from ledger.waiting import Waiting
@@ -35,6 +35,7 @@ def filter_nodes(
     tolerations: tuple[Toleration, ...] | None = None,
     *,
     prefers: bool = False,
+    unfiltered: bool = False,
 ) -> Filtered:
     """Which of the names may be used; see Filtered, and Ledger.filter."""
     state.now = max(state.now, now)
@@ -45,11 +46,12 @@ def filter_nodes(
     settle(state)
     if state.mode is not Mode.OBSERVE and (node := state.claims.node_in_doubt(pod.uid)):
         if node not in names:
-            waiting.remember(state, pod, names)
+            waiting.remember(state, pod, names, unfiltered=unfiltered)
         return in_doubt(names, node)
     state.offers.nominated(pod)
     before = state.flights.drop(pod.uid)
     rows = _not_ahead(state, state.table.rows_of(names), tolerations)
+    rows = _sufficing(state, pod, rows) if unfiltered else rows
     request = request_of(state, pod, _tried(before, now), rows)
     left = victims_left(state, pod, names)
     why = quotas.refusal(state, request, left)
@@ -57,7 +59,8 @@ def filter_nodes(
     if state.mode is Mode.OBSERVE:
         return _observe(state, names, verdict)
     if verdict is None:
-        _note_refusal(state, waiting, request, before, names)
+        _keep_flight(state, before)
+        waiting.remember(state, request.pod, names, unfiltered=unfiltered)
         return of_quota(state, pod, names, why) if why else _refuse(state, request, names, rows)
     waiting.forget(pod.uid)
     if verdict.passing is not None and not prefers:
@@ -89,6 +92,11 @@ def _not_ahead(state: State, rows: Rows, tolerations: tuple[Toleration, ...] | N
     if tolerations is None or state.mode is Mode.OBSERVE or not state.lacking:
         return rows
     return np.where(state.demands.tolerated(tolerations, rows), rows, -1)
+
+
+def _sufficing(state: State, pod: Pod, rows: Rows) -> Rows:
+    """Without nodes (-1) that have too little of what no demand holds."""
+    return np.where(sufficing(state, pod, rows), rows, -1)
 
 
 def _keep_offer(state: State, pod: Pod, names: Sequence[str]) -> None:
@@ -125,15 +133,13 @@ def _observe(state: State, names: Sequence[str], verdict: Verdict | None) -> Fil
     return Filtered(list(names), withheld=len(names) - passing)
 
 
-def _note_refusal(
-    state: State, waiting: Waiting, request: Request, before: Flight | None, names: Sequence[str]
-) -> None:
+def _keep_flight(state: State, before: Flight | None) -> None:
+    """Of a pod that is refused now: where bind does not come through us, it may still land."""
     if before is not None:
         if not state.binds:
             state.flights.put(before)
         else:
             state.changed()
-    waiting.remember(state, request.pod, names)
 
 
 def _refuse(state: State, request: Request, names: Sequence[str], rows: Rows) -> Filtered:

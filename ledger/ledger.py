@@ -176,12 +176,17 @@ class Ledger:
         tolerations: tuple[Toleration, ...] | None = None,
         *,
         prefers: bool = False,
+        unfiltered: bool = False,
     ) -> Filtered:
         """Which of the nodes kube-scheduler found fitting may be used. `tolerations`: the pod's, if known;
-        `prefers`: it would rather have some than others.
+        `prefers`: it would rather have some than others; `unfiltered`: kube-scheduler was not asked, so what
+        no policy holds is looked at here.
         """
         self._budgets.settle()
-        return filter_nodes(self._state, self._waiting, pod, names, now, tolerations, prefers=prefers)
+        state, waiting = self._state, self._waiting
+        return filter_nodes(
+            state, waiting, pod, names, now, tolerations, prefers=prefers, unfiltered=unfiltered
+        )
 
     def prioritize(self, pod: Pod, names: Sequence[str], now: float) -> list[int]:
         """Scores 0..10, one for each name."""

@@ -12,7 +12,7 @@ from ledger.board import Amounts, Board
 from ledger.demands import NO_DEMAND
 from ledger.reserving import choose
 from ledger.state import State
-from ledger.table import Columns, Rows
+from ledger.table import Columns, Flags, Rows
 from qos.cluster.objects import Pod, Resources
 from qos.quantity import MAXIMUM
 
@@ -119,6 +119,14 @@ def fits_free(state: State, request: Request, rows: Rows) -> NDArray[np.bool_] |
             enough |= table.allocatable[dim].take(rows) == 0
         fit = enough if fit is None else np.logical_and(fit, enough, out=fit)
     return fit
+
+
+def sufficing(state: State, pod: Pod, rows: Rows) -> Flags:
+    """Where there is enough for a pod of what no demand holds: elsewhere moving holds does not help."""
+    held = set(state.demands.dims)
+    parts = tuple([part for part in _all_parts(state, pod.requests) if part[0] not in held])
+    fit = fits_free(state, Request(pod, NO_DEMAND, pod.requests, [], parts), rows)
+    return np.ones(rows.size, dtype=np.bool_) if fit is None else fit
 
 
 def _nominated(state: State, request: Request, dims: Sequence[int], rows: Rows) -> Columns | None:

@@ -18,7 +18,7 @@ from ledger.board import slots_that_fit
 from ledger.demands import NO_DEMAND
 from ledger.judge import judge
 from ledger.placement import settle
-from ledger.requests import avail, request_of
+from ledger.requests import avail, request_of, sufficing
 from ledger.state import State
 from ledger.table import Flags
 from qos.cluster.objects import Pod
@@ -54,7 +54,8 @@ class _Refused:
     far, and `known` those where it would have passed when it was looked at last. `vain`: wakings after which
     it was refused again, `tries` those of them since a node was new among `known`; `since`: when it was
     refused last; `later`: when to look again though nothing changes; `regained`: when it will have all its
-    wakings for other nodes again; `woken`: when it was woken last.
+    wakings for other nodes again; `woken`: when it was woken last; `unfiltered`: kube-scheduler had not
+    looked at the names.
     """
 
     pod: Pod
@@ -69,6 +70,7 @@ class _Refused:
     regained: float = -math.inf
     later: float = math.inf
     woken: float = math.inf
+    unfiltered: bool = False
 
 
 class _Remembered:
@@ -113,12 +115,13 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._refused.by_uid)
 
-    def remember(self, state: State, pod: Pod, names: Sequence[str]) -> None:
+    def remember(self, state: State, pod: Pod, names: Sequence[str], *, unfiltered: bool = False) -> None:
         """Note a refusal."""
         before = self._refused.pop(pod.uid)
         woken = self._woken.pop(pod.uid)
         sampled = len(names) >= self._sample
-        refused = _Refused(pod, () if sampled else tuple(names), state.moment, state.now)
+        shown = () if sampled else tuple(names)
+        refused = _Refused(pod, shown, state.moment, state.now, unfiltered=unfiltered)
         if sampled:
             refused.sample = len(names)
             refused.seen = np.zeros(state.table.shape[1], dtype=np.bool_)
@@ -267,6 +270,7 @@ def _kind(state: State, refused: _Refused) -> object:
         state.demands.reservations.candidates(pod),
         pod.reservation_affinity is not None,
         _names(state, refused),
+        refused.unfiltered,
         -1 if nominated is None else nominated[0],
         state.quotas.kind(pod) if state.quotas is not None else None,
     )
@@ -290,6 +294,8 @@ def _passing(state: State, refused: _Refused) -> tuple[Flags, int]:
     """
     names = _names(state, refused)
     rows = state.table.rows_of(names) if names else np.flatnonzero(state.table.usable)
+    if refused.unfiltered:
+        rows = rows[sufficing(state, refused.pod, rows)]
     request = request_of(state, refused.pod, rows=rows)
     passing = np.zeros(state.table.shape[1], dtype=np.bool_)
     let = quotas.room(state, request)

@@ -133,13 +133,14 @@ class Telling(Ledger):
         tolerations: tuple[Toleration, ...] | None = None,
         *,
         prefers: bool = False,
+        unfiltered: bool = False,
     ) -> Filtered:
         """As Ledger.filter."""
         demands, holds = self._state.demands, self._state.holds
         had = {demands[n].key: holds.filled_total[n] + holds.held_total[n] for n in demands.order}
         row, _ = self._state.nominations.by_uid.get(pod.uid, (-1, pod))
         self.told.asked(pod.uid, self._state.table.names[row] if row >= 0 else "", had)
-        return super().filter(pod, names, now, tolerations, prefers=prefers)
+        return super().filter(pod, names, now, tolerations, prefers=prefers, unfiltered=unfiltered)
 
     def bind(self, pod: Pod, node: str, now: float, gone: Collection[str] = ()) -> BindDecision:
         """As Ledger.bind."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
+
+import pytest
 
 from adapters.loops import Changes
 from extender.hand_over import HandOver
@@ -12,6 +15,7 @@ from extender.view import View
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos.cluster.objects import Node, NodePredicate, NodeSelectorTerm, Pod, Requirement
+from tests.ledger.builders import demand, ledger, node, pod
 
 
 class Asked(HandOver):
@@ -30,11 +34,11 @@ def waiting(name: str, priority: int = 0) -> Pod:
 
 
 def refused_by(view: View, hand_over: HandOver, places: dict[str, NodePredicate]) -> Refused:
-    ledger = Ledger(Mode.GUARD, cap_percent=100)
-    for node in view.nodes.values():
-        ledger.set_node(node)
+    account = Ledger(Mode.GUARD, cap_percent=100)
+    for one in view.nodes.values():
+        account.set_node(one)
     changes = Changes(0.0)
-    return Refused(ledger, view, hand_over, places, changes, make_way=lambda _: None, clock=time.monotonic)
+    return Refused(account, view, hand_over, places, changes, make_way=lambda _: None, clock=time.monotonic)
 
 
 async def test_an_owner_waits_for_no_more_than_a_round_of_others() -> None:
@@ -84,3 +88,24 @@ async def test_whom_the_ledger_has_room_for_is_asked_about_again() -> None:
     refused.again([view.unschedulable["w"]])
     await refused.run_once()
     assert hand_over.pods == ["w", "w"]
+
+
+def crowded(memory: int) -> Ledger:
+    """A slot of 2 CPUs, and no memory, lies on n0, and fits on n1 as well, where `memory` of 4 is used."""
+    slot = replace(demand("a", 1), vector={"cpu": 2_000, "pods": 1})
+    there = pod("there", 6, 1, node="n0"), pod("beside", 5, memory, node="n1")
+    return ledger(node("n0", 8, 4), node("n1", 8, 4), *there, slot, mode=Mode.GUARD)
+
+
+def asking(account: Ledger) -> Refused:
+    view = View(nodes={name: node(name, 8, 4) for name in ("n0", "n1")})
+    view.unschedulable = {"w": replace(pod("w", 2, 1), unschedulable_since=1.0)}
+    return Refused(account, view, Asked(), {}, Changes(0.0), make_way=lambda _: None, clock=lambda: 1.0)
+
+
+@pytest.mark.parametrize(("memory", "moves"), [(4, 1), (3, 0)])
+async def test_room_on_a_node_without_memory_keeps_no_hold_from_moving(memory: int, moves: int) -> None:
+    """kube-scheduler refuses that node whatever the ledger says of its CPUs, and the pod waited for ever."""
+    account = crowded(memory)
+    await asking(account).run_once()
+    assert account.moved == moves

@@ -33,6 +33,18 @@ def test_t21_no_more_of_a_kind_are_woken_than_fit() -> None:
     assert made.waiting() == []
 
 
+@pytest.mark.parametrize("unfiltered", [True, False])
+def test_who_kube_scheduler_refused_is_returned_where_there_is_memory_too(unfiltered: bool) -> None:
+    """Though no policy holds any: kube-scheduler would refuse it again."""
+    slot = replace(demand("a", 2, 4), vector={"cpu": 4_000, "pods": 1})
+    made = ledger(*nodes(1, memory=4), pod("there", 0, 4, node="n0"), slot)
+    assert not made.filter(pod("p", 4, 1), ["n0"], 0.0, unfiltered=unfiltered).nodes
+    made.set_demand(replace(slot, desired=1))
+    assert [p.uid for p in made.waiting()] == ([] if unfiltered else ["p"])
+    made.remove_pod("there")
+    assert [p.uid for p in made.waiting()] == (["p"] if unfiltered else [])
+
+
 @pytest.mark.parametrize("deleted", [True, False])
 def test_t21_a_woken_pod_that_goes_before_it_tries_leaves_its_room_to_the_next(deleted: bool) -> None:
     made = ledger(*nodes(1), demand("a", 4, 2))
