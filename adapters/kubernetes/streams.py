@@ -13,6 +13,8 @@ import httptools
 
 from adapters.kubernetes.calls import LARGEST_HEAD, CutError, Server
 
+_MOST_BUFFERED: Final = 4 * 1024 * 1024
+"""More is left with the server, which ends the watch of a client that is too late."""
 _FINAL: Final = 200
 """Statuses below are said on the way."""
 
@@ -27,6 +29,7 @@ class Stream(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
+        self._size = 0
         self._head: int | None = 0
         self._paused = False
         self._ended = False
@@ -51,7 +54,7 @@ class Stream(asyncio.Protocol):
                 return b""
             await self._news()
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts = []
+        self._parts, self._size = [], 0
         if self._paused:
             self._paused = False
             self._heard = self._loop.time()
@@ -129,9 +132,10 @@ class Stream(asyncio.Protocol):
             self._wake()
 
     def on_body(self, part: bytes) -> None:
-        """A part of the body. While nobody waits for it, the rest stays where it is read in one go later."""
+        """A part of the body."""
         self._parts.append(part)
-        if self._waiter is None and not self._paused:
+        self._size += len(part)
+        if self._size > _MOST_BUFFERED and not self._paused:
             self._paused = True
             self._transport.pause_reading()
         self._wake()
