@@ -22,8 +22,6 @@ from qos.keys import GANG_GATE, HAND_OVER_GATE
 log = logging.getLogger(__name__)
 
 PATH: Final = "/gate"
-_LOOKS: Final = 3
-"""One, and others after the ledger has worked out what budgets give, and has taken it into account."""
 
 
 class _Gates(msgspec.Struct, rename="camel"):
@@ -85,15 +83,6 @@ class Gate:
         pod = replace(decode.pod(raw), namespace=namespace)  # it is the request that has it
         policy = "" if pod.node_name else self._ledger.policy_of(pod)
         # With every slot filled, too: a predecessor may just be going, and no watch have shown it yet.
-        gated = bool(policy) and self._kept(policy) and self._has_slots(policy)
+        gated = bool(policy) and self._kept(policy) and self._ledger.given(policy) > 0
         self._metrics.reviewed("gated" if gated else "passed")
         return gated
-
-    def _has_slots(self, policy: str) -> bool:
-        """What a budget gives may have become more since the ledger looked last."""
-        for _ in range(_LOOKS):
-            there = self._ledger.openings(policy)
-            if there is None or there.desired:
-                return there is not None
-            self._ledger.tend()
-        return False

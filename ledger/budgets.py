@@ -119,6 +119,12 @@ class Budgets:
         self._due = self._changed(self._last.granted)
         return True
 
+    def gives(self, key: str) -> int:
+        """How many slots a policy has now, whether that is in the account yet or not."""
+        self.weigh()
+        given = self._due.get(key) or self._known(key)
+        return given.desired if given is not None else 0
+
     def settle(self) -> bool:
         """Take what policies are given into the account, some demands at a time; True when more is left.
 

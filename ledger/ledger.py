@@ -395,6 +395,10 @@ class Ledger:
         """Who has a policy's slots, and what became of the pods with these UIDs; None: not known yet."""
         return occupants(self._state, key, asked)
 
+    def given(self, key: str) -> int:
+        """How many slots budgets give a policy, as soon as that is known; 0 of one that is not there."""
+        return self._budgets.gives(key)
+
     def openings(self, key: str) -> Openings | None:
         """What the next pods of a policy may get; None of a policy that is not there."""
         return openings(self._state, key)
