@@ -74,6 +74,8 @@ class Refused:
         are none.
         """
         if not self._view.unschedulable:
+            for known in (self._asked, self._charged, self._offered):
+                known.clear()
             await self._changes.wait()
         if not self._view.unschedulable:
             return

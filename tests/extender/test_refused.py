@@ -109,3 +109,15 @@ async def test_room_on_a_node_without_memory_keeps_no_hold_from_moving(memory: i
     account = crowded(memory)
     await asking(account).run_once()
     assert account.moved == moves
+
+
+async def test_a_pod_that_was_no_longer_refused_for_a_while_is_asked_about_anew() -> None:
+    hand_over, view = Asked(), View(nodes={"n1": Node("n1", "n1", {"cpu": 4_000})})
+    refused = refused_by(view, hand_over, {})
+    for _ in range(2):
+        view.unschedulable = {"w": waiting("w")}
+        await refused.run_once()
+        await refused.run_once()
+        view.unschedulable = {}
+        await refused.run_once()
+    assert hand_over.pods == ["w", "w"]
