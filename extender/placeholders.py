@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
 from secrets import token_hex
 from typing import Any, Final
 
-from adapters.api import PODS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
+from adapters.api import PODS, APIError, ClusterAPI, Unreachable
 from adapters.kubernetes import placeholders, priorities
 from adapters.kubernetes.nomination import nomination
 from adapters.loops import Changes
 from adapters.pace import Turns
+from extender.deleting import delete
 from extender.giving import TOO_LATE
 from extender.guarding import Guard
 from extender.metrics import Metrics
@@ -126,6 +127,8 @@ class Placeholders:
         """By policy: the API server refuses its placeholders, and would others as well."""
         self._nominated = Refusals()
         """By UID: somebody takes nominations away; before Kubernetes 1.35 kube-scheduler, at each attempt."""
+        self._nominators = defaultdict[str, asyncio.Lock](asyncio.Lock)
+        """By node: one at a time, and others of the node behind it."""
         self._clock = clock
 
     def guard(self, policy: str) -> Guard:
@@ -165,6 +168,7 @@ class Placeholders:
             self._settled.pop(policy, None)
             self._decided.pop(policy, None)
             self._standing_by.forget(policy)
+            self._ledger.keep(policy, ())
             self._roaming.forget(policy)
         if delete or create or nominate:
             await self._act(delete, create, nominate)
@@ -248,9 +252,10 @@ class Placeholders:
         heirs = [one for one in waiting if one.node in left and not (one.nominated or one.uid in seen)]
         await asyncio.gather(*(self._delete(one) for one in first))
         await asyncio.gather(*(self._nominate(one) for one in (*nominate[:_A_ROUND], *heirs)))
+        due = {demand.key: self._due(demand) for demand in {one.key: one for one, _ in create}.values()}
         await asyncio.gather(
             *(
-                self._create(demand, node, keeps=node in left or node in self._due(demand))
+                self._create(demand, node, keeps=node in left or node in due[demand.key])
                 for demand, node in create
             )
         )
@@ -267,18 +272,14 @@ class Placeholders:
             if one.uid not in self._standing.ended and self._is_outdated(one.policy):
                 self._standing.take_back(one)
                 return  # an owner may have been given a place meanwhile; the next round decides
-            # One that was not bound may be by now: then it keeps what an owner has left, and the watch tells.
-            version = "" if one.bound else one.version
             try:
-                await self._api.delete(PODS, self._namespace, one.name, uid=one.uid, version=version)
-            except NotFound:
-                pass
-            except Conflict:
-                self._standing.take_back(one)
-                return
+                stays = await delete(self._api, self._namespace, one)
             except (APIError, Unreachable) as error:  # if another one has its name, the watch shows it gone
                 self._standing.take_back(one)
                 self._failed("delete", error)
+                return
+            if stays is not None:
+                self._standing.stays(stays)  # the next round decides anew
                 return
         if one.bound:
             self._standing_by.in_vain(one.policy, one.node)
@@ -292,8 +293,8 @@ class Placeholders:
 
     async def _nominate(self, one: Placeholder) -> None:
         body, standing = nomination(one.uid, one.node), self._standing
-        # A turn is taken last: whoever waits for others of its node keeps nobody of another one waiting.
-        async with standing.nominating[one.node], self._turns.turn():
+        # Whoever waits for others of its node has no turn yet, and keeps no owner from the node either.
+        async with self._nominators[one.node], self._turns.turn(), standing.nominating[one.node]:
             if one.node in self._busy():
                 return  # an owner is on its way there, and would not fit beside it
             if one.uid not in standing.aside:

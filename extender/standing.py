@@ -175,6 +175,14 @@ class Standing:
         if self._given.pop(one.uid, None) is not None:
             self._note(one.policy)
 
+    def stays(self, one: Placeholder) -> None:
+        """It did not go, because it has become what it is now; the watch may not have shown that yet."""
+        self.take_back(one)
+        if one.uid in self.ended:
+            self.ended[one.uid] = one
+        if one.uid in self._by_uid:
+            self.put(one)
+
     def _note(self, policy: str) -> None:
         self.versions[policy] += 1
         self._changed()
