@@ -20,9 +20,9 @@ _SHARE: Final = 0.05
 """The part of the time that looks may take."""
 MOST: Final = 100
 """Of all policies: kube-scheduler counts each of them whenever it looks at its node."""
-A_NODE: Final = 2
+A_NODE: Final = 4
 """Of one policy: they keep one another out, so that each owner that goes has all but one leave and come
-again, and nominating eight of a node takes seconds where answers are late.
+again, and nominating eight of a node takes seconds where answers are late; but several may go at once.
 """
 IN_VAIN_SECONDS: Final = 30.0
 """For so long nobody stands by for a policy on a node where one was bound in vain: there is room."""

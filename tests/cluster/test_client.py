@@ -124,8 +124,8 @@ async def test_an_eviction_is_as_budgets_allow_it_and_a_dry_run_evicts_nobody(ap
     await api.evict(namespace, "web-1", pod.uid, dry_run=True)
     assert not decode.pod(await api.get(PODS, namespace, "web-1")).deleting
     await api.evict(namespace, "web-1", pod.uid)
-    seen = decode.pod(await api.get(PODS, namespace, "web-1"))
-    assert seen.deleting
+    with suppress(NotFound):  # its node has been quick
+        assert decode.pod(await api.get(PODS, namespace, "web-1")).deleting
 
 
 async def test_a_node_turns_ready(api, node):

@@ -118,19 +118,19 @@ async def test_who_stands_by_keeps_the_room_while_others_are_still_being_made(
         await eventually(lambda: stand_by(api) == {"n1": 1, "n2": 1})
 
 
-async def test_of_many_owners_on_a_node_two_have_one_that_stands_by(
+async def test_of_many_owners_on_a_node_four_have_one_that_stands_by(
     api, keeping, make_node, make_pod, make_policy, eventually
 ):
     """They keep one another out: all but one leave whenever an owner goes, and come again."""
-    api.put(NODES, make_node("n1", cpu="8"))
-    api.put(POLICIES, make_policy(count=4, cpu="2"))
-    for number in range(4):
+    api.put(NODES, make_node("n1", cpu="12"))
+    api.put(POLICIES, make_policy(count=6, cpu="2"))
+    for number in range(6):
         api.put(PODS, make_pod(f"checkout-{number}", cpu="2", app="checkout", node="n1"))
-    async with keeping(cpus=8):
-        await eventually(lambda: stand_by(api) == {"n1": 2})
+    async with keeping(cpus=12):
+        await eventually(lambda: stand_by(api) == {"n1": 4})
         api.remove(PODS, "default", "checkout-0")
-        await eventually(lambda: stand(api) == {"n1": 1} and stand_by(api) == {"n1": 2})
-        assert len(ours(api)) == 3
+        await eventually(lambda: stand(api) == {"n1": 1} and stand_by(api) == {"n1": 4})
+        assert len(ours(api)) == 5
 
 
 async def test_who_was_bound_meanwhile_is_not_deleted_as_one_that_waits(
