@@ -13,14 +13,16 @@ import httptools
 
 from adapters.kubernetes.calls import LARGEST_HEAD, CutError, Server
 
-_MOST_BUFFERED: Final = 4 * 1024 * 1024
-"""More is left with the server, which ends the watch of a client that is too late."""
 _FINAL: Final = 200
 """Statuses below are said on the way."""
 
 
 class Stream(asyncio.Protocol):
-    """One answer; `silence`: seconds without a byte after which it counts as cut."""
+    """One answer; `silence`: seconds without a byte after which it counts as cut.
+
+    What comes while nobody waits for it is left in the kernel, to be read in one go: waking up for each part
+    costs more than the part. The server ends the watch of a client that is too late.
+    """
 
     def __init__(self, silence: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -29,7 +31,6 @@ class Stream(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
-        self._size = 0
         self._head: int | None = 0
         self._paused = False
         self._ended = False
@@ -54,11 +55,9 @@ class Stream(asyncio.Protocol):
                 return b""
             await self._news()
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts, self._size = [], 0
-        if self._paused:
-            self._paused = False
-            self._heard = self._loop.time()
-            self._transport.resume_reading()
+        self._parts = []
+        if self._paused and self._error is None:
+            self._resume()
         return data
 
     def abort(self) -> None:
@@ -89,6 +88,23 @@ class Stream(asyncio.Protocol):
             self._fail(TimeoutError(f"silent for {self._silence:g} s"))
         else:
             self._watch = self._loop.call_later(left, self._look)
+
+    def _pause(self) -> None:
+        self._paused = True
+        self._transport.pause_reading()
+        self._read_ahead(0)
+
+    def _resume(self) -> None:
+        self._paused = False
+        self._heard = self._loop.time()
+        self._read_ahead(None)
+        self._transport.resume_reading()
+
+    def _read_ahead(self, most: int | None) -> None:
+        """How many bytes TLS takes from the kernel while reading is paused; None: as many as it likes."""
+        limit = getattr(self._transport, "set_read_buffer_limits", None)
+        if limit is not None:
+            limit(most)
 
     # asyncio's side.
 
@@ -134,10 +150,8 @@ class Stream(asyncio.Protocol):
     def on_body(self, part: bytes) -> None:
         """A part of the body."""
         self._parts.append(part)
-        self._size += len(part)
-        if self._size > _MOST_BUFFERED and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
+        if self._waiter is None and not self._paused:
+            self._pause()
         self._wake()
 
     def on_message_complete(self) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
+import trustme
+import uvloop
 
 from adapters.kubernetes import streams
 from adapters.kubernetes.calls import CutError, Server
@@ -23,8 +27,13 @@ def chunk(data: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def answered(play: Play, *, silence: float = LONG):
-    ended = asyncio.Event()
+async def answered(play: Play, *, silence: float = LONG, tls: bool = False):
+    ended, serves, asks = asyncio.Event(), None, None
+    if tls:
+        authority = trustme.CA()
+        serves, asks = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
+        authority.issue_cert("127.0.0.1").configure_cert(serves)
+        authority.configure_trust(asks)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -34,10 +43,10 @@ async def answered(play: Play, *, silence: float = LONG):
             writer.close()
             ended.set()
 
-    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=serves)
     host, port = listener.sockets[0].getsockname()
-    server = Server(f"http://{host}:{port}", None)
-    stream = await streams.ask(server, server.head("GET", "/", {}), None, connect=LONG, silence=silence)
+    server = Server(f"http{'s' * tls}://{host}:{port}", None)
+    stream = await streams.ask(server, server.head("GET", "/", {}), asks, connect=LONG, silence=silence)
     try:
         yield stream
     finally:
@@ -63,31 +72,76 @@ async def test_what_is_said_on_the_way_is_no_answer():
         assert await stream.readany() == b""
 
 
-async def test_who_reads_late_leaves_the_rest_with_the_server_and_loses_nothing(monkeypatch):
-    monkeypatch.setattr(streams, "_MOST_BUFFERED", 100_000)
-    size, stuck = 64 * 2**20, asyncio.Event()
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("tls", [False, True])
+def test_who_reads_late_leaves_the_rest_with_the_server_and_loses_nothing(
+    run: Callable[[Coroutine[Any, Any, None]], None], tls: bool
+):
+    size = 64 * 2**20
 
-    async def play(_, writer):
-        writer.write(HEAD)
-        for _ in range(size // 2**20):
-            writer.write(chunk(b"x" * 2**20))
-            if writer.transport.get_write_buffer_size() > 16 * 2**20:
-                stuck.set()
-        writer.write(END)
-        await writer.drain()
+    async def scene() -> None:
+        stuck = asyncio.Event()
 
-    async with answered(play) as stream:
-        assert await stream.status() == 200
-        await stuck.wait()
-        while not stream._paused:  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0)
-        assert stream._size < 2**20
-        assert len(await whole(stream)) == size
+        async def play(_, writer):
+            writer.write(HEAD)
+            for _ in range(size // 2**20):
+                writer.write(chunk(b"x" * 2**20))
+                if writer.transport.get_write_buffer_size() > 16 * 2**20:
+                    stuck.set()
+            writer.write(END)
+            await writer.drain()
+
+        async with answered(play, tls=tls) as stream:
+            assert await stream.status() == 200
+            await stuck.wait()
+            while not stream._paused:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0)
+            assert sum(map(len, stream._parts)) < 2**20
+            assert len(await whole(stream)) == size
+
+    run(scene())
 
 
-async def test_a_reader_that_is_late_itself_finds_no_silence(monkeypatch):
-    monkeypatch.setattr(streams, "_MOST_BUFFERED", 1)
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("tls", [False, True])
+def test_what_comes_while_nobody_waits_wakes_the_process_no_more_than_twice(
+    run: Callable[[Coroutine[Any, Any, None]], None], tls: bool, monkeypatch
+):
+    """Once for what finds that nobody waits; TLS has a record that it had taken already."""
+    woken, came = [], streams.Stream.data_received
 
+    def count(stream: streams.Stream, data: bytes) -> None:
+        woken.append(len(data))
+        came(stream, data)
+
+    monkeypatch.setattr(streams.Stream, "data_received", count)
+
+    async def scene() -> None:
+        said, taken = asyncio.Event(), asyncio.Event()
+
+        async def play(_, writer):
+            writer.write(HEAD + chunk(b"first"))
+            await taken.wait()
+            for _ in range(50):
+                writer.write(chunk(b"later"))
+                await writer.drain()
+                await asyncio.sleep(0)
+            said.set()
+            writer.write(END)
+            await writer.drain()
+
+        async with answered(play, tls=tls) as stream:
+            assert await stream.readany() == b"first"
+            before = len(woken)
+            taken.set()
+            await said.wait()
+            assert len(woken) - before <= 2
+            assert await whole(stream) == 50 * b"later"
+
+    run(scene())
+
+
+async def test_a_reader_that_is_late_itself_finds_no_silence():
     async def play(reader, writer):
         writer.write(HEAD + chunk(b"some"))
         await reader.read()
