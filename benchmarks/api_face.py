@@ -178,7 +178,7 @@ def _parse(path: str) -> tuple[Resource, str, str, str]:
     namespace = ""
     if len(rest) > 2 and rest[0] == "namespaces":
         namespace, rest = rest[1], rest[2:]
-    plural, name, subresource = [*rest, "", ""][:3]
+    plural, name, subresource = [*rest, "", "", ""][:3]
     resource = _KINDS.get((group, version, plural)) if rest else None
     if resource is None:
         raise APIError(404, "NotFound", f"{path} is not served here")
