@@ -56,7 +56,7 @@ class Stream(asyncio.Protocol):
             await self._news()
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts = []
-        if self._paused and self._error is None:
+        if self._paused and self._parser is not None:
             self._resume()
         return data
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -139,6 +140,49 @@ def test_what_comes_while_nobody_waits_wakes_the_process_no_more_than_twice(
             assert await whole(stream) == 50 * b"later"
 
     run(scene())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("end", [END, b"", b"nonsense"])
+def test_what_ends_while_nobody_waits_is_read_to_its_end(
+    run: Callable[[Coroutine[Any, Any, None]], None], tls: bool, end: bytes, monkeypatch
+):
+    """Whether the reader is back before the connection is gone or after it."""
+
+    async def scene(late: bool) -> None:
+        came = asyncio.Event()
+        parts = streams.Stream.on_body
+
+        def note(stream: streams.Stream, part: bytes) -> None:
+            parts(stream, part)
+            if part == b"last":
+                came.set()
+
+        monkeypatch.setattr(streams.Stream, "on_body", note)
+
+        async def play(_, writer):
+            writer.write(HEAD + chunk(b"first"))
+            await taken.wait()
+            writer.write(chunk(b"last") + end)
+            writer.close()
+
+        taken = asyncio.Event()
+        async with answered(play, tls=tls) as stream:
+            assert await stream.readany() == b"first"
+            taken.set()
+            await came.wait()
+            if late:
+                stream.abort()
+                while stream._parser is not None:  # noqa: ASYNC110 - it tells nobody
+                    await asyncio.sleep(0)
+            assert await stream.readany() == b"last"
+            with contextlib.nullcontext() if end == END else pytest.raises(CutError):
+                assert await stream.readany() == b""
+        monkeypatch.undo()
+
+    run(scene(late=False))
+    run(scene(late=True))
 
 
 async def test_a_reader_that_is_late_itself_finds_no_silence():
