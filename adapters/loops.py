@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,24 @@ async def last_of(steps: Iterator[T]) -> T:
         await asyncio.sleep(0)
         last = step
     return last
+
+
+class OneAtATime:
+    """A lock by name; one that nobody holds or waits for is forgotten."""
+
+    def __init__(self) -> None:
+        self._locks = WeakValueDictionary[str, asyncio.Lock]()
+
+    def __getitem__(self, name: str) -> asyncio.Lock:
+        """To be held by `async with` at once: nothing else keeps it."""
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = asyncio.Lock()
+        return lock
+
+    def __len__(self) -> int:
+        """How many are held or waited for."""
+        return len(self._locks)
 
 
 class Changes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
 from secrets import token_hex
@@ -13,7 +13,7 @@ from typing import Any, Final
 from adapters.api import PODS, APIError, ClusterAPI, Unreachable
 from adapters.kubernetes import placeholders, priorities
 from adapters.kubernetes.nomination import nomination
-from adapters.loops import Changes
+from adapters.loops import Changes, OneAtATime
 from adapters.pace import Turns
 from extender.deleting import delete
 from extender.giving import TOO_LATE
@@ -127,7 +127,7 @@ class Placeholders:
         """By policy: the API server refuses its placeholders, and would others as well."""
         self._nominated = Refusals()
         """By UID: somebody takes nominations away; before Kubernetes 1.35 kube-scheduler, at each attempt."""
-        self._nominators = defaultdict[str, asyncio.Lock](asyncio.Lock)
+        self._nominators = OneAtATime()
         """By node: one at a time, and others of the node behind it."""
         self._clock = clock
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from adapters.kubernetes import placeholders
+from adapters.loops import OneAtATime
 from qos import keys
 from qos.cluster.objects import NodePredicate, Pod
 from qos.cluster.placeholders import Placeholder
@@ -49,7 +49,7 @@ class Standing:
         self.ended: dict[str, Placeholder] = {}
         self.places: dict[str, NodePredicate] = {}
         self.aside: set[str] = set()
-        self.nominating: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.nominating = OneAtATime()
         self.versions: Counter[str] = Counter()
         self.refusals = Refusals()
         self._namespace = namespace
