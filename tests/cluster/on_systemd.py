@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from cli.kubectl import Kubectl, as_list
@@ -96,6 +96,8 @@ def agent_ends(node: SystemdNode) -> None:
     node.run(["systemctl", "stop", _UNIT]).succeeded()
 
 
-def until_there(node: SystemdNode, condition: Any, what: str) -> None:
-    """Until it is so; else with what the agent has said."""
-    until(condition, what, SECONDS, partial(node.journal, _UNIT))
+def until_there(
+    node: SystemdNode, condition: Callable[[], object], what: str, found: Callable[[], object] = str
+) -> None:
+    """Until it is so; else with what is found instead, and what the agent has said."""
+    until(condition, what, SECONDS, lambda: f"{found()} {node.journal(_UNIT)}")
