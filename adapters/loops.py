@@ -62,14 +62,7 @@ class OneAtATime:
 
     def __getitem__(self, name: str) -> asyncio.Lock:
         """To be held by `async with` at once: nothing else keeps it."""
-        lock = self._locks.get(name)
-        if lock is None:
-            lock = self._locks[name] = asyncio.Lock()
-        return lock
-
-    def __len__(self) -> int:
-        """How many are held or waited for."""
-        return len(self._locks)
+        return self._locks.setdefault(name, asyncio.Lock())
 
 
 class Changes:

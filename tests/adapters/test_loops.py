@@ -18,26 +18,28 @@ async def test_one_of_a_name_at_a_time_and_no_lock_stays():
             if all(inside.values()):
                 both.set()
             await both.wait()
-            await asyncio.sleep(0)
             inside[name] -= 1
 
     await asyncio.gather(*(enter(name) for name in "aabbab"))
     assert most == {"a": 1, "b": 1}
-    assert not len(locks)
+    assert not locks._locks
 
 
 async def test_who_gives_up_waiting_leaves_the_lock_to_whoever_holds_it():
-    locks, entered, leave = OneAtATime(), asyncio.Event(), asyncio.Event()
+    locks, leave = OneAtATime(), asyncio.Event()
 
-    async def hold() -> None:
+    async def hold(asks: asyncio.Event) -> None:
+        asks.set()
         async with locks["a"]:
-            entered.set()
             await leave.wait()
 
-    holds = asyncio.create_task(hold())
-    await entered.wait()
-    waits = asyncio.create_task(hold())
-    await asyncio.sleep(0)
+    async def begun() -> asyncio.Task[None]:
+        asks = asyncio.Event()
+        task = asyncio.create_task(hold(asks))
+        await asks.wait()
+        return task
+
+    holds, waits = await begun(), await begun()
     waits.cancel()
     await asyncio.gather(waits, return_exceptions=True)
     assert locks["a"].locked()

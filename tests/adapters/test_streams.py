@@ -15,11 +15,15 @@ import uvloop
 
 from adapters.kubernetes import streams
 from adapters.kubernetes.calls import CutError, Server
+from tests.waiting import eventually
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
 LONG = 30.0
 
+Runs = Callable[[Coroutine[Any, Any, None]], None]
+LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+TLS = pytest.mark.parametrize("tls", [False, True])
 Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -73,11 +77,9 @@ async def test_what_is_said_on_the_way_is_no_answer():
         assert await stream.readany() == b""
 
 
-@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-@pytest.mark.parametrize("tls", [False, True])
-def test_who_reads_late_leaves_the_rest_with_the_server_and_loses_nothing(
-    run: Callable[[Coroutine[Any, Any, None]], None], tls: bool
-):
+@LOOPS
+@TLS
+def test_who_reads_late_leaves_the_rest_with_the_server_and_loses_nothing(run: Runs, tls: bool):
     size = 64 * 2**20
 
     async def scene() -> None:
@@ -95,18 +97,17 @@ def test_who_reads_late_leaves_the_rest_with_the_server_and_loses_nothing(
         async with answered(play, tls=tls) as stream:
             assert await stream.status() == 200
             await stuck.wait()
-            while not stream._paused:  # noqa: ASYNC110 - it tells nobody
-                await asyncio.sleep(0)
+            await eventually(lambda: stream._paused, "it reads no more")
             assert sum(map(len, stream._parts)) < 2**20
             assert len(await whole(stream)) == size
 
     run(scene())
 
 
-@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-@pytest.mark.parametrize("tls", [False, True])
+@LOOPS
+@TLS
 def test_what_comes_while_nobody_waits_wakes_the_process_no_more_than_twice(
-    run: Callable[[Coroutine[Any, Any, None]], None], tls: bool, monkeypatch
+    run: Runs, tls: bool, monkeypatch
 ):
     """Once for what finds that nobody waits; TLS has a record that it had taken already."""
     woken, came = [], streams.Stream.data_received
@@ -126,7 +127,7 @@ def test_what_comes_while_nobody_waits_wakes_the_process_no_more_than_twice(
             for _ in range(50):
                 writer.write(chunk(b"later"))
                 await writer.drain()
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # a turn in which the loop may be woken: what comes of it is counted
             said.set()
             writer.write(END)
             await writer.drain()
@@ -142,24 +143,14 @@ def test_what_comes_while_nobody_waits_wakes_the_process_no_more_than_twice(
     run(scene())
 
 
-@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
-@pytest.mark.parametrize("tls", [False, True])
+@LOOPS
+@TLS
 @pytest.mark.parametrize("end", [END, b"", b"nonsense"])
-def test_what_ends_while_nobody_waits_is_read_to_its_end(
-    run: Callable[[Coroutine[Any, Any, None]], None], tls: bool, end: bytes, monkeypatch
-):
+def test_what_ends_while_nobody_waits_is_read_to_its_end(run: Runs, tls: bool, end: bytes):
     """Whether the reader is back before the connection is gone or after it."""
 
     async def scene(late: bool) -> None:
-        came = asyncio.Event()
-        parts = streams.Stream.on_body
-
-        def note(stream: streams.Stream, part: bytes) -> None:
-            parts(stream, part)
-            if part == b"last":
-                came.set()
-
-        monkeypatch.setattr(streams.Stream, "on_body", note)
+        taken = asyncio.Event()
 
         async def play(_, writer):
             writer.write(HEAD + chunk(b"first"))
@@ -167,19 +158,16 @@ def test_what_ends_while_nobody_waits_is_read_to_its_end(
             writer.write(chunk(b"last") + end)
             writer.close()
 
-        taken = asyncio.Event()
         async with answered(play, tls=tls) as stream:
             assert await stream.readany() == b"first"
             taken.set()
-            await came.wait()
+            await eventually(lambda: stream._parts == [b"last"], "it came")
             if late:
                 stream.abort()
-                while stream._parser is not None:  # noqa: ASYNC110 - it tells nobody
-                    await asyncio.sleep(0)
+                await eventually(lambda: stream._parser is None, "the connection is lost")
             assert await stream.readany() == b"last"
             with contextlib.nullcontext() if end == END else pytest.raises(CutError):
                 assert await stream.readany() == b""
-        monkeypatch.undo()
 
     run(scene(late=False))
     run(scene(late=True))
