@@ -24,7 +24,8 @@ class Holds:
 
     `visible[i]` sums the holds whose priority is at least `levels[i]`, and those of lower ones that were
     given to owners in flight: what a pod of a priority up to that level must leave alone; `clear[i]` flags
-    the nodes without any of the first. `given` counts holds given to owners in flight, `lent` sums them;
+    the nodes without any of the first. `owners`: how many slots are filled on each row.
+    `given` counts holds given to owners in flight, `lent` sums them;
     `standing` has the demands with holds on a row; `wanting` those that may miss holds that they did not
     miss when holds were last placed, `stamps` differ when a demand's holds changed, `fuller` has those that
     may have too many by now, and on which rows. `total`: what all holds amount to, by column; `heavier`: it
@@ -44,6 +45,7 @@ class Holds:
         self.count: Counts = np.zeros((count, rows), dtype=np.int32)
         self.filled: Counts = np.zeros((count, rows), dtype=np.int32)
         self.given: Counts = np.zeros((count, rows), dtype=np.int32)
+        self.owners: Numbers = np.zeros(rows, dtype=np.int32)
         self.standing: dict[int, set[int]] = {}
         self._pairs: tuple[Rows, Rows, NDArray[np.int64]] | None = None
         self.wanting: set[int] = set()
@@ -96,6 +98,7 @@ class Holds:
         self.lent = np.asarray(reshaped(self.lent, shape), dtype=np.int64)
         self.total = np.asarray(reshaped(self.total, shape[:1]), dtype=np.int64)
         self._no_number = np.zeros(shape[1], dtype=np.int32)
+        self.owners = np.asarray(reshaped(self.owners, shape[1:]), dtype=np.int32)
         self.visible = [np.asarray(reshaped(one, shape), dtype=np.int64) for one in self.visible]
         self.clear = [np.asarray(reshaped(one, shape[1:]), dtype=np.bool_) for one in self.clear]
         self._numbers = [np.asarray(reshaped(one, shape[1:]), dtype=np.int32) for one in self._numbers]
@@ -206,6 +209,7 @@ class Holds:
         """Count an owner in (1) or out (-1)."""
         self.changes += 1
         self.filled[demand, row] += count
+        self.owners[row] += count
         self.filled_total[demand] += count
         self.follow(demand)
         if count < 0:
@@ -290,6 +294,7 @@ class Holds:
         self.held_total[demand] = 0
         self._stamp(demand)
         self._pairs = None
+        self.owners -= self.filled[demand]
         self.filled[demand] = 0
         self.filled_total[demand] = 0
         self.unplaced -= self._unplaced[demand]

@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 from ledger.board import Amounts, Board
 from ledger.demands import NO_DEMAND
 from ledger.moves import DEPTHS, Depth, Move, Search, screen
-from ledger.requests import Request, avail, board_at, fits_free, offers_owed, own_holds, scale, vector_of
+from ledger.requests import (
+    Request,
+    avail,
+    board_at,
+    fits_free,
+    left_in_flight,
+    offers_owed,
+    own_holds,
+    scale,
+    vector_of,
+)
 from ledger.retries import pool_slots
 from ledger.risk import beside_risk
 from ledger.spread import may_move
@@ -59,10 +69,35 @@ def judge(state: State, request: Request, rows: Rows, *, decided: bool = False) 
     if passing.any():
         if request.owed and (keeping := passing & offers_owed(state, request, rows)).any():
             passing = keeping
-        return Verdict(passing=passing)
+        verdict = Verdict(passing=passing) if decided else _beside_owners(state, request, rows, passing)
+        if verdict is not None:
+            return verdict
     if not decided and state.is_cold_to(request.owner):
         return None
     return _among_holds(state, request, rows)
+
+
+def _beside_owners(state: State, request: Request, rows: Rows, passing: Flags) -> Verdict | None:
+    """What passes (flags over rows, some of them set), without owners' nodes that pods in flight may fill;
+    where no others pass, the one of those that they leave most of; None where they certainly fill all.
+
+    kube-scheduler knows before us that an owner is gone, and sends there who comes: two pods would share what
+    was free beside it with its slot, which is then held nowhere.
+    """
+    there = (
+        np.flatnonzero(passing & (state.holds.owners.take(rows) > 0)) if state.flights.by_uid else rows[:0]
+    )
+    if not there.size or request.pod.uid in state.nominations.by_uid:
+        return Verdict(passing=passing)
+    certain, possible = left_in_flight(state, request, rows[there])
+    apart = passing.copy()
+    apart[there[possible < 0]] = False
+    if apart.any():
+        return Verdict(passing=apart)
+    few, left = rows[there[certain >= 0]], possible[certain >= 0]
+    if not few.size:
+        return None
+    return Verdict(row=int(few[np.lexsort((state.table.rank().take(few), -left, few == request.avoid))[0]]))
 
 
 def _own(state: State, request: Request, rows: Rows) -> Verdict | None:

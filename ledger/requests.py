@@ -121,6 +121,20 @@ def fits_free(state: State, request: Request, rows: Rows) -> NDArray[np.bool_] |
     return fit
 
 
+def left_in_flight(
+    state: State, request: Request, rows: Rows
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How many more pods of this size fit on each row beside this one, if all pods in flight land that
+    certainly will, and if all do that may: below zero, it does not fit itself.
+    """
+    certain, possible = (np.full(rows.size, np.inf) for _ in range(2))
+    for dim, amount in request.parts:
+        left = state.table.free[dim].take(rows) - state.table.charged[dim].take(rows) - amount
+        np.minimum(certain, left / amount, out=certain)
+        np.minimum(possible, (left - state.table.possible[dim].take(rows)) / amount, out=possible)
+    return certain, possible
+
+
 def sufficing(state: State, pod: Pod, rows: Rows) -> Flags:
     """Where there is enough for a pod of what no demand holds: elsewhere moving holds does not help."""
     held = set(state.demands.dims)

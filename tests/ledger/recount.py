@@ -142,6 +142,7 @@ def _check_holds(state: State) -> None:
     assert (holds.number == holds.count.sum(axis=0)).all()
     assert holds.held_total == holds.count.sum(axis=1).tolist()
     assert holds.filled_total == holds.filled.sum(axis=1).tolist()
+    assert (holds.owners == holds.filled.sum(axis=0)).all()
     assert (holds.total == holds.all.sum(axis=1)).all()
     assert holds.unplaced == sum(max(0, holds.missing(number)) for number in demands.order)
     assert demands.resources == [table.resources[dim] for dim in demands.dims]

@@ -21,13 +21,13 @@ NODES = 20
 def _crashed(binds: bool = True) -> Ledger:
     """12 pods of 1 CPU in flight to 20 nodes, each with a slot that has just come free; 108 CPUs beside."""
     made = ledger(*nodes(NODES, 16), mode=Mode.GUARD, binds=binds)
-    made.set_demand(demand("a", NODES, 1))
     owners = [pod(f"owner{i}", 1, app="a", node=f"n{i}") for i in range(NODES)]
     runs = [pod(f"runs{i}", 1, node=f"n{i % NODES}") for i in range(NODES * 16 - NODES - 108)]
     for who in (*owners, *runs):
         made.set_pod(who)
     for i in range(12):
         assert len(made.filter(pod(f"flying{i}", 1), names(NODES), 0.0).nodes) == NODES
+    made.set_demand(demand("a", NODES, 1))  # now: beside owners the pods would not have been answered all
     for owner in owners:
         made.remove_pod(owner.uid)
     report = made.report()["default/a"]

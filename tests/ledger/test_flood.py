@@ -11,7 +11,7 @@ import pytest
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos.cluster.objects import Pod
-from tests.ledger.builders import demand, names, nodes, pod
+from tests.ledger.builders import demand, ledger, names, node, nodes, pod
 
 NODES = 50
 CPU = 16
@@ -24,18 +24,19 @@ class Flood:
     """kube-scheduler under a stream of pods of 1 CPU.
 
     It asks filter, assumes one of the answers by chance, and binds the pod when IN_FLIGHT later ones are on
-    their way.
+    their way. `spreads`: it takes one of those with most left, as it does by default.
     """
 
-    def __init__(self, mode: Mode, *, binds: bool, seed: int) -> None:
+    def __init__(self, mode: Mode, *, binds: bool, seed: int, spreads: bool = False) -> None:
+        self.spreads = spreads
         self.ledger = Ledger(mode, cap_percent=100, binds=binds)
         self.binds = binds
         self.chance = random.Random(seed)
         self.free = dict.fromkeys(names(NODES), CPU * 1000)
         self.under_way: deque[tuple[Pod, str]] = deque()
         self.number = 0
-        for node in nodes(NODES, CPU, memory=1_000):
-            self.ledger.set_node(node)
+        for one in nodes(NODES, CPU, memory=1_000):
+            self.ledger.set_node(one)
         self.ledger.set_demand(demand("a", OWNERS, SLOT, priority=10))
         self.owners = [pod(f"o{i}", SLOT, app="a", node=f"n{i}") for i in range(OWNERS)]
         for owner in self.owners:
@@ -52,7 +53,8 @@ class Flood:
         if not answer:
             self.ledger.remove_pod(who.uid)
             return False
-        node = self.chance.choice(answer)
+        most = max(map(self.free.__getitem__, answer))
+        node = self.chance.choice([name for name in answer if not self.spreads or self.free[name] == most])
         self.free[node] -= 1000
         self.under_way.append((who, node))
         if len(self.under_way) > IN_FLIGHT:
@@ -68,10 +70,12 @@ class Flood:
             return
         self.ledger.set_pod(replace(who, node_name=node))
 
-    def crash(self) -> None:
-        """An owner is gone; a new one will come."""
+    def crash(self, unheard: int = 0) -> None:
+        """An owner is gone; a new one will come. kube-scheduler knows it so many pods before the ledger."""
         owner = self.owners.pop()
         self.free[owner.node_name] += SLOT * 1000
+        for _ in range(unheard):
+            self.arrive()
         self.ledger.remove_pod(owner.uid)
 
     def come_back(self) -> bool:
@@ -112,6 +116,41 @@ def test_the_slot_of_an_owner_that_crashes_is_held_again_and_outlasts_the_flood(
         lost += flood.missing() > 0
     assert lost == 0
     assert flood.come_back()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("first", [650, 700, 725])
+def test_a_slot_is_held_again_though_kube_scheduler_knew_first_that_its_owner_is_gone(
+    first: int, seed: int
+) -> None:
+    """No two pods in flight share the owner's place with what was free beside it."""
+    flood = Flood(Mode.GUARD, binds=True, seed=seed, spreads=True)
+    for taken in range(first, first + 50, 10):
+        while sum(flood.free.values()) > (NODES * CPU - taken) * 1000:
+            assert flood.arrive()
+        flood.crash(unheard=IN_FLIGHT // 2)
+        assert flood.missing() == 0
+    while flood.arrive():
+        pass
+    while flood.under_way:
+        flood.land()
+    assert flood.missing() == 0
+    assert sum(flood.free.values()) == 5 * SLOT * 1000
+
+
+def test_beside_an_owner_pods_go_where_all_that_are_in_flight_fit() -> None:
+    made = ledger(node("full", 4), node("other", 4), mode=Mode.GUARD)
+    made.set_demand(demand("a", 1, 2))
+    for who in (pod("owner", 2, app="a", node="full"), pod("runs", 1, node="full")):
+        made.set_pod(who)
+    both = ["full", "other"]
+    assert made.filter(pod("first", 1), both, 0.0).nodes == both
+    assert made.filter(pod("second", 1), both, 0.0).nodes == ["other"]
+    assert made.filter(pod("third", 1), ["full"], 0.0).nodes == ["full"], "none but by chance"
+    assert made.filter(pod("fourth", 1), ["full"], 0.0).nodes == [], "the third certainly lands there"
+    made.remove_pod("third")
+    made.set_pod(pod("first", 1, node="other"))
+    assert made.filter(pod("fourth", 1), ["full"], 0.0).nodes == ["full"]
 
 
 @pytest.mark.parametrize(("mode", "binds"), [(Mode.GUARD, True), (Mode.GUARD, False), (Mode.STRICT, True)])
