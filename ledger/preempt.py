@@ -64,8 +64,10 @@ def _candidates(
     if before is not None and _under_way(before, pod, victims, ways, now):
         return [pod.nominated_node_name]
     kept = _kept(state, request, victims, ways, violations)
+    if not kept:
+        return []  # kube-scheduler leaves its nomination as it is: the last offer and its victims still count
     state.offers.put(pod.uid, Offer({node: tuple(victims[node]) for node in kept}, now))
-    if kept and pod.uid in state.pending and not pod.nominated_node_name:
+    if pod.uid in state.pending and not pod.nominated_node_name:
         likely = min(kept, key=lambda node: (violations.get(node, 0), *_harm(state, victims[node])))
         state.nominations.foresee(
             request.counted, likely, now

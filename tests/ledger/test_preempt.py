@@ -257,6 +257,15 @@ def test_an_offer_ends_with_the_next_one() -> None:
     assert made.bind(nominated, "n0", 0.0).refusal
 
 
+def test_an_offer_outlives_an_answer_that_names_no_node() -> None:
+    """kube-scheduler evicts nobody then, and leaves the nomination as it is."""
+    made, who = _offered()
+    nominated = replace(who, nominated_node_name="n0")
+    made.set_pod(nominated)
+    assert made.preempt(nominated, {"n1": []}, 0.0) == []
+    assert made.filter(nominated, ["n0"], 0.0).nodes == ["n0"]
+
+
 def _leading(made: Ledger, who: Pod, victims: dict[str, list[str]]) -> list[str]:
     """All candidates that lead to a bind, also those that are not answered beside others."""
     settle(made._state)
@@ -384,9 +393,12 @@ def test_a_nominated_pod_in_flight_beside_a_slot_without_a_place_leaves_nothing_
     assert not all(made.tend() for _ in range(20))
 
 
+@pytest.mark.parametrize("asks", [False, True])
 @pytest.mark.parametrize("dies", [True, False])
-def test_a_preemptor_that_bind_refuses_for_its_victim_keeps_its_hole_as_long_as_that_dies(dies: bool) -> None:
-    """Strict: kube-scheduler takes the nomination back then."""
+def test_a_preemptor_that_bind_refuses_for_its_victim_keeps_its_hole_as_long_as_that_dies(
+    dies: bool, asks: bool
+) -> None:
+    """Strict: kube-scheduler takes the nomination back then, and may ask whom it may evict elsewhere."""
     victim = pod("v", 6, node="n0")
     made = ledger(node("n0", 8), victim, demand("a", 1, 2, priority=100), mode=Mode.STRICT)
     who = pod("p", 6, priority=HIGH)
@@ -398,7 +410,9 @@ def test_a_preemptor_that_bind_refuses_for_its_victim_keeps_its_hole_as_long_as_
     assert made.filter(nominated, ["n0"], 2.0).nodes == ["n0"]
     assert made.bind(nominated, "n0", 2.1).refusal == WAITS_FOR_VICTIMS
     made.set_pod(who)
-    late = 3.0 + EVICTION_SECONDS
+    if asks:
+        assert made.preempt(who, {"n1": ["nobody"]}, 3.0) == []
+    late = 3.1 + EVICTION_SECONDS
     made.waiting(late)
     made.remove_pod("v")
     assert bool(made.filter(pod("other", 2), ["n0"], late).nodes) is not dies
