@@ -104,8 +104,10 @@ class Nominations:
         return uid in self.by_uid
 
     def keep(self, pod: Pod) -> None:
-        """The nomination of such a pod was taken back: keep its hole, as one that is foreseen since then."""
-        since = self.refused[pod.uid]
+        """The nomination of such a pod was taken back: keep its hole, as one that is foreseen since then, or
+        since a victim of it was last seen to end.
+        """
+        since = max(self.refused[pod.uid], self._foreseen.get(pod.uid, 0.0))
         self.foresee(pod, self._table.names[self.by_uid[pod.uid][0]], since)
         self.refused[pod.uid] = since
 

@@ -415,6 +415,7 @@ def test_a_preemptor_that_bind_refuses_for_its_victim_keeps_its_hole_as_long_as_
     late = 3.1 + EVICTION_SECONDS
     made.waiting(late)
     made.remove_pod("v")
+    made.set_pod(replace(who, labels={"changed": ""}))
     assert bool(made.filter(pod("other", 2), ["n0"], late).nodes) is not dies
     assert bool(made.filter(who, ["n0"], late).nodes) is dies
 
