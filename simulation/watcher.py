@@ -494,7 +494,7 @@ class Watcher(Watching):
     def look_after_quiet(self, waiting: Waiting, uneven: AbstractSet[tuple[str, str]]) -> None:
         """What must be true once nothing has happened for long enough.
 
-        `uneven`: pods and nodes, by name, where topology spread alone is in the way.
+        `uneven`: pods and nodes, by name, where topology spread alone is in the way, or cost a nomination.
         """
         extender, again = self.extender, self._look_as_rebuilt()
         if extender is None or again is None:
@@ -532,7 +532,7 @@ class Watcher(Watching):
 
     def _usable_preemptions(self, uneven: AbstractSet[tuple[str, str]]) -> list[Preemption]:
         """Without those on nodes that are not ready: kube-scheduler had not heard of that; and those whose
-        node another pod of the same workload, since then, put above the skew.
+        node others of the same workload, since then, put above the skew.
         """
         ready, all_of_them = self._ready_nodes(), self._preemptions.values()
         return [one for one in all_of_them if one.node in ready and (one.name, one.node) not in uneven]

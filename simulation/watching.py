@@ -122,7 +122,7 @@ class Watching(Told, ABC):
     def look_after_quiet(self, waiting: Waiting, uneven: AbstractSet[tuple[str, str]]) -> None:
         """What must be true once nothing has happened for long enough.
 
-        `uneven`: pods and nodes, by name, where topology spread alone is in the way.
+        `uneven`: pods and nodes, by name, where topology spread alone is in the way, or cost a nomination.
         """
 
     def _look_as_rebuilt(self) -> Ledger | None:

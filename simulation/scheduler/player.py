@@ -67,6 +67,8 @@ class Scheduler:
         self.cache = Cache(world.skew)
         self.queue = Queue(loop.time, eager=world.eager)
         self._tries: dict[str, int] = {}
+        self._uneven: set[tuple[str, str]] = set()
+        """Pods and nodes, by name: topology spread alone cost them their nomination there."""
         self._next = 0
 
     # --- the process ---
@@ -114,9 +116,11 @@ class Scheduler:
         return self.cache.obstacle(pod, node, without=without)
 
     def uneven(self) -> set[tuple[str, str]]:
-        """Pods without a node and nodes, by name, where topology spread alone is in the way."""
+        """Pods without a node and nodes, by name, where topology spread alone is in the way, or was, with the
+        room still there, when it cost them their nomination: what others took afterwards was theirs to take.
+        """
         pods = [pod for pod in map(parsed.pod, self._informer.known.values()) if not pod.node_name]
-        return {
+        return self._uneven | {
             (pod.name, node.name)
             for pod in pods
             for node in self.cache.nodes.values()
@@ -318,6 +322,8 @@ class Scheduler:
             return None
         victims = dry_run(self.cache, pod, statuses)
         if not victims:
+            if statuses.get(pod.nominated_node_name) == SPREAD:
+                self._uneven.add((pod.name, pod.nominated_node_name))
             return ""
         victims, asked = await self._kept(pod, raw, victims)
         node = cheapest(victims)
@@ -326,6 +332,7 @@ class Scheduler:
         chosen = [one for one in victims[node] if not one.pod.deleting]
         if chosen:
             self._watcher.preempted(pod, node, [one.pod for one in chosen], asked=asked)
+            self._uneven.discard((pod.name, node))
             queued.gated = True
             self.part.start(self._evictions(pod, node, [one.pod for one in chosen]))
         return node
