@@ -97,8 +97,13 @@ class Stream(asyncio.Protocol):
     def _resume(self) -> None:
         self._paused = False
         self._heard = self._loop.time()
-        self._read_ahead(None)
         self._transport.resume_reading()
+        # What TLS has taken is read by a callback: uvloop drops it when the connection's end comes before.
+        self._loop.call_soon(self._resume_below)
+
+    def _resume_below(self) -> None:
+        if not (self._paused or self._ended or self._error):
+            self._read_ahead(None)
 
     def _read_ahead(self, most: int | None) -> None:
         """How many bytes TLS takes from the kernel while reading is paused; None: as many as it likes."""

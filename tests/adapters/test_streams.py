@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -171,6 +173,37 @@ def test_what_ends_while_nobody_waits_is_read_to_its_end(run: Runs, tls: bool, e
 
     run(scene(late=False))
     run(scene(late=True))
+
+
+@LOOPS
+@TLS
+def test_what_tls_had_taken_is_read_though_the_connections_end_comes_next(run: Runs, tls: bool):
+    async def scene() -> None:
+        taken, late, said = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def play(reader, writer):
+            writer.write(HEAD + chunk(b"first"))
+            await taken.wait()
+            writer.write(chunk(b"later"))
+            await late.wait()
+            writer.write(chunk(b"last") + END)
+            for _ in range(10):
+                await asyncio.sleep(0)  # a turn in which TLS may take it
+            bare = writer.get_extra_info("socket")
+            with socket.socket(fileno=os.dup(bare.fileno())) as end:
+                end.shutdown(socket.SHUT_WR)  # without TLS' farewell, as of a process that was killed
+            said.set()
+            await reader.read()
+
+        async with answered(play, tls=tls) as stream:
+            assert await stream.readany() == b"first"
+            taken.set()
+            await eventually(lambda: stream._parts == [b"later"], "it came")
+            late.set()
+            await said.wait()
+            assert await whole(stream) == b"laterlast"
+
+    run(scene())
 
 
 async def test_a_reader_that_is_late_itself_finds_no_silence():
