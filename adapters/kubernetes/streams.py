@@ -15,6 +15,10 @@ from adapters.kubernetes.calls import LARGEST_HEAD, CutError, Server
 
 _FINAL: Final = 200
 """Statuses below are said on the way."""
+_TURNS: Final = 3
+"""Of the loop, until what the kernel has was read: TLS reads what it has first."""
+_MOST_AT_ONCE: Final = 4 * 1024 * 1024
+"""Bytes after which a reader that catches up begins."""
 
 
 class Stream(asyncio.Protocol):
@@ -31,8 +35,10 @@ class Stream(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
+        self._size = 0
         self._head: int | None = 0
         self._paused = False
+        self._catching_up = False
         self._ended = False
         self._error: Exception | None = None
         self._status = 0
@@ -48,6 +54,8 @@ class Stream(asyncio.Protocol):
 
     async def readany(self) -> bytes:
         """What there is, at least one byte; empty at the answer's end. CutError, TimeoutError."""
+        if self._paused and self._parser is not None:
+            await self._catch_up()
         while not self._parts:
             if self._error is not None:
                 raise self._error
@@ -55,14 +63,25 @@ class Stream(asyncio.Protocol):
                 return b""
             await self._news()
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts = []
-        if self._paused and self._parser is not None:
-            self._resume()
+        self._parts, self._size = [], 0
         return data
 
     def abort(self) -> None:
         """End it now; a TLS farewell would outlive us."""
         self._transport.abort()
+
+    async def _catch_up(self) -> None:
+        """Take all that waits: with a part for each rest of its reader, a stream falls behind in a flood."""
+        self._catching_up = True
+        self._resume()
+        try:
+            known = -1
+            while known < self._size < _MOST_AT_ONCE:
+                known = self._size
+                for _ in range(_TURNS):
+                    await asyncio.sleep(0)
+        finally:
+            self._catching_up = False
 
     async def _news(self) -> None:
         self._waiter = self._loop.create_future()
@@ -155,7 +174,8 @@ class Stream(asyncio.Protocol):
     def on_body(self, part: bytes) -> None:
         """A part of the body."""
         self._parts.append(part)
-        if self._waiter is None and not self._paused:
+        self._size += len(part)
+        if not (self._waiter or self._catching_up or self._paused):
             self._pause()
         self._wake()
 
