@@ -3,9 +3,11 @@
 import asyncio
 import json
 import secrets
+import threading
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+import uvloop
 
 from adapters.api import (
     DEPLOYMENTS,
@@ -231,6 +233,52 @@ async def test_a_watch_ends_in_good_order_at_its_time(api):
         async with asyncio.timeout(DEADLINE):
             events = [event async for event in brief.watch(LEASES, resource_version=version)]
     assert all(decode.metadata(event.object).resource_version for event in events)
+
+
+async def test_a_watch_whose_loop_is_blocked_at_times_loses_nothing_of_a_burst(cluster, api, namespace):
+    """Blocked until so many more were written: more than the kernel's buffer has room for."""
+    maps, writers, writes, burst = Resource("", "v1", "configmaps", "ConfigMap"), 16, 125, 200
+    written, seen, more = [], [], threading.Condition()
+    ready, ended = threading.Event(), threading.Event()
+
+    def keep(raw):
+        obj = decode.metadata(raw)
+        if obj.namespace == namespace and obj.name.startswith("w-"):
+            seen.append(int(obj.resource_version))
+            if len(seen) % burst == 1:
+                with more:  # the loop of the watch stands still
+                    behind = len(seen) + burst
+                    assert more.wait_for(lambda: len(written) >= behind or ended.is_set(), DEADLINE)
+        return obj.uid
+
+    async def follow():
+        async with KubernetesAPI.from_kubeconfig(cluster.kubeconfig) as mine:
+            reflector = Reflector(mine, maps, keep, lambda _: None)
+            async with running(reflector.run()):
+                await eventually(reflector.synced.is_set)
+                ready.set()
+                await eventually(lambda: ended.is_set() and len(seen) >= len(written))
+            return reflector.relists
+
+    async def write(name):
+        for number in range(writes):
+            body = {"metadata": {"name": name}, "data": {"number": str(number), "pad": "x" * 4096}}
+            made = api.patch(maps, namespace, name, body) if number else api.create(maps, namespace, body)
+            raw = await made
+            with more:
+                written.append(int(decode.metadata(raw).resource_version))
+                more.notify()
+
+    watch = asyncio.create_task(asyncio.to_thread(uvloop.run, follow()))
+    await eventually(ready.is_set)
+    try:
+        await asyncio.gather(*(write(f"w-{number}") for number in range(writers)))
+    finally:
+        with more:
+            ended.set()
+            more.notify()
+    assert await watch == 1
+    assert seen == sorted(written)
 
 
 async def test_two_candidates_for_a_lease(api, namespace):
