@@ -45,6 +45,27 @@ def only_while(
     return once_if_it_may
 
 
+def when_due(
+    due: Callable[[], bool],
+    most: float,
+    once: Callable[[], Awaitable[object]],
+    clock: Callable[[], float],
+) -> Callable[[], Awaitable[None]]:
+    """The round of a loop, left out while nothing is due, but never for longer than `most` seconds of
+    `clock`: time itself changes some conditions.
+    """
+    last = float("-inf")
+
+    async def once_if_due() -> None:
+        nonlocal last
+        now = clock()
+        if due() or now - last >= most:
+            last = now
+            await once()
+
+    return once_if_due
+
+
 async def last_of(steps: Iterator[T]) -> T:
     """Go through work that is done in steps, and let others run between them; what the last step said."""
     last = next(steps)

@@ -97,6 +97,11 @@ class Catalog:
         self._due.update(dict.fromkeys(self.policies))
         yield from self.catch_up()
 
+    @property
+    def due(self) -> bool:
+        """Whether `catch_up` has work to do, but for policies that have just expired."""
+        return bool(self._due)
+
     def catch_up(self) -> Iterator[None]:
         """Resolve the policies that are due still, or have expired, one a step."""
         if self._open and self._expiring:

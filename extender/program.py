@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final
 
 from adapters import garbage
@@ -14,7 +14,7 @@ from adapters.api import EvictingAPI
 from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.lease import LeaseElector
 from adapters.kubernetes.reflector import Reflector
-from adapters.loops import Changes, forever, only_while
+from adapters.loops import Changes, forever, only_while, when_due
 from adapters.serving.readiness import Readiness
 from adapters.serving.server import Serving, serve_until
 from adapters.serving.server import server as server_of
@@ -62,6 +62,10 @@ HOLDS_SECONDS: Final = 0.1
 """Between two looks whether missing holds are to be placed that the verbs had no time for."""
 WAKE_SECONDS: Final = 0.1
 """Right after each of them: what an idle process costs is how often it wakes."""
+LOOK_SECONDS: Final = 0.5
+"""The longest between two of them that do more than ask whether anything is due: so late is seen what time
+alone has changed.
+"""
 GARBAGE_SECONDS: Final = 2.0
 EVENT_SECONDS: Final = 0.5
 NODE_SECONDS: Final = 2.0
@@ -94,7 +98,7 @@ class Program:
         self._api = api
         self._clock, self._wall = clock, wall
         self._changes = Changes(IDLE_SECONDS)
-        self._tended = Changes(2 * WAKE_SECONDS)
+        self._tended = Changes(2 * LOOK_SECONDS)
         self._garbage = garbage.Keeper()
         keepers = config.keepers
         asked = keepers.runs(Keeper.EXTENDER)
@@ -358,7 +362,7 @@ class Program:
         yield "scale targets", self._loop("scale targets", RESTART_SECONDS, self.targets.run)
         yield "lease", self._loop("lease", RESTART_SECONDS, self.elector.run)
         expiry = Expiry(self._api, self.ledger, settles=self.binder.settles, clock=self._clock)
-        yield "holds", self._loop("holds", HOLDS_SECONDS, self._tend)
+        yield "holds", self._loop("holds", HOLDS_SECONDS, self._tend_when_due())
         if self.config.keepers.runs(Keeper.EXTENDER):
             yield "wake", self._loop("wake", WAKE_SECONDS, self.waker.run_once, sleep=self._until_tended)
         yield "events", self._loop("events", EVENT_SECONDS, self._say)
@@ -429,16 +433,35 @@ class Program:
     async def _until_tended(self, _: float) -> None:
         await self._tended.wait()
 
+    def _tend_when_due(self) -> Callable[[], Awaitable[object]]:
+        """Ten times a second it is asked whether anything is due, which costs next to nothing."""
+        wakes = self.config.keepers.runs(Keeper.EXTENDER)
+
+        def due() -> bool:
+            look = wakes and self.waker.due  # always asked: the ledger takes the time from it
+            return look or self.catalog.due or self.reservations.due or self.ledger.unsettled
+
+        return when_due(due, LOOK_SECONDS, self._tend, self._clock)
+
     async def _tend(self) -> None:
+        """Who waits is looked after right after it; while it takes long, meanwhile as well."""
+        told = self._clock()
+        try:
+            for _ in self._tend_in_steps():
+                await asyncio.sleep(0)
+                if self._clock() - told >= 2 * WAKE_SECONDS:
+                    told = self._clock()
+                    self._tended.note()
+        finally:
+            self._tended.note()
+
+    def _tend_in_steps(self) -> Iterator[None]:
         """No holds before the lists are in: until then each node would be a reason to place all anew."""
-        for _ in self.catalog.catch_up():
-            await asyncio.sleep(0)
-        for _ in self.reservations.catch_up():
-            await asyncio.sleep(0)
+        yield from self.catalog.catch_up()
+        yield from self.reservations.catch_up()
         if not self.readiness.problem():
             for _ in iter(self.ledger.tend, False):
-                await asyncio.sleep(0)
-        self._tended.note()
+                yield
 
     async def _keep(self) -> None:
         if not self.readiness.problem():  # a start looks after itself

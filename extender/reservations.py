@@ -45,6 +45,11 @@ class Reservations:
         self._due.update(dict.fromkeys(self.known))
         yield from self.catch_up()
 
+    @property
+    def due(self) -> bool:
+        """Whether `catch_up` has work to do, but for those that have just expired."""
+        return self._open and bool(self._due)
+
     def catch_up(self) -> Iterator[None]:
         """Resolve those that are due, or have expired, one a step."""
         if self._open and self._expiring:

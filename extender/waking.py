@@ -66,6 +66,11 @@ class Waker:
         """Queue these pods to be woken, too."""
         self._queue.update((pod.uid, pod) for pod in pods)
 
+    @property
+    def due(self) -> bool:
+        """Whether there is something to do, but for what time alone brings; the ledger takes the time."""
+        return self._ledger.may_wake(self._clock()) or bool(self._queue)
+
     async def run_once(self) -> None:
         """Wake what the rate allows now; the rest stays queued."""
         await self._look()

@@ -119,6 +119,11 @@ class Budgets:
         self._due = self._changed(self._last.granted)
         return True
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether policies may be given something that the account does not know."""
+        return self._stale or bool(self._due)
+
     def gives(self, key: str) -> int:
         """How many slots a policy has now, whether that is in the account yet or not."""
         self.weigh()

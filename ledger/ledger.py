@@ -14,7 +14,7 @@ from ledger.demands import NO_DEMAND, losers
 from ledger.filter import filter_nodes, prioritize_nodes
 from ledger.gangs import Gangs
 from ledger.lost_nodes import NOT_READY_SECONDS
-from ledger.placement import settle
+from ledger.placement import settle, unfinished, unsettled
 from ledger.preempt import candidates, open_hole
 from ledger.quotas import Quotas
 from ledger.quotas import ahead as quotas_ahead
@@ -284,9 +284,12 @@ class Ledger:
             return True  # hundreds of policies: that is enough for one pass
         given = self._budgets.settle()
         settle(self._state, thorough=True)
-        state = self._state
-        unfinished = state.daemons.unjudged or state.ownership.under_way
-        return bool(given or state.dirty or state.turns or state.crowded or state.overdue or unfinished)
+        return given or unfinished(self._state)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether `tend` has work to do. Where not, only what is told here can bring some, or time."""
+        return self._budgets.unsettled or unsettled(self._state)
 
     def gather_overlaps(self) -> Iterator[Mapping[str, str]]:
         """The same in steps of a millisecond or so: what is known of it after each; the last is all of it."""
@@ -438,6 +441,13 @@ class Ledger:
         if self._waiting.lapse(self._state.now):
             self._state.changed()
         return self._waiting.gather(self._state)
+
+    def may_wake(self, now: float) -> bool:
+        """Take the time; whether `gather_waiting` has pods to judge. Where not, only what is told here can
+        bring some, or time.
+        """
+        self._state.now = max(self._state.now, now)
+        return self._waiting.unjudged(self._state)
 
     def gauges(self) -> Mapping[str, float]:
         """Totals for /metrics."""

@@ -50,6 +50,18 @@ def settle(state: State, *, thorough: bool = False, patience: Patience | None = 
         _leave_risky_nodes(state)
 
 
+def unfinished(state: State) -> bool:
+    """Whether more is left to be done by a thorough call."""
+    turns = state.turns or state.crowded or state.overdue
+    return bool(state.dirty or turns or state.daemons.unjudged or state.ownership.under_way)
+
+
+def unsettled(state: State) -> bool:
+    """Whether a thorough call would do anything now, but for what time alone brings."""
+    shared = state.flights.shared or state.demands.reservations.unreckoned
+    return bool(shared) or unfinished(state) or uncertain(state)
+
+
 def _settle(state: State, thorough: bool, patience: Patience) -> None:
     state.dirty = False
     leave_lost_nodes(state)

@@ -111,6 +111,8 @@ class Waiting:
         self._sample = sample
         self._refused = _Remembered()
         self._woken = _Remembered()
+        self._judged: tuple[int, bool] | None = None
+        """The moment as of which all were judged whom time did not hold back."""
 
     def __len__(self) -> int:
         return len(self._refused.by_uid)
@@ -152,6 +154,10 @@ class Waiting:
             self._woken.pop(oldest.pod.uid)
         return len(self._woken.by_uid) < before
 
+    def unjudged(self, state: State) -> bool:
+        """Whether a pod may pass by now because something has changed, not time alone."""
+        return bool(self._refused.by_uid) and self._judged != state.moment
+
     def ready(self, state: State) -> list[Pod]:
         """Pods whose next attempt would pass, as many of each kind as there is room for.
 
@@ -163,6 +169,7 @@ class Waiting:
     def gather(self, state: State) -> Iterator[list[Pod]]:
         """The same in steps, of one kind of pods or some of it; the last is all of it."""
         settle(state, thorough=True)
+        began = state.moment
         kinds: dict[object, list[_Refused]] = {}
         woken: list[Pod] = []
         for number, refused in enumerate(list(self._refused.by_uid.values())):
@@ -190,6 +197,7 @@ class Waiting:
                 refused.moment = state.moment
                 if number % _PODS_A_STEP == 0:
                     yield woken
+        self._judged = began if len(kinds) <= _MOST_JUDGED else None
         yield woken
 
 

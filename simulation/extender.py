@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from adapters.api import RESERVATIONS
 from adapters.kubernetes.reflector import Reflector
-from adapters.loops import Changes, forever, only_while
+from adapters.loops import Changes, forever, only_while, when_due
 from adapters.serving.readiness import Readiness
 from extender import program
 from extender.binder import Binder
@@ -181,17 +181,19 @@ class Extender:
         self.verbs = VerbsApp(self.ledger, self.binder, self.readiness, RECORDER, clock)
         for name, reflector in reflectors.items():
             self._loop_of(f"watch {name}", 1.0, reflector.run)
+        tend = when_due(self._due, program.LOOK_SECONDS, self._tend, clock)
         if self.books.keeper is None:
-            self._loop_of("wake", WAKE_SECONDS, self.waker.run_once)
+            wake = when_due(lambda: self.waker.due, program.LOOK_SECONDS, self.waker.run_once, clock)
+            self._loop_of("wake", WAKE_SECONDS, wake)
         else:
-            self._loop_of("holds", program.HOLDS_SECONDS, self._tend)
+            self._loop_of("holds", program.HOLDS_SECONDS, tend)
             for name, seconds, once in self.books.keeper.loops():
                 self._loop_of(name, seconds, only_while(lambda: self.leads, once))
         self._loop_of("references", 1.0, self._expire)
         expiry = Expiry(self._api, self.ledger, settles=self.binder.settles, clock=clock)
         self._loop_of("expiry", program.EXPIRY_SECONDS, expiry.run_once)
         if self._world.reservations:
-            self._loop_of("holds", WAKE_SECONDS, self._tend)
+            self._loop_of("holds", WAKE_SECONDS, tend)
         if self._world.status:
             self._loop_of("status", program.STATUS_SECONDS, self._status)
         self.part.start(self._open(), "start")
@@ -213,8 +215,14 @@ class Extender:
         if waiting:
             self._changes.note()
 
+    def _due(self) -> bool:
+        """As extender.program asks ten times a second."""
+        reservations = self.books.reservations
+        due = self.books.catalog.due or (reservations is not None and reservations.due)
+        return due or self.ledger.unsettled
+
     async def _tend(self) -> None:
-        """As extender.program does ten times a second."""
+        """As extender.program does when something is due."""
         for _ in self.books.catalog.catch_up():
             await asyncio.sleep(0)
         if self.books.reservations is not None:

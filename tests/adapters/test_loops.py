@@ -1,10 +1,11 @@
-"""Locks by name."""
+"""Locks by name, and rounds of a loop that are left out."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
-from adapters.loops import OneAtATime
+from adapters.loops import OneAtATime, when_due
 
 
 async def test_one_of_a_name_at_a_time_and_no_lock_stays():
@@ -45,3 +46,16 @@ async def test_who_gives_up_waiting_leaves_the_lock_to_whoever_holds_it():
     assert locks["a"].locked()
     leave.set()
     await holds
+
+
+async def test_a_round_is_left_out_while_nothing_is_due_but_not_for_long():
+    now, due, rounds = Counter[str](), {7, 8}, []
+
+    async def once() -> None:
+        rounds.append(now["ticks"])
+
+    look = when_due(lambda: now["ticks"] in due, 5, once, lambda: now["ticks"])
+    while now["ticks"] < 14:
+        await look()
+        now["ticks"] += 1
+    assert rounds == [0, 5, 7, 8, 13]

@@ -14,6 +14,7 @@ from ledger.ledger import Ledger
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import Demand, Node, PlacementMode, Pod
 from tests.ledger.builders import demand, node, pod
+from tests.ledger.careful import Careful
 from tests.ledger.recount import check_columns
 
 NODES = [f"n{i}" for i in range(4)]
@@ -58,7 +59,7 @@ class Machine(RuleBasedStateMachine):
     mode = Mode.STRICT
     most_demands = 3
     cap = 60
-    make: type[Ledger] = Ledger
+    make: type[Ledger] = Careful
 
     def __init__(self) -> None:
         super().__init__()
@@ -227,6 +228,15 @@ class Machine(RuleBasedStateMachine):
         self.account.claims[made.uid] = (made, name)
         self.ledger.set_pod(made)
 
+    @rule()
+    def look_who_would_pass(self) -> None:
+        self.ledger.waiting(self.now)
+
+    @invariant()
+    def who_would_pass_is_looked_for(self) -> None:
+        """Where the ledger says that nobody is to be judged again, nobody would pass."""
+        assert self.ledger.may_wake(self.now) or not self.ledger.waiting(self.now)
+
     @invariant()
     def holds_fit(self) -> None:
         """What is held on a node is free there, in every dimension, on nodes that may hold it only."""
@@ -337,7 +347,7 @@ class GuardMachine(Machine):
     mode = Mode.GUARD
 
 
-class Impatient(Ledger):
+class Impatient(Careful):
     """A ledger that, asked for a report, goes on until all demands had their turn."""
 
     def report(self) -> dict[str, DemandReport]:

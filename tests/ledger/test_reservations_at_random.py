@@ -10,10 +10,10 @@ import pytest
 
 from ledger.claims import ClaimState
 from ledger.decisions import Mode
-from ledger.ledger import Ledger
 from qos.cluster.objects import Demand, NodePredicate, OwnerFit, Pod
 from tests.ledger.builders import demand as policy
 from tests.ledger.builders import node, pod
+from tests.ledger.careful import Careful
 from tests.ledger.recount import check_columns
 from tests.ledger.test_reservations import owned, reservation, shared
 
@@ -34,7 +34,7 @@ class World:
 
     def __init__(self, chance: random.Random, mode: Mode) -> None:
         self.chance = chance
-        self.ledger = Ledger(mode, cap_percent=100, reservations=True)
+        self.ledger = Careful(mode, cap_percent=100, reservations=True)
         self.pods: dict[str, Pod] = {}
         self.under_way: dict[str, tuple[str, str]] = {}
         self.reserved: dict[str, Demand] = {}

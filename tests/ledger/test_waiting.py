@@ -294,3 +294,50 @@ def test_looking_for_pods_to_wake_is_done_in_small_steps_however_many_wait() -> 
             sys.setprofile(None)
         longest = max(longest, counted["call"])
     assert longest <= 6_000, "a call for each pod in one step, where the kinds that come first are chosen"
+
+
+def test_nobody_is_judged_again_before_something_has_changed() -> None:
+    made = ledger(*nodes(1), demand("a", 2, 4))
+    assert not made.may_wake(0.0)
+    assert not made.filter(pod("p", 4), ["n0"], 0.0).nodes
+    assert made.may_wake(0.0)
+    assert made.waiting() == []
+    assert not made.may_wake(0.0)
+    made.set_demand(demand("a", 1, 4))
+    assert made.may_wake(0.0)
+    assert [p.uid for p in made.waiting()] == ["p"]
+    assert not made.may_wake(0.0)
+
+
+def test_what_changes_while_pods_are_judged_is_a_reason_to_judge_them_again() -> None:
+    made = ledger(*nodes(1), demand("a", 2, 4))
+    assert not made.filter(pod("p", 4), ["n0"], 0.0).nodes
+    steps = made.gather_waiting(0.0)
+    next(steps)
+    made.set_node(node("n0", 10))
+    for _ in steps:
+        pass
+    assert made.may_wake(0.0)
+    assert not made.waiting()
+    assert not made.may_wake(0.0)
+
+
+def test_kinds_of_pods_for_which_one_look_is_too_short_are_judged_by_the_next() -> None:
+    made, kinds = ledger(*nodes(1, 200), demand("a", 2, 100)), 100
+    for number in range(kinds):
+        assert not made.filter(pod(f"p{number}", 1 + number / 100), ["n0"], 0.0).nodes
+    made.set_demand(demand("a", 0, 100))
+    woken = [p.uid for p in made.waiting()]
+    assert made.may_wake(0.0)
+    woken += [p.uid for p in made.waiting()]
+    assert sorted(woken) == sorted(f"p{number}" for number in range(kinds))
+    assert not made.may_wake(0.0)
+
+
+def test_the_end_of_the_warm_up_is_a_reason_to_judge_pods_again() -> None:
+    made = ledger(*nodes(1), demand("a", 1, 4), warmup_until=5.0)
+    assert not made.filter(pod("p", 4), ["n0"], 0.0).nodes
+    assert made.waiting(0.0) == []
+    assert not made.may_wake(4.0)
+    assert made.may_wake(5.0)
+    assert [p.uid for p in made.waiting(5.0)] == ["p"]
