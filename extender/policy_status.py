@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from adapters.api import POLICIES, ClusterAPI
 from adapters.kubernetes import decode
@@ -75,6 +75,7 @@ class PolicyStatus:
             clock=clock,
             wall=wall,
         )
+        self._written: dict[str, tuple[status.Facts, bool, Mapping[str, Any]]] = {}
         self._overlaps: Mapping[str, str] = {}
         self._overlaps_of: set[str] = set()
         self._overlaps_until = 0.0
@@ -82,7 +83,22 @@ class PolicyStatus:
     async def run_once(self) -> int:
         """Write what is due; the number of policies that have to wait for a later call."""
         facts = await self._facts()
-        return await self._writer.run_once((one.policy, partial(status.compute, one)) for one in facts)
+        return await self._writer.run_once((one.policy, partial(self._compute, one)) for one in facts)
+
+    def _compute(self, facts: status.Facts, now: float) -> Mapping[str, Any]:
+        """What is written already, as long as nothing has changed of what it was computed from: of time only
+        whether the policy's end has come.
+        """
+        policy, ended = facts.policy, facts.policy.expired(now)
+        known = self._written.get(policy.key)
+        if known is not None and known[:2] == (facts, ended):
+            return known[2]
+        computed = status.compute(facts, now)
+        if facts.remembered is None and all(policy.status.get(name) == computed[name] for name in computed):
+            self._written[policy.key] = facts, ended, computed
+        else:
+            self._written.pop(policy.key, None)
+        return computed
 
     async def _facts(self) -> list[status.Facts]:
         reports = await last_of(self._ledger.gather_report())
@@ -155,5 +171,6 @@ class PolicyStatus:
 
     def forget(self, key: str) -> None:
         """The policy is gone."""
+        self._written.pop(key, None)
         self._writer.forget(key)
         self._lives.forget(key)

@@ -12,6 +12,7 @@ from adapters.api import EVENTS, POLICIES, APIError, Unreachable
 from adapters.kubernetes import decode
 from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.node_qos import NodeNews
+from extender import status
 from extender.catalog import Catalog
 from extender.guarding import Guarding
 from extender.node_reports import NodeReports
@@ -89,6 +90,43 @@ async def test_status_is_written_once_and_then_only_when_it_changes(desk, api):
         desk.clock.advance(10)
         await desk.writer.run_once()
     assert len(calls(api, "patch")) == 1
+
+
+async def test_a_status_that_is_written_is_computed_again_only_when_it_may_change(desk, monkeypatch):
+    desk, computed, really = desk("a", "b"), [], status.compute
+
+    def compute(facts, now):
+        computed.append(facts.policy.name)
+        return really(facts, now)
+
+    monkeypatch.setattr(status, "compute", compute)
+    for _ in range(3):
+        desk.clock.advance(10)
+        await desk.writer.run_once()
+    del computed[:]
+    for _ in range(3):
+        desk.clock.advance(10)
+        await desk.writer.run_once()
+    assert computed == []
+    desk.change("b", filled=1)
+    desk.clock.advance(10)
+    await desk.writer.run_once()
+    assert set(computed) == {"b"}
+    assert desk.stored("b")["status"]["slots"]["filled"] == 1
+    desk.change("b", filled=0)
+    desk.clock.advance(10)
+    await desk.writer.run_once()
+    assert desk.stored("b")["status"]["slots"]["filled"] == 0
+
+
+async def test_a_policy_says_that_its_end_has_come_though_nothing_else_changes(
+    api, clock, metrics, make_policy
+):
+    desk = Desk(api, clock, metrics, lambda name: make_policy(name, ttlSeconds=60), "a")
+    for _ in range(20):
+        await desk.writer.run_once()
+        clock.advance(10)
+    assert desk.condition(keys.EXPIRED)["status"] == "True"
 
 
 async def test_one_policy_is_written_at_most_twice_a_second_and_the_last_state_wins(desk, api):
