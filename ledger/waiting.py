@@ -112,7 +112,7 @@ class Waiting:
         self._refused = _Remembered()
         self._woken = _Remembered()
         self._judged: tuple[int, bool] | None = None
-        """The moment as of which all were judged whom time did not hold back."""
+        """The moment as of which all were judged."""
 
     def __len__(self) -> int:
         return len(self._refused.by_uid)
@@ -169,14 +169,17 @@ class Waiting:
     def gather(self, state: State) -> Iterator[list[Pod]]:
         """The same in steps, of one kind of pods or some of it; the last is all of it."""
         settle(state, thorough=True)
-        began = state.moment
+        began, all_judged = state.moment, True
         kinds: dict[object, list[_Refused]] = {}
         woken: list[Pod] = []
         for number, refused in enumerate(list(self._refused.by_uid.values())):
             if number % _PODS_A_STEP == 0:
                 yield woken
-            if refused.later <= state.now or (refused.moment != state.moment and _due(state, refused, _SOON)):
+            changed = refused.moment != state.moment
+            if refused.later <= state.now or (changed and _due(state, refused, _SOON)):
                 kinds.setdefault(_kind(state, refused), []).append(refused)
+            elif changed:
+                all_judged = False
         yield woken
         # Those longest not judged first: changes may come faster than all kinds can be judged.
         for alike in nsmallest(_MOST_JUDGED, kinds.values(), key=_longest):
@@ -197,7 +200,7 @@ class Waiting:
                 refused.moment = state.moment
                 if number % _PODS_A_STEP == 0:
                     yield woken
-        self._judged = began if len(kinds) <= _MOST_JUDGED else None
+        self._judged = began if all_judged and len(kinds) <= _MOST_JUDGED else None
         yield woken
 
 

@@ -341,3 +341,17 @@ def test_the_end_of_the_warm_up_is_a_reason_to_judge_pods_again() -> None:
     assert not made.may_wake(4.0)
     assert made.may_wake(5.0)
     assert [p.uid for p in made.waiting(5.0)] == ["p"]
+
+
+def test_a_pod_that_was_woken_in_vain_is_looked_at_until_it_may_be_woken_again() -> None:
+    made = ledger(*nodes(1), demand("a", 2, 4))
+    assert not made.filter(pod("p", 4), ["n0"], 0.0).nodes
+    made.set_demand(demand("a", 1, 4))
+    assert [p.uid for p in made.waiting(0.0)] == ["p"]
+    made.set_demand(demand("a", 2, 4))
+    assert not made.filter(pod("p", 4), ["n0"], 0.0).nodes
+    made.set_demand(demand("a", 1, 4))
+    for now in (0.0, 0.5):
+        assert made.waiting(now) == []
+        assert made.may_wake(now)
+    assert [p.uid for p in made.waiting(1.0)] == ["p"]
