@@ -8,11 +8,11 @@ from itertools import product
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from ledger.ledger import Ledger
 from qos.cluster.objects import Demand, Node, PlacementMode, Pod, Spread
 from qos.cluster.selectors import matches
 from qos.cluster.spreading import apart, together, with_keys
 from tests.ledger.builders import demand, labelled, node
+from tests.ledger.careful import Careful
 from tests.ledger.test_against_model import (
     _SETTINGS,
     APPS,
@@ -240,7 +240,7 @@ class OneSpreadDemandMachine(SpreadMachine):
 
 
 def test_the_machines_ledger_is_the_real_one() -> None:
-    assert SpreadMachine.make is Ledger
+    assert SpreadMachine.make is Careful, "which only asks more of it"
 
 
 TestStrict = SpreadMachine.TestCase
