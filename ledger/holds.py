@@ -315,6 +315,15 @@ class Holds:
             return self.visible[level]
         return self.lent if self._lent_total else None
 
+    def owners_seen(self, priority: int, rows: Rows) -> Flags:
+        """On which of these rows owners fill slots whose holds a pod of this priority would see."""
+        if self._demands.level(priority) == 0:
+            return self.owners.take(rows) > 0
+        demands = self._demands
+        seen = [n for n in demands.order if self.filled_total[n] and demands[n].priority >= priority]
+        filled = self.filled[np.asarray(seen, dtype=np.intp)[:, None], rows]
+        return np.asarray((filled > 0).any(axis=0), dtype=np.bool_)
+
     def clear_for(self, priority: int) -> Flags:
         """The known nodes where a pod of this priority sees no holds."""
         level = self._demands.level(priority)

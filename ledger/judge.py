@@ -78,26 +78,28 @@ def judge(state: State, request: Request, rows: Rows, *, decided: bool = False) 
 
 
 def _beside_owners(state: State, request: Request, rows: Rows, passing: Flags) -> Verdict | None:
-    """What passes (flags over rows, some of them set), without owners' nodes that pods in flight may fill;
-    where no others pass, the one of those that they leave most of; None where they certainly fill all.
+    """What passes (flags over rows, some of them set), without nodes of owners, whose holds the pod would
+    see, that pods in flight may fill; where no others pass that it was not just sent to in vain, the one of
+    those that they leave most of; None where they certainly fill all.
 
     kube-scheduler knows before us that an owner is gone, and sends there who comes: two pods would share what
     was free beside it with its slot, which is then held nowhere.
     """
-    there = (
-        np.flatnonzero(passing & (state.holds.owners.take(rows) > 0)) if state.flights.by_uid else rows[:0]
-    )
-    if not there.size or request.pod.uid in state.nominations.by_uid:
+    if not state.flights.by_uid or request.pod.uid in state.nominations.by_uid:
+        return Verdict(passing=passing)
+    there = np.flatnonzero(passing & (state.holds.owners.take(rows) > 0))
+    there = there[state.holds.owners_seen(request.priority, rows[there])]
+    if not there.size:
         return Verdict(passing=passing)
     certain, possible = left_in_flight(state, request, rows[there])
     apart = passing.copy()
     apart[there[possible < 0]] = False
-    if apart.any():
-        return Verdict(passing=apart)
-    few, left = rows[there[certain >= 0]], possible[certain >= 0]
-    if not few.size:
-        return None
-    return Verdict(row=int(few[np.lexsort((state.table.rank().take(few), -left, few == request.avoid))[0]]))
+    few, left = there[certain >= 0], possible[certain >= 0]
+    if not few.size or (apart & (rows != request.avoid)).any():
+        return Verdict(passing=apart) if apart.any() else None
+    rank = state.table.rank().take(rows[few])
+    one = np.lexsort((rank, -left, rows[few] == request.avoid))[0]
+    return Verdict(passing=np.arange(rows.size) == few[one])
 
 
 def _own(state: State, request: Request, rows: Rows) -> Verdict | None:

@@ -10,11 +10,12 @@ import pytest
 
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
-from qos.cluster.objects import Pod
-from tests.ledger.builders import demand, ledger, names, node, nodes, pod
+from qos.cluster.objects import NodePredicate, Pod
+from tests.ledger.builders import demand, holds, ledger, names, node, nodes, pod
 
 NODES = 50
 CPU = 16
+NOWHERE = NodePredicate(node_selector=(("no", "where"),))
 SLOT = 4
 OWNERS = 10
 IN_FLIGHT = 14
@@ -151,6 +152,63 @@ def test_beside_an_owner_pods_go_where_all_that_are_in_flight_fit() -> None:
     made.remove_pod("third")
     made.set_pod(pod("first", 1, node="other"))
     assert made.filter(pod("fourth", 1), ["full"], 0.0).nodes == ["full"]
+
+
+def _beside_owner(others: int = 0, *, binds: bool = True, priority: int = 0) -> Ledger:
+    """One owner of half of a node of 4 CPUs, and other nodes like it without one."""
+    made = ledger(node("full", 4), *nodes(others, 4), mode=Mode.GUARD, binds=binds)
+    made.set_demand(demand("a", 1, 2, priority=priority))
+    made.set_pod(pod("owner", 2, app="a", node="full"))
+    return made
+
+
+@pytest.mark.parametrize(("priority", "passes"), [(10, False), (11, True)])
+def test_pods_in_flight_keep_nobody_from_room_that_is_above_the_owners(priority: int, passes: bool) -> None:
+    made = _beside_owner(priority=10)
+    made.set_demand(demand("dear", 1, 1, priority=1_000, where=NOWHERE))
+    assert made.filter(pod("first", 2), ["full"], 0.0).nodes == ["full"]
+    assert bool(made.filter(pod("second", 2, priority=priority), ["full"], 0.0).nodes) is passes
+
+
+def test_a_node_that_offers_none_of_what_its_owners_are_owed_is_answered_beside_pods_in_flight() -> None:
+    link = {"j10ce.io/egress-bandwidth": 100}
+    made = ledger(node("none", 8), node("link", 8, extra=link), mode=Mode.GUARD)
+    made.set_demand(replace(demand("a", 2, 1, extra=link), owed=link))
+    made.set_pod(pod("owner", 1, app="a", node="none"))
+    assert made.filter(pod("first", 1), ["none"], 0.0).nodes
+    assert made.filter(pod("second", 1, app="a"), ["none"], 0.0).nodes == ["none"]
+
+
+def test_a_pod_is_woken_though_its_own_answer_may_still_land_beside_the_owner() -> None:
+    made, who = _beside_owner(binds=False), pod("who", 2)
+    made.set_pod(who)
+    assert made.filter(who, ["full"], 0.0).nodes == ["full"]
+    made.set_pod(pod("other", 2, node="full"))
+    assert made.filter(who, ["full"], 1.0).nodes == []
+    made.remove_pod("other")
+    assert made.waiting(20.0) == [who]
+
+
+def test_beside_an_owner_a_pod_is_answered_another_node_than_the_one_that_failed_it() -> None:
+    made, who = _beside_owner(1), pod("who", 2)
+    both = ["full", "n0"]
+    assert made.filter(pod("first", 2), both, 0.0).nodes == both
+    assert [made.filter(who, both, at).nodes for at in (0.0, 10.0, 20.0)] == [["n0"], ["full"], ["n0"]]
+
+
+def test_the_one_node_answered_beside_an_owner_drives_no_hold_away_before_the_pod_comes() -> None:
+    made = ledger(node("full", 6), node("other", 6), mode=Mode.GUARD)
+    made.set_demand(demand("dear", 1, 2, priority=1_000))
+    made.set_pod(pod("owner", 2, app="dear", node="full"))
+    made.set_pod(pod("runs", 5, node="other"))
+    made.set_demand(demand("a", 1, 1, priority=10))
+    both = ["full", "other"]
+    for i in range(2):
+        assert made.filter(pod(f"flying{i}", 1, priority=100), both, 0.0).nodes == both
+    assert holds(made, "a") == {"full": 1}
+    assert made.filter(pod("higher", 4, priority=100), ["full"], 0.0).nodes == ["full"]
+    made.set_node(node("new", 0))
+    assert holds(made, "a") == {"full": 1}
 
 
 @pytest.mark.parametrize(("mode", "binds"), [(Mode.GUARD, True), (Mode.GUARD, False), (Mode.STRICT, True)])
