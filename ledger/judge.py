@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ledger.beside_owners import beside_owners
 from ledger.board import Amounts, Board
 from ledger.demands import NO_DEMAND
 from ledger.moves import DEPTHS, Depth, Move, Search, screen
@@ -20,7 +21,6 @@ from ledger.requests import (
     avail,
     board_at,
     fits_free,
-    left_in_flight,
     offers_owed,
     own_holds,
     scale,
@@ -69,37 +69,10 @@ def judge(state: State, request: Request, rows: Rows, *, decided: bool = False) 
     if passing.any():
         if request.owed and (keeping := passing & offers_owed(state, request, rows)).any():
             passing = keeping
-        verdict = Verdict(passing=passing) if decided else _beside_owners(state, request, rows, passing)
-        if verdict is not None:
-            return verdict
+        return Verdict(passing=passing if decided else beside_owners(state, request, rows, passing))
     if not decided and state.is_cold_to(request.owner):
         return None
     return _among_holds(state, request, rows)
-
-
-def _beside_owners(state: State, request: Request, rows: Rows, passing: Flags) -> Verdict | None:
-    """What passes (flags over rows, some of them set), without nodes of owners, whose holds the pod would
-    see, that pods in flight may fill; where no others pass that it was not just sent to in vain, the one of
-    those that they leave most of; None where they certainly fill all.
-
-    kube-scheduler knows before us that an owner is gone, and sends there who comes: two pods would share what
-    was free beside it with its slot, which is then held nowhere.
-    """
-    if not state.flights.by_uid or request.pod.uid in state.nominations.by_uid:
-        return Verdict(passing=passing)
-    there = np.flatnonzero(passing & (state.holds.owners.take(rows) > 0))
-    there = there[state.holds.owners_seen(request.priority, rows[there])]
-    if not there.size:
-        return Verdict(passing=passing)
-    certain, possible = left_in_flight(state, request, rows[there])
-    apart = passing.copy()
-    apart[there[possible < 0]] = False
-    few, left = there[certain >= 0], possible[certain >= 0]
-    if not few.size or (apart & (rows != request.avoid)).any():
-        return Verdict(passing=apart) if apart.any() else None
-    rank = state.table.rank().take(rows[few])
-    one = np.lexsort((rank, -left, rows[few] == request.avoid))[0]
-    return Verdict(passing=np.arange(rows.size) == few[one])
 
 
 def _own(state: State, request: Request, rows: Rows) -> Verdict | None:

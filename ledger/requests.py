@@ -20,7 +20,7 @@ _MOST_BOARDS = 16
 """Half a megabyte each at 5,000 nodes; refused pods of as many priorities as there are policies ask for one
 each.
 """
-_CORE_DIMS = 3
+CORE_DIMS = 3
 """cpu, memory and pods: every node offers them, so being short of them is always the ledger's business."""
 
 
@@ -115,34 +115,10 @@ def fits_free(state: State, request: Request, rows: Rows) -> NDArray[np.bool_] |
     for place, (dim, amount) in enumerate(request.parts):
         free = table.free[dim].take(rows)
         enough = (free if taken is None else free - taken[place]) >= amount
-        if dim >= _CORE_DIMS:
+        if dim >= CORE_DIMS:
             enough |= table.allocatable[dim].take(rows) == 0
         fit = enough if fit is None else np.logical_and(fit, enough, out=fit)
     return fit
-
-
-def left_in_flight(
-    state: State, request: Request, rows: Rows
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """How many more pods of this size fit on each row beside this one, if all others in flight land that
-    certainly will, and if all do that may: below zero, it does not fit itself. As in `fits_free`, what a node
-    offers none of keeps no pod out.
-    """
-    table, flight = state.table, state.flights.by_uid.get(request.pod.uid)
-    certain, possible = (np.full(rows.size, np.inf) for _ in range(2))
-    for dim, amount in request.parts:
-        sure, may = table.charged[dim].take(rows), table.possible[dim].take(rows)
-        for there, amounts in flight.parts if flight is not None else ():
-            own = sure if flight is not None and flight.certain else may
-            own[np.isin(rows, there)] -= amounts.get(table.resources[dim], 0)
-        left = (table.free[dim].take(rows) - sure - amount) / amount
-        later = left - may / amount
-        if dim >= _CORE_DIMS:
-            missing = table.allocatable[dim].take(rows) == 0
-            left[missing] = later[missing] = np.inf
-        np.minimum(certain, left, out=certain)
-        np.minimum(possible, later, out=possible)
-    return certain, possible
 
 
 def sufficing(state: State, pod: Pod, rows: Rows) -> Flags:

@@ -161,6 +161,13 @@ def test_holds_of_others_do_not_keep_an_owner_from_a_node_without_bandwidth() ->
     check_columns(made)
 
 
+def test_pods_in_flight_beside_owners_do_not_keep_one_from_a_node_without_bandwidth() -> None:
+    made = ledger(node("bare"), *linked(1), floored("a", 5), demand("b", 1, 1), mode=Mode.GUARD)
+    made.set_pod(owner("there", app="b", node="bare"))
+    assert made.filter(pod("flying", 1), ["bare"], 0.0).nodes == ["bare"]
+    assert made.filter(owner("o"), ["bare"], 0.0).nodes == ["bare"]
+
+
 def test_a_link_that_is_gone_takes_its_holds_and_keeps_its_owners() -> None:
     made = ledger(*linked(2), floored("a", 4), owner("o", node="n0"))
     made.set_node(node("n0"))
