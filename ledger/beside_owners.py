@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from ledger.requests import CORE_DIMS, Request
 from ledger.state import State
-from ledger.table import Flags, Rows
+from ledger.table import Columns, Flags, Rows
 
-_Left = NDArray[np.float64]
+_MOST_COMPARED = 64
+"""Nodes, where one is chosen: the first that kube-scheduler names, which begins elsewhere each time."""
 
 
 def beside_owners(state: State, request: Request, rows: Rows, passing: Flags) -> Flags:
@@ -27,34 +28,69 @@ def beside_owners(state: State, request: Request, rows: Rows, passing: Flags) ->
     if not state.flights.by_uid or request.pod.uid in state.nominations.by_uid:
         return passing
     there = np.flatnonzero(passing & (state.holds.owners.take(rows) > 0))
+    there = there[_lacking(state, request, rows[there], drawn=False)]
     there = there[state.holds.owners_seen(request.priority, rows[there])]
     if not there.size:
         return passing
-    certain, drawn, possible = _left(state, request, rows[there])
     apart = passing.copy()
-    apart[there[drawn < 0]] = False
+    apart[there[_lacking(state, request, rows[there], drawn=True)]] = False
     if (apart & (rows != request.avoid)).any():
         return apart
-    # Among equals the first as kube-scheduler names them, zones by turns: by name, they would all be of one.
-    one = np.lexsort((-possible, certain < 0, rows[there] == request.avoid))[0]
-    return np.asarray(np.arange(rows.size) == there[one])
+    return np.asarray(np.arange(rows.size) == _emptiest(state, request, rows, there[:_MOST_COMPARED]))
 
 
-def _left(state: State, request: Request, rows: Rows) -> tuple[_Left, _Left, _Left]:
-    """How many more pods of this size fit on each row beside this one, below zero not even itself: if all
-    others in flight land that certainly will; if so much comes as an owner's place may draw, which is a slot
-    of the largest; if all land that may. What a node offers none of keeps no pod out, as in `fits_free`.
+def _lacking(state: State, request: Request, rows: Rows, *, drawn: bool) -> Flags:
+    """Where less is left than the pod asks for and what an owner's place draws: at the most a slot, and with
+    `drawn` no more than is in flight. What a node offers none of keeps no pod out, as in `fits_free`.
     """
-    table, flight = state.table, state.flights.by_uid.get(request.pod.uid)
-    found = certain, drawn, possible = tuple(np.full(rows.size, np.inf) for _ in range(3))
+    table, lacking = state.table, np.zeros(rows.size, dtype=np.bool_)
     for dim, amount in request.parts:
-        sure, may = table.charged[dim].take(rows), table.possible[dim].take(rows)
-        for there, amounts in flight.parts if flight is not None else ():
-            own = sure if flight is not None and flight.certain else may
-            own[np.isin(rows, there)] -= amounts.get(table.resources[dim], 0)
-        beside = table.free[dim].take(rows) - sure - amount
-        place = state.demands.vectors[:, dim].max(initial=0)
-        offered = dim < CORE_DIMS or table.allocatable[dim].take(rows) > 0
-        for left, more in zip(found, (0, np.minimum(may, place), may), strict=True):
-            np.minimum(left, np.where(offered, (beside - more) / amount, np.inf), out=left)
-    return certain, drawn, possible
+        place = int(state.demands.vectors[:, dim].max(initial=0))
+        left = _certain(state, request, rows, dim) - amount
+        lacks = left < (np.minimum(_possible(state, request, rows, dim), place) if drawn else place)
+        if dim >= CORE_DIMS:
+            lacks &= table.allocatable[dim].take(rows) > 0
+        lacking |= lacks
+    return lacking
+
+
+def _emptiest(state: State, request: Request, rows: Rows, there: Rows) -> int:
+    """Which of these places in rows pods in flight leave most of, if all land that may; last of all the one
+    that the pod was just sent to, and those that are certainly full.
+
+    Among equals the first as kube-scheduler names them, zones by turns: by name, they would all be of one.
+    """
+    few = rows[there]
+    full = np.zeros(few.size, dtype=np.bool_)
+    most = np.full(few.size, np.inf)
+    for dim, amount in request.parts:
+        left = _certain(state, request, few, dim) - amount
+        offered = dim < CORE_DIMS or state.table.allocatable[dim].take(few) > 0
+        full |= (left < 0) & offered
+        pods = (left - _possible(state, request, few, dim)) / amount
+        np.minimum(most, np.where(offered, pods, np.inf), out=most)
+    return int(there[np.lexsort((-most, full, few == request.avoid))[0]])
+
+
+def _certain(state: State, request: Request, rows: Rows, dim: int) -> NDArray[np.int64]:
+    """What is free of a column when all others in flight have landed that certainly will."""
+    table = state.table
+    free: NDArray[np.int64] = table.free[dim].take(rows)
+    return free - _of_others(state, request, rows, dim, table.charged, certain=True)
+
+
+def _possible(state: State, request: Request, rows: Rows, dim: int) -> NDArray[np.int64]:
+    """What all others in flight take of it that may land there, or elsewhere."""
+    return _of_others(state, request, rows, dim, state.table.possible, certain=False)
+
+
+def _of_others(
+    state: State, request: Request, rows: Rows, dim: int, columns: Columns, *, certain: bool
+) -> NDArray[np.int64]:
+    """What is charged there without the pod's own earlier answer, which it keeps where it only waits."""
+    there: NDArray[np.int64] = columns[dim].take(rows)
+    flight = state.flights.by_uid.get(request.pod.uid)
+    if flight is not None and flight.certain is certain:
+        for own, amounts in flight.parts:
+            there[np.isin(rows, own)] -= amounts.get(state.table.resources[dim], 0)
+    return there
