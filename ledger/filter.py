@@ -56,6 +56,9 @@ def filter_nodes(
     left = victims_left(state, pod, names)
     why = quotas.refusal(state, request, left)
     verdict = None if why else _judged(state, request, rows, left)
+    if verdict is not None and _shown_empty(state, request, rows, verdict):
+        settle(state)
+        verdict = _judged(state, request, rows, left)
     if state.mode is Mode.OBSERVE:
         return _observe(state, names, verdict)
     if verdict is None:
@@ -82,6 +85,24 @@ def _judged(state: State, request: Request, rows: Rows, left: Sequence[str]) -> 
         verdict = judge(state, request, rows)
     state.claims.suspend(request.pod.uid, 1)
     return verdict
+
+
+def _shown_empty(state: State, request: Request, rows: Rows, verdict: Verdict) -> bool:
+    """Whether kube-scheduler has found room where, by our account, pods in flight certainly leave too little:
+    some of them do not come, it knows. From now on they only may, so that slots without a place are held
+    there before the pod takes it.
+    """
+    if verdict.passing is None or not state.lacking or not state.flights.by_uid:
+        return False
+    open_rows = rows[verdict.passing]
+    full = np.zeros(open_rows.size, dtype=np.bool_)
+    for dim, amount in request.parts:
+        charged = state.table.charged[dim].take(open_rows)
+        full |= (charged > 0) & (state.table.free[dim].take(open_rows) - charged < amount)
+    if not state.flights.doubt(set(open_rows[full].tolist())):
+        return False
+    state.changed()
+    return True
 
 
 def _not_ahead(state: State, rows: Rows, tolerations: tuple[Toleration, ...] | None) -> Rows:
@@ -176,7 +197,8 @@ def _flight(state: State, request: Request, verdict: Verdict, rows: Rows, now: f
     if state.binds and state.mode is Mode.STRICT:
         return None
     open_rows = rows[verdict.passing]  # a name given twice is charged once: numpy adds once an index
-    unsure = open_rows.size == 1 and _drives_away(state, request, open_rows)
+    one = open_rows.size == 1
+    unsure = one and (verdict.narrowed or _drives_away(state, request, open_rows))
     return Flight(request.counted, now, [(open_rows, request.requests)], unsure=unsure)
 
 

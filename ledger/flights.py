@@ -151,6 +151,21 @@ class Flights:
                 flight.own = [(demand, there) for demand, there in flight.own if there != row]
                 self._charge(flight, 1)
 
+    def doubt(self, rows: AbstractSet[int]) -> bool:
+        """Charge as possible alone what was certain to land on one of these; True when there was any. Owners
+        keep the holds that they were given.
+        """
+        doubted = [
+            flight
+            for flight in self.by_uid.values()
+            if flight.certain and not flight.own and not rows.isdisjoint(flight.rows().tolist())
+        ]
+        for flight in doubted:
+            self._charge(flight, -1)
+            flight.unsure = True
+            self._charge(flight, 1)
+        return bool(doubted)
+
     def drop_hopeless(self, rows: AbstractSet[int], preemptors: Container[str]) -> bool:
         """Forget pods that can go to one of these nodes alone, and fit there no more: others came first.
 

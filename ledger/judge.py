@@ -40,7 +40,8 @@ class Verdict:
     """What passes: either `passing`, flags over the rows asked, or one `row`.
 
     `own`: the pod takes a hold of its policy on that row; `moves` come first, and a hold of its policy is
-    brought there from the row `brought_from` when that is not negative.
+    brought there from the row `brought_from` when that is not negative. `narrowed`: more rows pass, and were
+    left out for what pods in flight may take: what one takes of the last is no more certain than it was.
     """
 
     passing: NDArray[np.bool_] | None = None
@@ -48,6 +49,7 @@ class Verdict:
     own: bool = False
     moves: list[Move] = field(default_factory=list)
     brought_from: int = -1
+    narrowed: bool = False
 
 
 def judge(state: State, request: Request, rows: Rows, *, decided: bool = False) -> Verdict | None:
@@ -69,7 +71,8 @@ def judge(state: State, request: Request, rows: Rows, *, decided: bool = False) 
     if passing.any():
         if request.owed and (keeping := passing & offers_owed(state, request, rows)).any():
             passing = keeping
-        return Verdict(passing=passing if decided else beside_owners(state, request, rows, passing))
+        few = passing if decided else beside_owners(state, request, rows, passing)
+        return Verdict(passing=few, narrowed=few is not passing)
     if not decided and state.is_cold_to(request.owner):
         return None
     return _among_holds(state, request, rows)

@@ -198,6 +198,21 @@ def test_a_pod_that_never_comes_keeps_nobody_from_an_owners_node() -> None:
         assert made.filter(pod("next", 2), ["full"], at + 1).nodes == ["full"]
 
 
+@pytest.mark.parametrize("binds", [True, False])
+def test_a_slot_is_held_where_kube_scheduler_shows_that_a_pod_in_flight_does_not_come(binds: bool) -> None:
+    """It was deleted, say, and the watch is late."""
+    made = ledger(node("n0", 3), mode=Mode.GUARD, binds=binds)
+    made.set_demand(demand("a", 1, 2))
+    made.set_pod(pod("owner", 2, app="a", node="n0"))
+    assert made.filter(pod("deleted", 1), ["n0"], 0.0).nodes == ["n0"]
+    made.set_pod(pod("runs", 1, node="n0"))
+    made.remove_pod("owner")
+    assert made.report()["default/a"].missing == 1, "by our account one CPU is left beside it"
+    assert made.filter(pod("next", 2), ["n0"], 1.0).nodes == []
+    assert holds(made, "a") == {"n0": 1}
+    assert made.filter(pod("o", 2, app="a"), ["n0"], 2.0).nodes == ["n0"]
+
+
 def test_a_node_that_offers_none_of_what_its_owners_are_owed_is_answered_beside_pods_in_flight() -> None:
     link = {"j10ce.io/egress-bandwidth": 100}
     made = ledger(node("none", 8), node("link", 8, extra=link), mode=Mode.GUARD)
