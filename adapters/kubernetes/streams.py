@@ -35,7 +35,6 @@ class Stream(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
-        self._size = 0
         self._head: int | None = 0
         self._paused = False
         self._catching_up = False
@@ -63,7 +62,7 @@ class Stream(asyncio.Protocol):
                 return b""
             await self._news()
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts, self._size = [], 0
+        self._parts = []
         return data
 
     def abort(self) -> None:
@@ -76,8 +75,8 @@ class Stream(asyncio.Protocol):
         self._resume()
         try:
             known = -1
-            while known < self._size < _MOST_AT_ONCE:
-                known = self._size
+            while known < (size := sum(map(len, self._parts))) < _MOST_AT_ONCE:
+                known = size
                 for _ in range(_TURNS):
                     await asyncio.sleep(0)
         finally:
@@ -174,7 +173,6 @@ class Stream(asyncio.Protocol):
     def on_body(self, part: bytes) -> None:
         """A part of the body."""
         self._parts.append(part)
-        self._size += len(part)
         if not (self._waiter or self._catching_up or self._paused):
             self._pause()
         self._wake()

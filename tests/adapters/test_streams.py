@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import contextlib
+import fcntl
 import os
 import socket
 import ssl
+import termios
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -176,11 +179,18 @@ def test_what_ends_while_nobody_waits_is_read_to_its_end(run: Runs, tls: bool, e
     run(scene(late=True))
 
 
+def unread(stream: streams.Stream) -> int:
+    """Bytes that the kernel has for it."""
+    count = array.array("i", [0])
+    fcntl.ioctl(stream._transport.get_extra_info("socket").fileno(), termios.FIONREAD, count)
+    return count[0]
+
+
 @LOOPS
 @TLS
 def test_what_tls_had_taken_is_read_though_the_connections_end_comes_next(run: Runs, tls: bool):
     async def scene() -> None:
-        taken, late, said = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        taken, late, last, ends, said = (asyncio.Event() for _ in range(5))
 
         async def play(reader, writer):
             writer.write(HEAD + chunk(b"first"))
@@ -188,8 +198,8 @@ def test_what_tls_had_taken_is_read_though_the_connections_end_comes_next(run: R
             writer.write(chunk(b"later"))
             await late.wait()
             writer.write(chunk(b"last") + END)
-            for _ in range(10):
-                await asyncio.sleep(0)  # a turn in which TLS may take it
+            last.set()
+            await ends.wait()
             bare = writer.get_extra_info("socket")
             with socket.socket(fileno=os.dup(bare.fileno())) as end:
                 end.shutdown(socket.SHUT_WR)  # without TLS' farewell, as of a process that was killed
@@ -201,6 +211,9 @@ def test_what_tls_had_taken_is_read_though_the_connections_end_comes_next(run: R
             taken.set()
             await eventually(lambda: stream._parts == [b"later"], "it came")
             late.set()
+            await last.wait()
+            await eventually(lambda: not tls or unread(stream) == 0, "TLS took it")
+            ends.set()
             await said.wait()
             assert await whole(stream) == b"laterlast"
 
