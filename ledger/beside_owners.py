@@ -25,15 +25,19 @@ def beside_owners(state: State, request: Request, rows: Rows, passing: Flags) ->
 
     Nobody is refused: what is in flight may never land, and kube-scheduler, which offers the node, has room.
     """
-    if not state.flights.by_uid or request.pod.uid in state.nominations.by_uid:
+    alone = np.count_nonzero(passing) == 1
+    if alone or not state.flights.by_uid or request.pod.uid in state.nominations.by_uid:
         return passing
     there = np.flatnonzero(passing & (state.holds.owners.take(rows) > 0))
     there = there[_lacking(state, request, rows[there], drawn=False)]
     there = there[state.holds.owners_seen(request.priority, rows[there])]
     if not there.size:
         return passing
+    full = _lacking(state, request, rows[there], drawn=True)
+    if not full.any():
+        return passing
     apart = passing.copy()
-    apart[there[_lacking(state, request, rows[there], drawn=True)]] = False
+    apart[there[full]] = False
     if (apart & (rows != request.avoid)).any():
         return apart
     return np.asarray(np.arange(rows.size) == _emptiest(state, request, rows, there[:_MOST_COMPARED]))
@@ -41,16 +45,14 @@ def beside_owners(state: State, request: Request, rows: Rows, passing: Flags) ->
 
 def _lacking(state: State, request: Request, rows: Rows, *, drawn: bool) -> Flags:
     """Where less is left than the pod asks for and what an owner's place draws: at the most a slot, and with
-    `drawn` no more than is in flight. What a node offers none of keeps no pod out, as in `fits_free`.
+    `drawn` no more than is in flight.
     """
-    table, lacking = state.table, np.zeros(rows.size, dtype=np.bool_)
+    lacking = np.zeros(rows.size, dtype=np.bool_)
     for dim, amount in request.parts:
         place = int(state.demands.vectors[:, dim].max(initial=0))
         left = _certain(state, request, rows, dim) - amount
         lacks = left < (np.minimum(_possible(state, request, rows, dim), place) if drawn else place)
-        if dim >= CORE_DIMS:
-            lacks &= table.allocatable[dim].take(rows) > 0
-        lacking |= lacks
+        lacking |= lacks & _offered(state, rows, dim)
     return lacking
 
 
@@ -61,15 +63,26 @@ def _emptiest(state: State, request: Request, rows: Rows, there: Rows) -> int:
     Among equals the first as kube-scheduler names them, zones by turns: by name, they would all be of one.
     """
     few = rows[there]
-    full = np.zeros(few.size, dtype=np.bool_)
     most = np.full(few.size, np.inf)
     for dim, amount in request.parts:
-        left = _certain(state, request, few, dim) - amount
-        offered = dim < CORE_DIMS or state.table.allocatable[dim].take(few) > 0
-        full |= (left < 0) & offered
-        pods = (left - _possible(state, request, few, dim)) / amount
-        np.minimum(most, np.where(offered, pods, np.inf), out=most)
+        left = _certain(state, request, few, dim) - _possible(state, request, few, dim)
+        pods = np.where(_offered(state, few, dim), left / amount, np.inf)
+        np.minimum(most, pods, out=most)
+    full = certainly_full(state, request, few)
     return int(there[np.lexsort((-most, full, few == request.avoid))[0]])
+
+
+def certainly_full(state: State, request: Request, rows: Rows) -> Flags:
+    """Where too little is left for the pod when all others in flight have landed that certainly will."""
+    full = np.zeros(rows.size, dtype=np.bool_)
+    for dim, amount in request.parts:
+        full |= (_certain(state, request, rows, dim) < amount) & _offered(state, rows, dim)
+    return full
+
+
+def _offered(state: State, rows: Rows, dim: int) -> Flags | bool:
+    """Where a node offers any of a column: elsewhere it keeps no pod out, as in `fits_free`."""
+    return dim < CORE_DIMS or np.asarray(state.table.allocatable[dim].take(rows) > 0)
 
 
 def _certain(state: State, request: Request, rows: Rows, dim: int) -> NDArray[np.int64]:

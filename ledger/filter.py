@@ -8,6 +8,7 @@ from itertools import compress
 import numpy as np
 
 from ledger import quotas
+from ledger.beside_owners import certainly_full
 from ledger.decisions import Filtered, Mode
 from ledger.demands import NO_DEMAND
 from ledger.flights import Flight, joined
@@ -95,11 +96,8 @@ def _shown_empty(state: State, request: Request, rows: Rows, verdict: Verdict) -
     if verdict.passing is None or not state.lacking or not state.flights.by_uid:
         return False
     open_rows = rows[verdict.passing]
-    full = np.zeros(open_rows.size, dtype=np.bool_)
-    for dim, amount in request.parts:
-        charged = state.table.charged[dim].take(open_rows)
-        full |= (charged > 0) & (state.table.free[dim].take(open_rows) - charged < amount)
-    if not state.flights.doubt(set(open_rows[full].tolist())):
+    full = certainly_full(state, request, open_rows)
+    if not (full.any() and state.flights.doubt(set(open_rows[full].tolist()))):
         return False
     state.changed()
     return True

@@ -171,6 +171,14 @@ def test_pods_in_flight_keep_nobody_from_room_that_is_above_the_owners(
     assert made.filter(pod("second", 2, priority=priority), ["full", "n0"], 0.0).nodes == there
 
 
+def test_a_pod_that_only_an_owners_node_will_do_for_is_charged_there_for_certain() -> None:
+    """None was left out for it, so a slot is held where the pod will not be, not at risk beside it."""
+    made = _beside_owner()
+    assert made.filter(pod("elsewhere", 1), ["full"], 0.0).nodes == ["full"]
+    assert made.filter(pod("next", 1), ["full"], 0.0).nodes == ["full"]
+    assert not made._state.flights.uncertain
+
+
 def test_beside_owners_pods_go_to_the_zones_by_turns_as_kube_scheduler_names_them() -> None:
     made = ledger(*nodes(6, 4), demand("a", 6, 2), mode=Mode.GUARD)
     for name in names(6):
