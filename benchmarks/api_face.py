@@ -18,10 +18,11 @@ import uvloop
 
 from adapters import api as resources
 from adapters.api import LEASES, NODES, PODS, APIError, Resource, WatchEvent
+from adapters.kubernetes.protobuf import events as protobuf
 from adapters.memory import timestamp
 from adapters.serving.addresses import listen
 from adapters.serving.server import serve_until, server
-from benchmarks import clusters
+from benchmarks import clusters, pod_messages
 from benchmarks.clusters import Size
 from benchmarks.fleet import Fleet
 from benchmarks.loop_time import LoopTime
@@ -34,6 +35,9 @@ _KINDS: Final = {
 }
 _LATER: Final = 1_000_000_000
 """Resource versions of what lives are above those that the cluster gives."""
+_NAME: Final = "lives-" + "N" * 10
+_VERSION: Final = "V" * len(str(_LATER))
+_NODE: Final = clusters.node_name(0).replace("0", "M")
 
 
 class Face:
@@ -58,7 +62,7 @@ class Face:
             return
         try:
             if query.get("watch") == "true":
-                await self._watch(_parse(path)[0], query, send)
+                await self._watch(_parse(path)[0], query, send, dict(scope["headers"])[b"accept"])
             else:
                 await respond(send, await self._answer(method, path, query, body))
         except APIError as error:
@@ -95,8 +99,12 @@ class Face:
         meta = orjson.dumps({"resourceVersion": page.resource_version, "continue": page.continue_token})
         return b'{"metadata":%b,"items":[%b]}' % (meta, b",".join(page.items))
 
-    async def _watch(self, resource: Resource, query: dict[str, str], send: Any) -> None:
-        headers = [(b"content-type", b"application/json")]
+    async def _watch(self, resource: Resource, query: dict[str, str], send: Any, accept: bytes) -> None:
+        """Pods in protobuf, all else in JSON."""
+        if resource == PODS and protobuf.CONTENT_TYPE.encode() not in accept:
+            raise APIError(406, "NotAcceptable", "pods are watched in protobuf here")
+        kind, line_of = (protobuf.CONTENT_TYPE, _framed) if resource == PODS else ("application/json", _line)
+        headers = [(b"content-type", kind.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"", "more_body": True})
         events = self._api.watch(
@@ -105,8 +113,7 @@ class Face:
             field_selector=query.get("fieldSelector", ""),
         )
         async for event in events:
-            line = b'{"type":"%b","object":%b}\n' % (event.type.encode(), event.object)
-            await send({"type": "http.response.body", "body": line, "more_body": True})
+            await send({"type": "http.response.body", "body": line_of(event), "more_body": True})
 
     async def live(self) -> None:
         """Events at the rates that were told, and bookmarks, for ever."""
@@ -137,18 +144,17 @@ class Face:
         names = clusters.node_names(self._api.size.nodes)
         stages = [
             ("ADDED", _template("")),
-            ("MODIFIED", _template("%(node)s", phase="Pending")),
-            ("MODIFIED", _template("%(node)s")),
-            ("MODIFIED", _template("%(node)s", phase="Succeeded")),
-            ("DELETED", _template("%(node)s", phase="Succeeded")),
+            ("MODIFIED", _template(_NODE, phase="Pending")),
+            ("MODIFIED", _template(_NODE)),
+            ("MODIFIED", _template(_NODE, phase="Succeeded")),
+            ("DELETED", _template(_NODE, phase="Succeeded")),
         ]
         for number in itertools.count():
             # Each stage is some lives behind the one before it, so that hundreds of pods run at a time.
             for behind, (kind, template) in enumerate(stages):
                 life = number - 100 * behind
                 if life >= 0:
-                    node = names[life % len(names)].encode()
-                    yield WatchEvent(kind, self._filled(template, b"lives-%d" % life, node))
+                    yield WatchEvent(kind, self._filled(template, life, names[life % len(names)]))
 
     def _nodes_report(self) -> Iterator[WatchEvent]:
         """What kubelet writes every five minutes where nothing has changed: the conditions' times."""
@@ -159,15 +165,28 @@ class Face:
                 condition["lastHeartbeatTime"] = timestamp(time.time())
             yield WatchEvent("MODIFIED", orjson.dumps(body))
 
-    def _filled(self, template: bytes, name: bytes, node: bytes) -> bytes:
-        return template % {b"name": name, b"node": node, b"version": next(self._versions)}
+    def _filled(self, template: bytes, life: int, node: str) -> bytes:
+        filled = template.replace(_NAME.encode(), b"lives-%010d" % life)
+        filled = filled.replace(_VERSION.encode(), b"%d" % next(self._versions))
+        return filled.replace(_NODE.encode(), node.encode())
 
 
 def _template(node: str, phase: str = "") -> bytes:
-    """A pod's JSON with %(name)b, %(node)b and %(version)d in it."""
-    body = clusters.new_pod("%(name)s", 0.5, node, phase=phase)
-    body["metadata"]["resourceVersion"] = "%(version)d"
-    return orjson.dumps(body).replace(b")s", b")b")
+    """A pod's message, whose marks are as long as what takes their place."""
+    body = clusters.new_pod(_NAME, 0.5, node, phase=phase)
+    body["metadata"]["resourceVersion"] = _VERSION
+    return pod_messages.pod(body)
+
+
+def _line(event: WatchEvent) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (event.type.encode(), event.object)
+
+
+def _framed(event: WatchEvent) -> bytes:
+    """What lives is a message; what was written, JSON."""
+    written = event.object.startswith(b"{")
+    message = pod_messages.pod(orjson.loads(event.object)) if written else event.object
+    return pod_messages.frame(event.type, message)
 
 
 def _parse(path: str) -> tuple[Resource, str, str, str]:

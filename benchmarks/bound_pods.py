@@ -11,6 +11,8 @@ from adapters.kubernetes.credentials import Endpoint
 
 _ADDED: Final = b"\n\x05ADDED"
 """WatchEvent's first field."""
+_UNLIMITED: Final = aiohttp.ClientTimeout(total=None)
+_IN_PROTOBUF: Final = {"Accept": "application/vnd.kubernetes.protobuf;stream=watch"}
 
 
 async def watch(endpoint: Endpoint, label: str, namespace: str = "default") -> AsyncGenerator[int, None]:
@@ -20,9 +22,8 @@ async def watch(endpoint: Endpoint, label: str, namespace: str = "default") -> A
     the watch of a client that is late, and begins the next one with what is there.
     """
     query = {"watch": "true", "fieldSelector": "spec.nodeName!=", "labelSelector": f"flood={label}"}
-    headers = {"Accept": "application/vnd.kubernetes.protobuf;stream=watch"}
     url = f"{endpoint.server}/api/v1/namespaces/{namespace}/pods"
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), headers=headers) as session:
+    async with aiohttp.ClientSession(timeout=_UNLIMITED, headers=_IN_PROTOBUF) as session:
         while True:
             async with session.get(url, params=query, ssl=endpoint.tls or True) as answer:
                 answer.raise_for_status()
@@ -31,14 +32,15 @@ async def watch(endpoint: Endpoint, label: str, namespace: str = "default") -> A
 
 
 async def drain(endpoint: Endpoint) -> None:
-    """Read what changes of all pods, in JSON as our programs do, and drop it; until cancelled."""
-    unlimited = aiohttp.ClientTimeout(total=None)
-    async with aiohttp.ClientSession(timeout=unlimited) as session:
-        url = f"{endpoint.server}/api/v1/pods"
-        async with session.get(url, params={"watch": "true"}, ssl=endpoint.tls or True) as answer:
-            answer.raise_for_status()
-            async for _chunk in answer.content.iter_any():
-                pass
+    """Read what changes of all pods, in protobuf as the extender does, and drop it; until cancelled."""
+    url = f"{endpoint.server}/api/v1/pods"
+    async with (
+        aiohttp.ClientSession(timeout=_UNLIMITED, headers=_IN_PROTOBUF) as session,
+        session.get(url, params={"watch": "true"}, ssl=endpoint.tls or True) as answer,
+    ):
+        answer.raise_for_status()
+        async for _chunk in answer.content.iter_any():
+            pass
 
 
 async def added(stream: aiohttp.StreamReader) -> AsyncIterator[int]:

@@ -36,7 +36,7 @@ _BASELINES: Final = """\
 - **No extender**: kube-scheduler alone, on the same control plane.
 """
 _A_WATCH: Final = """\
-- **A watch alone**: the same, and somebody reads in JSON what changes of all pods, and drops it: what it
+- **A watch alone**: the same, and somebody reads in protobuf what changes of all pods, and drops it: what it
   costs that anybody keeps an account of pods, on two processors that all share.
 """
 _COLUMNS: Final = (

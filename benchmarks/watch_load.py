@@ -44,6 +44,8 @@ def measure(size: Size, rounds: int, seconds: float) -> dict[str, Any]:
                     taken.append(sent / (time.monotonic() - began))
         api_face.tell(one.api, "pods", 0)
     rate = statistics.median(taken)
+    if rate < EVENTS_A_SECOND / 10:
+        raise RuntimeError(f"hardly any events came, {rate:.0f} a second: is the watch open?")
     name = f"filter {{}} by HTTP, {NAMES} names, {EVENTS_A_SECOND:,} watch events/s (x idle)"
     middles = {
         "p50": {kind: statistics.median(map(statistics.median, them)) for kind, them in found.items()},

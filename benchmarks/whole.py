@@ -22,6 +22,7 @@ from benchmarks import api_face
 from benchmarks.clusters import Size
 from benchmarks.serving import process
 from extender.config import ExtenderConfig
+from extender.ingest import IN_PROTOBUF
 from extender.program import Program
 
 START_SECONDS: Final = 200.0
@@ -66,7 +67,7 @@ async def _serve(port: int, ports: Any) -> None:
         warmup_seconds=0,
         annotate_held_nodes=False,  # at five a second it is minutes of a start, and nothing once it is done
     )
-    async with KubernetesAPI(Endpoint(f"http://127.0.0.1:{port}")) as api:
+    async with KubernetesAPI(Endpoint(f"http://127.0.0.1:{port}"), in_protobuf=IN_PROTOBUF) as api:
         ports.put([*(one.getsockname()[1] for one in sockets), os.getpid()])
         await Program(config, api).run(asyncio.Event(), sockets)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -83,7 +84,7 @@ def out_of_date(files: Mapping[str, str], root: Path) -> dict[str, str]:
 def _sources() -> dict[str, Callable[[], Mapping[str, str]]]:
     import manifests
     from cli.chart import templates
-    from cli.protobuf import messages
+    from cli.protobuf import FOLDERS, messages
     from lab.scenario.source import schema  # imported on use: pydantic models take a while
     from qos.api.reference import page
     from qos.api.schema import files
@@ -95,7 +96,7 @@ def _sources() -> dict[str, Callable[[], Mapping[str, str]]]:
         "kwok-scenarios": lambda: {"scenario.schema.json": schema()},
         "kernel": lambda: {"allowed.py": allowed()},
         "docs": lambda: {"api.md": page(), "kernel-table.md": table()},
-        "agent/nri": messages,
+        **{folder: partial(messages, folder) for folder in FOLDERS},
     }
 
 

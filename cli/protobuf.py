@@ -6,26 +6,27 @@ import tempfile
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
-_FOLDER = "agent/nri"
-_SOURCE = f"{_FOLDER}/messages.proto"
+FOLDERS = ("agent/nri", "adapters/kubernetes/protobuf")
+"""Where a messages.proto is."""
 
 
 class ProtobufError(Exception):
     """The messages cannot be generated; the message says what is missing or wrong."""
 
 
-def messages() -> dict[str, str]:
-    """File name in agent/nri -> content, of what messages.proto becomes. ProtobufError."""
+def messages(folder: str) -> dict[str, str]:
+    """File name in the folder -> content, of what its messages.proto becomes. ProtobufError."""
+    source = f"{folder}/messages.proto"
     try:
         from grpc_tools import protoc  # imported on use: a development tool
     except ImportError:
         raise ProtobufError(
-            f"grpcio-tools is not installed, which compiles {_SOURCE}: install the development extras"
+            f"grpcio-tools is not installed, which compiles {source}: install the development extras"
             " (`make venv`, or `pip install -e '.[dev]'`)"
         ) from None
     with tempfile.TemporaryDirectory() as made:
-        argv = ["protoc", f"-I{_ROOT}", f"--python_out={made}", f"--pyi_out={made}", _SOURCE]
+        argv = ["protoc", f"-I{_ROOT}", f"--python_out={made}", f"--pyi_out={made}", source]
         if protoc.main(argv) != 0:
-            raise ProtobufError(f"{_SOURCE} cannot be compiled: see what protoc says above")
-        folder = Path(made) / _FOLDER
-        return {file.name: file.read_text() for file in sorted(folder.iterdir())}
+            raise ProtobufError(f"{source} cannot be compiled: see what protoc says above")
+        written = sorted((Path(made) / folder).iterdir())
+        return {file.name: file.read_text() for file in written}

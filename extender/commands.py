@@ -18,6 +18,7 @@ from adapters.serving.process import (
     until_signalled,
 )
 from extender.config import ExtenderConfig, load
+from extender.ingest import IN_PROTOBUF
 from extender.program import Program
 from ledger.decisions import Mode
 
@@ -111,7 +112,7 @@ def check_files(settings: ExtenderConfig) -> None:
 async def run(settings: ExtenderConfig) -> bool:
     """Serve until SIGTERM or SIGINT; True when it had to stop by itself."""
     stop = until_signalled()
-    api = connect(settings.kubeconfig, settings.context)
+    api = connect(settings.kubeconfig, settings.context, IN_PROTOBUF)
     try:
         program = Program(settings, api)
         await program.run(stop)

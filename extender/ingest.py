@@ -36,6 +36,7 @@ from adapters.api import (
 from adapters.kubernetes import decode, node_qos, volumes
 from adapters.kubernetes.events import EventWriter, Regarding
 from adapters.kubernetes.gangs import pod_group
+from adapters.kubernetes.protobuf.pods import as_json
 from adapters.kubernetes.quotas import quota
 from adapters.kubernetes.reserving import reservation
 from adapters.kubernetes.templates import autoscaler
@@ -55,6 +56,8 @@ from qos.cluster.reservation import key_of
 log = logging.getLogger(__name__)
 
 WORKLOADS: Final = (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS)
+IN_PROTOBUF: Final = {PODS: as_json}
+"""What is watched in protobuf: pods change more often than all else together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
 import aiohttp
@@ -37,6 +37,7 @@ from adapters.api import (
 from adapters.kubernetes import credentials, streams
 from adapters.kubernetes.calls import KEEP_ALIVE_SECONDS, Answer, Calls, CutError, NotSentError, Server
 from adapters.kubernetes.credentials import Endpoint
+from adapters.kubernetes.protobuf import events as protobuf
 from adapters.kubernetes.watching import Stream, events_of, status_error
 
 _MOST_BYTES: Final = 256 * 1024 * 1024
@@ -76,16 +77,24 @@ class _List(msgspec.Struct):
 _LIST = msgspec.json.Decoder(_List)
 
 
+InProtobuf: TypeAlias = Mapping[Resource, Callable[[bytes], bytes]]
+
+
 class KubernetesAPI:
     """An API server over HTTP; use as an async context manager, or aclose() it.
 
     APIError and its kinds are the server's own answers; everything that leaves the outcome open is
     Unreachable: 5xx, 429 to the end (NotTaken), a timeout, a cut connection.
+
+    `in_protobuf`: the resources to watch in protobuf, each with what makes JSON of an object's message.
     """
 
-    def __init__(self, endpoint: Endpoint, timeouts: Timeouts | None = None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, timeouts: Timeouts | None = None, in_protobuf: InProtobuf | None = None
+    ) -> None:
         self._endpoint = endpoint
         self._timeouts = timeouts or Timeouts()
+        self._in_protobuf = in_protobuf or {}
         self._session: aiohttp.ClientSession | None = None
         self._header = ""
         self._fresh_until = float("-inf")
@@ -102,15 +111,19 @@ class KubernetesAPI:
 
     @classmethod
     def from_kubeconfig(
-        cls, path: Path | None = None, context: str | None = None, timeouts: Timeouts | None = None
+        cls,
+        path: Path | None = None,
+        context: str | None = None,
+        timeouts: Timeouts | None = None,
+        in_protobuf: InProtobuf | None = None,
     ) -> Self:
         """By a kubeconfig. CredentialsError."""
-        return cls(credentials.from_kubeconfig(path, context), timeouts)
+        return cls(credentials.from_kubeconfig(path, context), timeouts, in_protobuf)
 
     @classmethod
-    def in_cluster(cls, timeouts: Timeouts | None = None) -> Self:
+    def in_cluster(cls, timeouts: Timeouts | None = None, in_protobuf: InProtobuf | None = None) -> Self:
         """By the service account of the Pod this runs in. CredentialsError."""
-        return cls(credentials.in_cluster(), timeouts)
+        return cls(credentials.in_cluster(), timeouts, in_protobuf)
 
     async def __aenter__(self) -> Self:
         return self
@@ -176,20 +189,29 @@ class KubernetesAPI:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(int(seconds)),
         } | ({"fieldSelector": field_selector} if field_selector else {})
-        path = self._path(resource, "")
+        path, as_json = self._path(resource, ""), self._in_protobuf.get(resource)
         answered = self._streamed if self._endpoint.proxy is None else self._streamed_by_proxy
         try:
-            async with answered(path, query) as stream:
+            headers = await self._headers() | ({} if as_json is None else {"Accept": protobuf.ACCEPT})
+            async with answered(path, query, headers) as (stream, content_type):
                 opened()
-                async for event in events_of(stream):
+                if as_json is not None and content_type.startswith(protobuf.CONTENT_TYPE):
+                    events = protobuf.events_of(stream, as_json)
+                else:
+                    events = events_of(stream)
+                async for event in events:
                     yield event
         except (CutError, aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"watch {path}: {error!r}") from error
 
     @contextlib.asynccontextmanager
-    async def _streamed(self, path: str, query: Mapping[str, str]) -> AsyncIterator[Stream]:
-        """An answer with status 200, on a connection of its own. CutError, TimeoutError, OSError."""
-        asked = self._server.head("GET", f"{path}?{urlencode(query)}", await self._headers())
+    async def _streamed(
+        self, path: str, query: Mapping[str, str], headers: Mapping[str, str]
+    ) -> AsyncIterator[tuple[Stream, str]]:
+        """An answer with status 200 and its Content-Type, on a connection of its own. CutError, TimeoutError,
+        OSError.
+        """
+        asked = self._server.head("GET", f"{path}?{urlencode(query)}", headers)
         stream = await streams.ask(
             self._server, asked, self._tls, connect=self._timeouts.request, silence=self._timeouts.silence
         )
@@ -197,23 +219,25 @@ class KubernetesAPI:
             if (status := await stream.status()) != 200:
                 self._forget_credentials(status)
                 raise _failure("GET", path, status, await _all(stream, f"GET {path}"))
-            yield stream
+            yield stream, stream.content_type
         finally:
             stream.abort()
 
     @contextlib.asynccontextmanager
-    async def _streamed_by_proxy(self, path: str, query: Mapping[str, str]) -> AsyncIterator[Stream]:
+    async def _streamed_by_proxy(
+        self, path: str, query: Mapping[str, str], headers: Mapping[str, str]
+    ) -> AsyncIterator[tuple[Stream, str]]:
         """Likewise. ClientError, TimeoutError, OSError."""
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=self._timeouts.request, sock_read=self._timeouts.silence
         )
-        headers, url = await self._headers(), self._url(path, query)
+        url = self._url(path, query)
         async with self._open().get(url, headers=headers, timeout=timeout, **self._how()) as answer:
             if answer.status != 200:
                 self._forget_credentials(answer.status)
                 raise _failure("GET", path, answer.status, await _all(answer.content, f"GET {path}"))
             try:
-                yield answer.content
+                yield answer.content, answer.headers.get("Content-Type", "")
             finally:
                 _abort(answer)
 
@@ -430,4 +454,4 @@ def _path_of(target: str) -> str:
 
 
 def _failure(method: str, path: str, status: int, raw: bytes) -> APIError | Unreachable:
-    return status_error(status, raw, f"{method} {path}")
+    return status_error(status, protobuf.status_json(raw), f"{method} {path}")

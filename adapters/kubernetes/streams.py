@@ -22,7 +22,8 @@ _MOST_AT_ONCE: Final = 4 * 1024 * 1024
 
 
 class Stream(asyncio.Protocol):
-    """One answer; `silence`: seconds without a byte after which it counts as cut.
+    """One answer; `silence`: seconds without a byte after which it counts as cut. `content_type` is known
+    once its status is.
 
     What comes while nobody waits for it is left in the kernel, to be read in one go: waking up for each part
     costs more than the part. The server ends the watch of a client that is too late.
@@ -41,6 +42,7 @@ class Stream(asyncio.Protocol):
         self._ended = False
         self._error: Exception | None = None
         self._status = 0
+        self.content_type = ""
         self._waiter: asyncio.Future[None] | None = None
 
     async def status(self) -> int:
@@ -161,6 +163,11 @@ class Stream(asyncio.Protocol):
             self._fail(CutError("the answer's headers are too large"))
 
     # The parser's side.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One of the answer's."""
+        if name.lower() == b"content-type":
+            self.content_type = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """The body follows, or what was only said on the way has ended."""

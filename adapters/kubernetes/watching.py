@@ -9,7 +9,7 @@ import msgspec
 
 from adapters.api import APIError, Conflict, Ended, Gone, NotFound, NotTaken, Unreachable, WatchEvent
 
-_LONGEST_LINE: Final = 32 * 1024 * 1024
+LONGEST_EVENT: Final = 32 * 1024 * 1024
 """An event with its object; etcd's limit of 1.5 MiB is on the stored form, which JSON can exceed."""
 _KINDS: Final[dict[int, type[APIError]]] = {404: NotFound, 409: Conflict, 410: Gone}
 
@@ -79,8 +79,8 @@ async def _lines(stream: Stream) -> AsyncIterator[bytes]:
         if rest:
             parts.append(rest)
             size += len(rest)
-        if size > _LONGEST_LINE:
-            raise Unreachable(f"watch: an event larger than {_LONGEST_LINE} bytes")
+        if size > LONGEST_EVENT:
+            raise Unreachable(f"watch: an event larger than {LONGEST_EVENT} bytes")
 
 
 def status_error(code: int, raw: bytes, what: str) -> APIError | Unreachable:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from adapters import logs
-from adapters.kubernetes.client import KubernetesAPI
+from adapters.kubernetes.client import InProtobuf, KubernetesAPI
 
 KubeconfigFlag = Annotated[
     Path | None, typer.Option(help="How to reach the API server. Default: as the pod's service account.")
@@ -29,14 +29,16 @@ def set_up_logs(level: str) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-def connect(kubeconfig: Path | None, context: str | None) -> KubernetesAPI:
+def connect(
+    kubeconfig: Path | None, context: str | None, in_protobuf: InProtobuf | None = None
+) -> KubernetesAPI:
     """The API server: by kubeconfig where one is named, else by the pod's service account.
 
     Raises CredentialsError.
     """
     if kubeconfig is None:
-        return KubernetesAPI.in_cluster()
-    return KubernetesAPI.from_kubeconfig(kubeconfig, context)
+        return KubernetesAPI.in_cluster(in_protobuf=in_protobuf)
+    return KubernetesAPI.from_kubeconfig(kubeconfig, context, in_protobuf=in_protobuf)
 
 
 def until_signalled() -> asyncio.Event:

@@ -1,4 +1,4 @@
-"""NRI's messages as Python: what is checked in is what protoc makes, and without protoc that is said."""
+"""Messages as Python: what is checked in is what protoc makes, and without protoc that is said."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from cli.protobuf import ProtobufError
 ROOT = Path(__file__).parents[2]
 
 
-def test_what_is_checked_in_is_what_the_proto_makes() -> None:
-    files = protobuf.messages()
+@pytest.mark.parametrize("folder", protobuf.FOLDERS)
+def test_what_is_checked_in_is_what_the_proto_makes(folder: str) -> None:
+    files = protobuf.messages(folder)
     assert sorted(files) == ["messages_pb2.py", "messages_pb2.pyi"]
-    assert {name: (ROOT / "agent" / "nri" / name).read_text() for name in files} == files
+    assert {name: (ROOT / folder / name).read_text() for name in files} == files
 
 
 def test_without_the_development_extras_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc_tools", None)
     with pytest.raises(ProtobufError, match="grpcio-tools is not installed"):
-        protobuf.messages()
+        protobuf.messages("agent/nri")
 
 
 def test_a_proto_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -30,4 +31,4 @@ def test_a_proto_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch, tmp_pa
     (tmp_path / "agent" / "nri" / "messages.proto").write_text("message {")
     monkeypatch.setattr(protobuf, "_ROOT", tmp_path)
     with pytest.raises(ProtobufError, match="cannot be compiled"):
-        protobuf.messages()
+        protobuf.messages("agent/nri")
