@@ -14,7 +14,7 @@ from ledger.demands import NO_DEMAND
 from ledger.flights import Flight, joined
 from ledger.judge import Verdict, commit, judge
 from ledger.placement import settle
-from ledger.preempt import left_out, victims_left
+from ledger.preempt import left_out, victims_ending
 from ledger.refusals import in_doubt, of_quota, refuse
 from ledger.requests import Request, avail, cells, own_holds, request_of, sufficing
 from ledger.state import State, exempt
@@ -54,7 +54,7 @@ def filter_nodes(
     rows = _not_ahead(state, state.table.rows_of(names), tolerations)
     rows = _sufficing(state, pod, rows) if unfiltered else rows
     request = request_of(state, pod, _tried(before, now), rows)
-    left = victims_left(state, pod, names)
+    left = victims_ending(state, pod, names)
     why = quotas.refusal(state, request, left)
     verdict = None if why else _judged(state, request, rows, left)
     if verdict is not None and _shown_empty(state, request, rows, verdict):

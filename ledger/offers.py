@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from qos.cluster.objects import Pod
@@ -17,12 +17,18 @@ class Offer:
     """What a preemptor was answered last: the UIDs of its victims, by node.
 
     `node`: where the scheduler has nominated it since, "" while that is not known. Only there are victims to
-    be evicted; those of the other nodes live. `since`: when it was answered so.
+    be evicted; those of the other nodes live. `since`: when it was answered so. `begun`: since when victims
+    are being evicted for it that it was answered before.
     """
 
     victims: dict[str, tuple[str, ...]]
     since: float
     node: str = ""
+    begun: dict[str, float] = field(default_factory=dict)
+
+    def is_late(self, victim: str, now: float) -> bool:
+        """Whether the victim's deletion should show by now; if it does not, the eviction has failed."""
+        return now - self.begun.get(victim, self.since) >= EVICTION_SECONDS
 
 
 class Offers:
@@ -31,9 +37,16 @@ class Offers:
     def __init__(self) -> None:
         self.by_uid: dict[str, Offer] = {}
 
-    def put(self, uid: str, offer: Offer) -> None:
-        """A preemptor was answered (again)."""
-        self.by_uid.pop(uid, None)
+    def put(self, uid: str, offer: Offer, nominated: str = "") -> None:
+        """A preemptor was answered (again). `nominated`: where it says it is, as that may not have shown.
+
+        When an eviction fails kube-scheduler asks anew at once, again and again: what it began first counts.
+        """
+        before = self.by_uid.pop(uid, None)
+        if before is not None and (node := before.node or nominated):
+            begun = {**dict.fromkeys(before.victims.get(node, ()), before.since), **before.begun}
+            again = {victim for victims in offer.victims.values() for victim in victims}
+            offer.begun = {victim: since for victim, since in begun.items() if victim in again}
         self.by_uid[uid] = offer
 
     def drop(self, uid: str) -> None:

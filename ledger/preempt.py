@@ -66,7 +66,8 @@ def _candidates(
     kept = _kept(state, request, victims, ways, violations)
     if not kept:
         return []  # kube-scheduler leaves its nomination as it is: the last offer and its victims still count
-    state.offers.put(pod.uid, Offer({node: tuple(victims[node]) for node in kept}, now))
+    offer = Offer({node: tuple(victims[node]) for node in kept}, now)
+    state.offers.put(pod.uid, offer, pod.nominated_node_name)
     if pod.uid in state.pending and not pod.nominated_node_name:
         likely = min(kept, key=lambda node: (violations.get(node, 0), *_harm(state, victims[node])))
         state.nominations.foresee(
@@ -126,6 +127,26 @@ def victims_left(state: State, pod: Pod, names: Sequence[str]) -> list[str]:
     row, claims = state.table.index.get(offer.node, -1), state.claims.by_uid
     there = (uid for uid in dict.fromkeys(offer.victims[offer.node]) if uid in claims)
     return [uid for uid in there if claims[uid].row == row]
+
+
+def victims_ending(state: State, pod: Pod, names: Sequence[str]) -> list[str]:
+    """Those of them that may be gone where kube-scheduler looks.
+
+    It finds room on a nominated node as well once others have ended there: that it asks does not show that
+    the victims are gone. One that is not seen to be deleted in time lives on.
+    """
+    left = victims_left(state, pod, names)
+    return _ending(state, state.offers.by_uid[pod.uid], left) if left else left
+
+
+def _ending(state: State, offer: Offer, uids: Sequence[str]) -> list[str]:
+    """Without those whose eviction has failed."""
+    claims = ((uid, state.claims.by_uid.get(uid)) for uid in uids)
+    return [
+        uid
+        for uid, claim in claims
+        if claim is None or claim.pod.deleting or not offer.is_late(uid, state.now)
+    ]
 
 
 def left_out(state: State, uids: Sequence[str]) -> AbstractContextManager[None]:
@@ -290,7 +311,7 @@ def open_hole(state: State, pod: Pod) -> None:
     offer = state.offers.by_uid.get(pod.uid)
     if offer is None or row is None or pod.nominated_node_name not in offer.victims:
         return
-    uids = offer.victims[pod.nominated_node_name]
+    uids = _ending(state, offer, offer.victims[pod.nominated_node_name])
     settle(state)
     request = request_of(state, pod)
     verdict = plan_after(state, request, row, uids)
