@@ -88,6 +88,25 @@ def test_a_victim_that_is_being_deleted_is_left_out_however_long_it_takes(when: 
     assert made.filter(NOMINATED, ["n0"], when).nodes == ["n0"]
 
 
+def test_t21_a_preemptor_that_was_refused_for_its_victim_is_woken_when_that_ends() -> None:
+    made = _nominated(Mode.GUARD)
+    _other_ends(made)
+    assert not made.filter(NOMINATED, ["n0"], LATE).nodes
+    assert made.waiting(2 * LATE) == []
+    made.remove_pod("v")
+    assert made.waiting(3 * LATE) == [NOMINATED]
+    assert made.filter(NOMINATED, ["n0"], 3 * LATE).nodes == ["n0"]
+    assert holds(made, "a") == {"n0": 1}
+
+
+def test_strict_reads_whether_a_victim_is_gone_however_late_it_is() -> None:
+    """Filter let the pod in just before: bind asks the API server, and need not guess."""
+    made = _nominated(Mode.STRICT)
+    assert made.filter(NOMINATED, ["n0"], EVICTION_SECONDS - 0.1).nodes == ["n0"]
+    assert [one.uid for one in made.bind(NOMINATED, "n0", LATE).awaited] == ["v"]
+    assert not made.bind(NOMINATED, "n0", LATE, gone={"v"}).refusal
+
+
 def test_t06_a_victim_that_is_removed_at_once_is_left_out_while_the_watch_may_lag() -> None:
     made = _nominated(Mode.GUARD)
     assert made.filter(NOMINATED, ["n0"], EVICTION_SECONDS - 0.1).nodes == ["n0"]

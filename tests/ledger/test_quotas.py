@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
+from ledger.offers import EVICTION_SECONDS
 from qos import keys
 from qos.cluster.objects import Pod, Requirement, Selector
 from qos.cluster.quota import ElasticQuota
@@ -303,3 +304,19 @@ def test_preempt_takes_back_what_is_owed() -> None:
     who = of("web", pod("high", 4, priority=10))
     assert one.preempt(who, {"n0": ["a", "b"]}, 0.0) == [], "more than is owed"
     assert evicting(one, who, n0="a") == ["n0"]
+
+
+def test_a_victim_whose_eviction_failed_counts_for_its_quota() -> None:
+    """kube-scheduler knows no quotas: it finds room on the node once another pod has ended there."""
+    there = (of("web", pod("victim", 3, node="n0")), pod("stays", 1, node="n0"), pod("ends", 3, node="n0"))
+    one, _ = made(*there, *nodes(1), quotas=(team("web", 6, 6),), mode=Mode.GUARD)
+    who = of("web", pod("high", 4, priority=10))
+    one.set_pod(who)
+    assert evicting(one, who, n0="victim") == ["n0"]
+    who = replace(who, nominated_node_name="n0")
+    one.set_pod(who)
+    one.remove_pod("ends")
+    assert one.filter(who, ["n0"], EVICTION_SECONDS - 1).nodes == ["n0"]
+    assert not one.filter(who, ["n0"], EVICTION_SECONDS + 1).nodes
+    one.set_pod(replace(there[0], deleting=True))
+    assert one.filter(who, ["n0"], EVICTION_SECONDS + 2).nodes == ["n0"]
