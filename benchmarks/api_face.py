@@ -183,9 +183,9 @@ def _line(event: WatchEvent) -> bytes:
 
 
 def _framed(event: WatchEvent) -> bytes:
-    """What lives is a message; what was written, JSON."""
-    written = event.object.startswith(b"{")
-    message = pod_messages.pod(orjson.loads(event.object)) if written else event.object
+    """Pods are messages (fleet.py), bookmarks are not."""
+    bookmark = event.type == "BOOKMARK"
+    message = pod_messages.pod(orjson.loads(event.object)) if bookmark else event.object
     return pod_messages.frame(event.type, message)
 
 

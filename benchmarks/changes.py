@@ -15,7 +15,7 @@ from typing import Any, Final
 from adapters.api import BUDGETS, NAMESPACES, NODES, POLICIES, PRIORITY_CLASSES, RESERVATIONS
 from benchmarks import clusters, pauses
 from benchmarks.clusters import Size
-from benchmarks.fleet import Fleet
+from benchmarks.fleet import WatchedFleet
 from benchmarks.loop_time import LoopTime
 from qos.keys import NAMESPACE_NAME_LABEL
 
@@ -30,7 +30,7 @@ AMPLE: Final = "100k"
 STARTED: Final = "tenants, first statuses"
 
 
-class Tenants(Fleet):
+class Tenants(WatchedFleet):
     """A Fleet with zones, spread constraints, budgets, Reservations; `wall` can be put forward."""
 
     def __init__(self, size: Size, times: LoopTime) -> None:

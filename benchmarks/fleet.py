@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Final
 
 import orjson
@@ -15,9 +15,11 @@ from adapters.api import (
     PRIORITY_CLASSES,
     Page,
     Resource,
+    WatchEvent,
 )
+from adapters.kubernetes.protobuf.pods import as_json
 from adapters.memory import MemoryAPI
-from benchmarks import clusters
+from benchmarks import clusters, pod_messages
 from benchmarks.clusters import Size
 from benchmarks.loop_time import LoopTime
 
@@ -113,6 +115,22 @@ class Fleet(MemoryAPI):
         """As MemoryAPI does."""
         with self._times.outside():
             await super().bind(namespace, name, uid, node, annotations)
+
+    def _publish(self, resource: Resource, event: WatchEvent, before: bytes | None) -> None:
+        """Changes of pods are messages, as the API server sends them."""
+        if resource is PODS:
+            event = WatchEvent(event.type, pod_messages.pod(orjson.loads(event.object)))
+        super()._publish(resource, event, before)
+
+
+class WatchedFleet(Fleet):
+    """A Fleet without a wire: JSON is made of the changes of pods as our client does it."""
+
+    async def watch(self, resource: Resource, **options: Any) -> AsyncIterator[WatchEvent]:
+        """As MemoryAPI does."""
+        async for event in super().watch(resource, **options):
+            message = resource is PODS and event.type != "BOOKMARK"
+            yield WatchEvent(event.type, as_json(event.object)) if message else event
 
 
 def _template(body: dict[str, Any]) -> bytes:

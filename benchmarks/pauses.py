@@ -27,7 +27,7 @@ from adapters.serving.addresses import listen
 from benchmarks import clusters
 from benchmarks.clusters import Size
 from benchmarks.fixed_work import usual_seconds
-from benchmarks.fleet import FOLLOWS, Fleet
+from benchmarks.fleet import FOLLOWS, Fleet, WatchedFleet
 from benchmarks.loop_time import LoopTime
 from extender import server
 from extender.config import ExtenderConfig
@@ -205,7 +205,7 @@ class Play:
 def measure(size: Size, quiet: float = QUIET_SECONDS) -> tuple[dict[str, float], dict[str, str]]:
     """Name -> units (or MB, bytes), and for each phase what held the loop longest."""
     times = LoopTime("start")
-    api = Fleet(size, times)
+    api = WatchedFleet(size, times)
     with times.watching():
         return asyncio.run(_measure(api, times, quiet))
 
