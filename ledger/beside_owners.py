@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ledger.requests import CORE_DIMS, Request
 from ledger.state import State
-from ledger.table import Columns, Flags, Rows
+from ledger.table import Columns, Flags, Rows, Vector
 
 _MOST_COMPARED = 64
 """Nodes, where one is chosen: the first that kube-scheduler names, which begins elsewhere each time."""
@@ -29,11 +29,12 @@ def beside_owners(state: State, request: Request, rows: Rows, passing: Flags) ->
     if alone or not state.flights.by_uid or request.pod.uid in state.nominations.by_uid:
         return passing
     there = np.flatnonzero(passing & (state.holds.owners.take(rows) > 0))
-    there = there[_lacking(state, request, rows[there], drawn=False)]
+    largest: Vector = state.demands.vectors.max(axis=0, initial=0)
+    there = there[_lacking(state, request, rows[there], largest, drawn=False)]
     there = there[state.holds.owners_seen(request.priority, rows[there])]
     if not there.size:
         return passing
-    full = _lacking(state, request, rows[there], drawn=True)
+    full = _lacking(state, request, rows[there], _places(state, request), drawn=True)
     if not full.any():
         return passing
     apart = passing.copy()
@@ -43,13 +44,29 @@ def beside_owners(state: State, request: Request, rows: Rows, passing: Flags) ->
     return np.asarray(np.arange(rows.size) == _emptiest(state, request, rows, there[:_MOST_COMPARED]))
 
 
-def _lacking(state: State, request: Request, rows: Rows, *, drawn: bool) -> Flags:
-    """Where less is left than the pod asks for and what an owner's place draws: at the most a slot, and with
-    `drawn` no more than is in flight.
+def _places(state: State, request: Request) -> Vector:
+    """By column what an owner's place is at the most: a slot of the largest policy that has owners, would
+    hold their slots again, and is none that the pod does not see. Who makes a policy must fill slots of it.
+    """
+    demands, holds = state.demands, state.holds
+    there = [
+        number
+        for number in demands.order
+        if holds.filled_total[number]
+        and demands[number].desired > 0
+        and demands[number].priority >= request.priority
+    ]
+    places: Vector = demands.vectors[there].max(axis=0, initial=0)
+    return places
+
+
+def _lacking(state: State, request: Request, rows: Rows, places: Vector, *, drawn: bool) -> Flags:
+    """Where less is left than the pod asks for and what an owner's place draws: at the most one of these
+    places, and with `drawn` no more than is in flight.
     """
     lacking = np.zeros(rows.size, dtype=np.bool_)
     for dim, amount in request.parts:
-        place = int(state.demands.vectors[:, dim].max(initial=0))
+        place = int(places[dim])
         left = _certain(state, request, rows, dim) - amount
         lacks = left < (np.minimum(_possible(state, request, rows, dim), place) if drawn else place)
         lacking |= lacks & _offered(state, rows, dim)

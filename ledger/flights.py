@@ -153,12 +153,14 @@ class Flights:
 
     def doubt(self, rows: AbstractSet[int]) -> bool:
         """Charge as possible alone what was certain to land on one of these; True when there was any. Owners
-        keep the holds that they were given.
+        keep the holds that they were given, and their parts of Reservations, which nothing else would hold.
         """
         doubted = [
             flight
             for flight in self.by_uid.values()
-            if flight.certain and not flight.own and not rows.isdisjoint(flight.rows().tolist())
+            if flight.certain
+            and not (flight.own or flight.shares >= 0)
+            and not rows.isdisjoint(flight.rows().tolist())
         ]
         for flight in doubted:
             self._charge(flight, -1)

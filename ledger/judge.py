@@ -52,10 +52,13 @@ class Verdict:
     narrowed: bool = False
 
 
-def judge(state: State, request: Request, rows: Rows, *, decided: bool = False) -> Verdict | None:
+def judge(
+    state: State, request: Request, rows: Rows, *, decided: bool = False, narrows: bool = True
+) -> Verdict | None:
     """The verdict over rows (-1: unknown); None when nothing passes.
 
-    `decided`: the scheduler has chosen the row, so the warm-up keeps the pod from nothing.
+    `decided`: the scheduler has chosen the row, so the warm-up keeps the pod from nothing. `narrows`:
+    others come before owners' nodes that pods in flight may fill; else all that pass are told.
     """
     if request.owner != NO_DEMAND:
         rows = state.demands.strict.reach(request.owner, rows)
@@ -71,7 +74,7 @@ def judge(state: State, request: Request, rows: Rows, *, decided: bool = False) 
     if passing.any():
         if request.owed and (keeping := passing & offers_owed(state, request, rows)).any():
             passing = keeping
-        few = passing if decided else beside_owners(state, request, rows, passing)
+        few = beside_owners(state, request, rows, passing) if narrows and not decided else passing
         return Verdict(passing=few, narrowed=few is not passing)
     if not decided and state.is_cold_to(request.owner):
         return None

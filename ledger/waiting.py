@@ -302,6 +302,7 @@ def _passing(state: State, refused: _Refused) -> tuple[Flags, int]:
     """Where a pod like this one would pass now, by row, and how many of them; by moves one at a time.
 
     Nodes that are not ready are no reason to try others again: kube-scheduler shows them to hardly any pod.
+    Owners' nodes that pods in flight may fill are one: the others may be none that kube-scheduler shows it.
     """
     names = _names(state, refused)
     rows = state.table.rows_of(names) if names else np.flatnonzero(state.table.usable)
@@ -310,7 +311,7 @@ def _passing(state: State, refused: _Refused) -> tuple[Flags, int]:
     request = request_of(state, refused.pod, rows=rows)
     passing = np.zeros(state.table.shape[1], dtype=np.bool_)
     let = quotas.room(state, request)
-    verdict = None if let == 0 else judge(state, request, rows)
+    verdict = None if let == 0 else judge(state, request, rows, narrows=False)
     if verdict is None:
         return passing, 0
     if verdict.passing is None:

@@ -10,6 +10,7 @@ import pytest
 
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
+from ledger.waiting import Waiting
 from qos.cluster.objects import NodePredicate, Pod
 from tests.ledger.builders import demand, holds, ledger, names, node, nodes, pod
 
@@ -197,6 +198,32 @@ def test_far_from_full_pods_in_flight_beside_owners_change_no_answer() -> None:
         made.set_pod(pod(f"owner-{name}", 2, app="a", node=name))
     for i in range(30):
         assert made.filter(pod(f"p{i}", 1), names(2), 0.0).nodes == names(2)
+
+
+@pytest.mark.parametrize("slots", [0, 1])
+def test_a_policy_that_has_no_owners_changes_no_answer(slots: int) -> None:
+    """However large its slots are: whoever may make policies would send all pods where no owners are."""
+    made = ledger(*nodes(2, 16), demand("a", 1, 2), mode=Mode.GUARD)
+    made.set_demand(demand("huge", slots, 1_000, where=NOWHERE))
+    made.set_pod(pod("owner", 2, app="a", node="n0"))
+    assert made.filter(pod("first", 14), names(2), 0.0).nodes == names(2)
+    assert made.filter(pod("next", 1), names(2), 0.0).nodes == names(2)
+
+
+def test_a_pod_is_woken_for_an_owners_node_that_it_was_shown_though_others_come_first() -> None:
+    """They may be none where kube-scheduler lets it go: by a taint, say."""
+    made, who, both = _beside_owner(1), pod("who", 2), ["full", "n0"]
+    made._waiting = Waiting(sample=1)
+    made.set_pod(pod("runs", 2, node="full"))
+    made.set_pod(who)
+    for at in range(0, 20_000, 1_000):
+        assert made.filter(who, ["full"], at).nodes == []
+        tried = made.waiting(at + 900)
+    assert tried == [], "n0 was tried often enough"
+    made.remove_pod("runs")
+    assert made.filter(pod("first", 2), both, 20_000).nodes == both
+    assert made.filter(pod("second", 2), both, 20_000).nodes == ["n0"]
+    assert made.waiting(20_001) == [who]
 
 
 def test_a_pod_that_never_comes_keeps_nobody_from_an_owners_node() -> None:

@@ -288,6 +288,17 @@ def test_what_an_owner_in_flight_takes_of_one_is_no_room_for_holds() -> None:
     assert not made.bind(web, "n0", 0.0).refusal
 
 
+def test_what_an_owner_in_flight_takes_of_one_stays_its_own_where_others_may_not_come() -> None:
+    """kube-scheduler shows room there, so some pods in flight do not come; nothing else holds the part."""
+    made = reserving(node("n0", 8), shared("a", cpu=6, priority=10), policy("c", 1, cpu=4), mode=Mode.GUARD)
+    assert made.report()["default/c"].missing == 1
+    assert made.filter(pod("web", cpu=6, app="web"), ["n0"], 0.0).nodes == ["n0"]
+    assert made.filter(pod("above", cpu=3, priority=100), ["n0"], 1.0).nodes == ["n0"]
+    made.remove_pod("above")
+    assert made.report()["default/c"].missing == 1
+    assert made.filter(pod("c", cpu=4, app="c"), ["n0"], 2.0).nodes == []
+
+
 def test_nobody_is_evicted_for_a_share_that_is_held_again() -> None:
     made = reserving(node("n0", 4), shared("a", cpu=4))
     seen(made, pod("web", cpu=4, app="web", priority=0), "n0", "uid-a")
