@@ -61,6 +61,12 @@ def _claim_to_pods(demand: Demand) -> tuple[object, ...]:
     return demand.selector, demand.priority, demand.created, demand.owed, limit
 
 
+def _way_of_use(demand: Demand) -> tuple[str, bool] | None:
+    """Whose pods use it, and whether several do; None of a policy."""
+    reserved = demand.reserved
+    return None if reserved is None else (reserved.uid, reserved.shared is not None)
+
+
 class State:
     """The parts of the account, and what has changed since they were last settled.
 
@@ -520,9 +526,9 @@ class State:
 
     def set_demand(self, demand: Demand) -> None:
         """Take a demand as it is now; what did not change of it costs nothing."""
+        number = self._number_of(demand)
         if demand.reserved is not None and demand.reserved.uid in self.demands.reservations.used_up:
             demand = replace(demand, desired=0)
-        number = self.demands.numbers.get(demand.key)
         if number is not None and demand.reserved is not None and demand.reserved.shared is not None:
             demand = sharing.remaining(self, demand, number)
         before = self.demands[number] if number is not None else None
@@ -555,6 +561,14 @@ class State:
         self.holds.fuller.setdefault(number, set()).update(row for row, _ in self.holds.of(number))
         same = before is not None and replace(before, desired=demand.desired, withheld=demand.withheld)
         self.changed(grown=same != demand)
+
+    def _number_of(self, demand: Demand) -> int | None:
+        """The one that it has; none where its pods count for another thing from now on: it is made anew."""
+        number = self.demands.numbers.get(demand.key)
+        if number is None or _way_of_use(self.demands[number]) == _way_of_use(demand):
+            return number
+        self.remove_demand(demand.key)
+        return None
 
     def set_kept(self, key: str, nodes: Iterable[str]) -> None:
         """Somebody keeps room for one more slot of a demand on these nodes."""

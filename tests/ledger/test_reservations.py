@@ -26,6 +26,7 @@ from qos.cluster.objects import (
 from qos.cluster.reservation import ControllerRef, PodOwner, Reserved
 from tests.ledger.builders import EVERYWHERE, go, labelled, ledger, names, node, nodes, pod
 from tests.ledger.builders import demand as policy
+from tests.ledger.recount import check_columns
 
 
 def owned(app: str) -> tuple[PodOwner, ...]:
@@ -341,6 +342,22 @@ def test_a_restart_finds_who_shares_it() -> None:
     assert kept(made) == 4000
     made.set_demand(shared("a", order=3))
     assert kept(made) == 4000
+
+
+def test_one_that_comes_to_be_shared_or_to_be_for_one_pod_counts_its_pods_anew() -> None:
+    made = reserving(node("n0", 16), shared("a", cpu=4))
+    for name in ("w0", "w1"):
+        seen(made, pod(name, cpu=1, app="web"), "n0", "uid-a")
+    assert kept(made) == 2000
+    made.set_demand(reservation("a", cpu=4))
+    assert kept(made) == 0, "it is used up"
+    made.remove_pod("w0")
+    assert kept(made) == 0
+    made.set_demand(shared("a", cpu=4))
+    assert kept(made) == 3000
+    made.remove_pod("w1")
+    assert kept(made) == 4000
+    check_columns(made)
 
 
 def test_the_last_part_is_given_too() -> None:
