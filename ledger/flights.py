@@ -8,7 +8,7 @@ several, and will be on one of them at most.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -263,7 +263,19 @@ def joined(before: Flight | None, after: Flight) -> Flight:
     return Flight(
         after.pod,
         after.since,  # the newest answer may be bound last: waiting for it to settle begins anew
-        before.parts + [(rows, amounts) for rows, amounts in parts if rows.size],
+        _merged([*before.parts, *parts]),
         before.own + [given for given in after.own if given[1] not in known],
         before.unsure or after.unsure,
     )
+
+
+def _merged(parts: Iterable[tuple[Rows, Resources]]) -> list[tuple[Rows, Resources]]:
+    """One part for all rows of the same amounts: a pod that is tried for ever gets one node at a time."""
+    merged: list[tuple[Rows, Resources]] = []
+    for rows, amounts in parts:
+        place = next((place for place, (_, same) in enumerate(merged) if same == amounts), -1)
+        if place >= 0:
+            merged[place] = np.concatenate([merged[place][0], rows]), amounts
+        elif rows.size:
+            merged.append((rows, amounts))
+    return merged

@@ -13,6 +13,7 @@ from ledger.ledger import Ledger
 from ledger.waiting import Waiting
 from qos.cluster.objects import NodePredicate, Pod
 from tests.ledger.builders import demand, holds, ledger, names, node, nodes, pod
+from tests.ledger.recount import check_columns
 
 NODES = 50
 CPU = 16
@@ -224,6 +225,17 @@ def test_a_pod_is_woken_for_an_owners_node_that_it_was_shown_though_others_come_
     assert made.filter(pod("first", 2), both, 20_000).nodes == both
     assert made.filter(pod("second", 2), both, 20_000).nodes == ["n0"]
     assert made.waiting(20_001) == [who]
+
+
+def test_a_pod_that_is_tried_for_ever_is_charged_in_one_part_where_bind_is_not_ours() -> None:
+    made = ledger(*nodes(9, 4), demand("a", 9, 2), mode=Mode.GUARD, binds=False)
+    for name in names(9):
+        made.set_pod(pod(f"owner-{name}", 2, app="a", node=name))
+    assert made.filter(pod("long", 2), names(9), 0.0).nodes == names(9)
+    for i in range(9):
+        assert made.filter(pod("tried", 1), names(9)[i:], 10.0 * i).nodes == [f"n{i}"]
+    assert [rows.tolist() for rows, _ in made._state.flights.by_uid["tried"].parts] == [[*range(9)]]
+    check_columns(made)
 
 
 def test_a_pod_that_never_comes_keeps_nobody_from_an_owners_node() -> None:
