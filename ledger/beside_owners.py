@@ -34,14 +34,16 @@ def beside_owners(state: State, request: Request, rows: Rows, passing: Flags) ->
     there = there[state.holds.owners_seen(request.priority, rows[there])]
     if not there.size:
         return passing
-    full = _lacking(state, request, rows[there], _places(state, request), drawn=True)
+    places = _places(state, request)
+    full = _lacking(state, request, rows[there], places, drawn=True)
     if not full.any():
         return passing
     apart = passing.copy()
     apart[there[full]] = False
     if (apart & (rows != request.avoid)).any():
         return apart
-    return np.asarray(np.arange(rows.size) == _emptiest(state, request, rows, there[:_MOST_COMPARED]))
+    row = _emptiest(state, request, rows, there[:_MOST_COMPARED], places)
+    return np.asarray(np.arange(rows.size) == row)
 
 
 def _places(state: State, request: Request) -> Vector:
@@ -73,16 +75,19 @@ def _lacking(state: State, request: Request, rows: Rows, places: Vector, *, draw
     return lacking
 
 
-def _emptiest(state: State, request: Request, rows: Rows, there: Rows) -> int:
-    """Which of these places in rows pods in flight leave most of, if all land that may; last of all the one
-    that the pod was just sent to, and those that are certainly full.
+def _emptiest(state: State, request: Request, rows: Rows, there: Rows, places: Vector) -> int:
+    """Which of these places in rows pods in flight leave most of, if all land that may, of what some lack;
+    last of all the one that the pod was just sent to, and those that are certainly full.
 
     Among equals the first as kube-scheduler names them, zones by turns: by name, they would all be of one.
     """
     few = rows[there]
     most = np.full(few.size, np.inf)
     for dim, amount in request.parts:
-        left = _certain(state, request, few, dim) - _possible(state, request, few, dim)
+        certain, possible = (of(state, request, few, dim) for of in (_certain, _possible))
+        if (certain - amount >= np.minimum(possible, places[dim])).all():
+            continue  # by it there is room for all: thousands of pods of no requests decide nothing
+        left = certain - possible
         pods = np.where(_offered(state, few, dim), left / amount, np.inf)
         np.minimum(most, pods, out=most)
     full = certainly_full(state, request, few)

@@ -238,6 +238,19 @@ def test_a_pod_that_is_tried_for_ever_is_charged_in_one_part_where_bind_is_not_o
     check_columns(made)
 
 
+def test_pods_of_no_requests_in_flight_do_not_decide_where_the_next_one_goes() -> None:
+    made = ledger(node("roomy", 16), node("tight", 16), demand("a", 2, 4), mode=Mode.GUARD)
+    for name in ("roomy", "tight"):
+        made.set_pod(pod(f"owner-{name}", 4, app="a", node=name))
+    for i in range(20):
+        made.set_pod(pod(f"small{i}", 0.4, memory=0, node="roomy"))
+    made.set_pod(pod("large", 10, node="tight"))
+    both = ["roomy", "tight"]
+    for number in range(125):
+        made.filter(pod(f"p{number}", 1 if number < 5 else 0, memory=0), ["tight", "roomy"], 0.0)
+    assert made.filter(pod("next", 1, memory=0), both, 1.0).nodes == ["roomy"]
+
+
 def test_a_pod_that_never_comes_keeps_nobody_from_an_owners_node() -> None:
     made = _beside_owner()
     for at in (0.0, 10.0, 20.0):
