@@ -28,10 +28,9 @@ def beside_owners(state: State, request: Request, rows: Rows, passing: Flags) ->
     alone = np.count_nonzero(passing) == 1
     if alone or not state.flights.by_uid or request.pod.uid in state.nominations.by_uid:
         return passing
-    there = np.flatnonzero(passing & (state.holds.owners.take(rows) > 0))
+    there = np.flatnonzero(passing & (state.holds.owners_seen(request.priority).take(rows) > 0))
     largest: Vector = state.demands.vectors.max(axis=0, initial=0)
     there = there[_lacking(state, request, rows[there], largest, drawn=False)]
-    there = there[state.holds.owners_seen(request.priority, rows[there])]
     if not there.size:
         return passing
     places = _places(state, request)
@@ -70,8 +69,10 @@ def _lacking(state: State, request: Request, rows: Rows, places: Vector, *, draw
     for dim, amount in request.parts:
         place = int(places[dim])
         left = _certain(state, request, rows, dim) - amount
-        lacks = left < (np.minimum(_possible(state, request, rows, dim), place) if drawn else place)
-        lacking |= lacks & _offered(state, rows, dim)
+        few = left < place
+        if few.any() and drawn:
+            few &= left < _possible(state, request, rows, dim)
+        lacking |= few & _offered(state, rows, dim)
     return lacking
 
 

@@ -24,8 +24,7 @@ class Holds:
 
     `visible[i]` sums the holds whose priority is at least `levels[i]`, and those of lower ones that were
     given to owners in flight: what a pod of a priority up to that level must leave alone; `clear[i]` flags
-    the nodes without any of the first. `owners`: how many slots are filled on each row.
-    `given` counts holds given to owners in flight, `lent` sums them;
+    the nodes without any of the first. `given` counts holds given to owners in flight, `lent` sums them;
     `standing` has the demands with holds on a row; `wanting` those that may miss holds that they did not
     miss when holds were last placed, `stamps` differ when a demand's holds changed, `fuller` has those that
     may have too many by now, and on which rows. `total`: what all holds amount to, by column; `heavier`: it
@@ -45,7 +44,6 @@ class Holds:
         self.count: Counts = np.zeros((count, rows), dtype=np.int32)
         self.filled: Counts = np.zeros((count, rows), dtype=np.int32)
         self.given: Counts = np.zeros((count, rows), dtype=np.int32)
-        self.owners: Numbers = np.zeros(rows, dtype=np.int32)
         self.standing: dict[int, set[int]] = {}
         self._pairs: tuple[Rows, Rows, NDArray[np.int64]] | None = None
         self.wanting: set[int] = set()
@@ -64,6 +62,7 @@ class Holds:
         self.visible: list[Columns] = []
         self.clear: list[Flags] = []
         self._numbers: list[Numbers] = []
+        self._owners: list[Numbers] = []
         self.lent: Columns = np.zeros((dims, rows), dtype=np.int64)
         self._lent_total = 0
         self._no_number: Numbers = np.zeros(rows, dtype=np.int32)
@@ -98,17 +97,17 @@ class Holds:
         self.lent = np.asarray(reshaped(self.lent, shape), dtype=np.int64)
         self.total = np.asarray(reshaped(self.total, shape[:1]), dtype=np.int64)
         self._no_number = np.zeros(shape[1], dtype=np.int32)
-        self.owners = np.asarray(reshaped(self.owners, shape[1:]), dtype=np.int32)
         self.visible = [np.asarray(reshaped(one, shape), dtype=np.int64) for one in self.visible]
         self.clear = [np.asarray(reshaped(one, shape[1:]), dtype=np.bool_) for one in self.clear]
         self._numbers = [np.asarray(reshaped(one, shape[1:]), dtype=np.int32) for one in self._numbers]
+        self._owners = [np.asarray(reshaped(one, shape[1:]), dtype=np.int32) for one in self._owners]
 
     def follow_levels(self) -> None:
-        """Follow the demands' levels; no hold is of a level that comes or goes."""
+        """Follow the demands' levels; no hold and no owner is of a level that comes or goes."""
         wanted = self._demands.levels
         for place in range(len(self.levels) - 1, -1, -1):
             if self.levels[place] not in wanted:
-                for columns in (self.levels, self.visible, self.clear, self._numbers):
+                for columns in (self.levels, self.visible, self.clear, self._numbers, self._owners):
                     del columns[place]
         for place, level in enumerate(wanted):
             if place < len(self.levels) and self.levels[place] == level:
@@ -116,6 +115,7 @@ class Holds:
             above = place < len(self.levels)  # the next higher level sums the very same holds
             self.visible.insert(place, (self.visible[place] if above else self.lent).copy())
             self._numbers.insert(place, (self._numbers[place] if above else self._no_number).copy())
+            self._owners.insert(place, (self._owners[place] if above else self._no_number).copy())
             self.clear.insert(place, self._table.present & (self._numbers[place] == 0))
             self.levels.insert(place, level)
 
@@ -184,10 +184,15 @@ class Holds:
                 del self.standing[row]
 
     def weigh(self, demand: int, sign: int) -> None:
-        """Count all holds of a demand in (1) or out (-1), before and after its vector or priority changes."""
+        """Count all holds and owners of a demand in (1) or out (-1), before and after its vector or priority
+        changes.
+        """
         self.changes += 1
         self.reheld.add(demand)
         self.heavier |= sign > 0
+        if self.filled_total[demand]:
+            for owners in self._owners_of(demand):
+                owners += self.filled[demand] * sign
         if self.held_total[demand]:
             rows = np.flatnonzero(self.count[demand])
             self._weigh(demand, rows, self.count[demand, rows].astype(np.int64) * sign)
@@ -209,13 +214,18 @@ class Holds:
         """Count an owner in (1) or out (-1)."""
         self.changes += 1
         self.filled[demand, row] += count
-        self.owners[row] += count
+        for owners in self._owners_of(demand):
+            owners[row] += count
         self.filled_total[demand] += count
         self.follow(demand)
         if count < 0:
             self.wanting.add(demand)
         else:
             self.fuller.setdefault(demand, set()).add(row)
+
+    def _owners_of(self, demand: int) -> list[Numbers]:
+        """How many slots are filled on each row, by level, of those who see the holds of this demand."""
+        return self._owners[: bisect_right(self.levels, self._demands[demand].priority)]
 
     def missing(self, demand: int) -> int:
         """Slots neither filled nor held; negative when too many are held."""
@@ -294,7 +304,6 @@ class Holds:
         self.held_total[demand] = 0
         self._stamp(demand)
         self._pairs = None
-        self.owners -= self.filled[demand]
         self.filled[demand] = 0
         self.filled_total[demand] = 0
         self.unplaced -= self._unplaced[demand]
@@ -315,14 +324,10 @@ class Holds:
             return self.visible[level]
         return self.lent if self._lent_total else None
 
-    def owners_seen(self, priority: int, rows: Rows) -> Flags:
-        """On which of these rows owners fill slots whose holds a pod of this priority would see."""
-        if self._demands.level(priority) == 0:
-            return self.owners.take(rows) > 0
-        demands = self._demands
-        seen = [n for n in demands.order if self.filled_total[n] and demands[n].priority >= priority]
-        filled = self.filled[np.asarray(seen, dtype=np.intp)[:, None], rows]
-        return np.asarray((filled > 0).any(axis=0), dtype=np.bool_)
+    def owners_seen(self, priority: int) -> Numbers:
+        """How many owners on each row fill slots whose holds a pod of this priority would see."""
+        level = self._demands.level(priority)
+        return self._owners[level] if level < len(self._owners) else self._no_number
 
     def clear_for(self, priority: int) -> Flags:
         """The known nodes where a pod of this priority sees no holds."""

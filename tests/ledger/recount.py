@@ -135,6 +135,7 @@ def _check_holds(state: State) -> None:
         visible = demands.vectors[seen].T @ holds.count[seen].astype(np.int64)
         visible += demands.vectors[unseen].T @ holds.given[unseen].astype(np.int64)
         assert (holds.visible[place] == visible).all()
+        assert (holds.owners_seen(level) == holds.filled[seen].sum(axis=0)).all()
         numbers = holds.count[seen].sum(axis=0)
         assert (holds.clear[place] == (table.present & (numbers == 0))).all()
     assert (holds.lent == demands.vectors.T @ holds.given.astype(np.int64)).all()
@@ -142,7 +143,7 @@ def _check_holds(state: State) -> None:
     assert (holds.number == holds.count.sum(axis=0)).all()
     assert holds.held_total == holds.count.sum(axis=1).tolist()
     assert holds.filled_total == holds.filled.sum(axis=1).tolist()
-    assert (holds.owners == holds.filled.sum(axis=0)).all()
+    assert not holds.owners_seen(1 << 40).any()
     assert (holds.total == holds.all.sum(axis=1)).all()
     assert holds.unplaced == sum(max(0, holds.missing(number)) for number in demands.order)
     assert demands.resources == [table.resources[dim] for dim in demands.dims]

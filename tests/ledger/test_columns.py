@@ -186,3 +186,14 @@ def test_a_daemon_set_that_asks_for_nothing_of_a_resource_fits_where_nobody_offe
     made = ledger(*nodes(1, 2), demand("a", 2, 1))
     made.set_daemon_set(DaemonSet("ds", "kube-system/ds", {"cpu": 1000, GPU: 0}, TOLERATE_ALL))
     assert made.report()["default/a"].at_risk == 1
+
+
+def test_owners_are_counted_for_those_who_see_their_holds_whatever_priority_their_policy_gets() -> None:
+    made = ledger(*nodes(2, 8), demand("a", 1, 2, priority=10), demand("b", 1, 2, priority=20))
+    for app in "ab":
+        made.set_pod(pod(app, 2, app=app, node="n0"))
+    for a, b in ((30, 20), (5, 5), (20, 1)):
+        made.set_demand(demand("a", 1, 2, priority=a))
+        made.set_demand(demand("b", 1, 2, priority=b))
+        check_columns(made)
+        assert made._state.holds.owners_seen(max(a, b)).any()
