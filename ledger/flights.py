@@ -43,6 +43,11 @@ class Flight:
         return np.concatenate([rows for rows, _ in self.parts]) if self.parts else np.zeros(0, dtype=np.intp)
 
     @property
+    def first_row(self) -> int:
+        """The first row charged, the only one where that is certain; -1: none is."""
+        return next((int(rows[0]) for rows, _ in self.parts if rows.size), -1)
+
+    @property
     def certain(self) -> bool:
         """True when there is one node the pod can go to."""
         if self.unsure:
@@ -158,9 +163,7 @@ class Flights:
         doubted = [
             flight
             for flight in self.by_uid.values()
-            if flight.certain
-            and not (flight.own or flight.shares >= 0)
-            and not rows.isdisjoint(flight.rows().tolist())
+            if flight.first_row in rows and not (flight.own or flight.shares >= 0) and flight.certain
         ]
         for flight in doubted:
             self._charge(flight, -1)
@@ -176,7 +179,7 @@ class Flights:
         """
         table, late = self._table, list[str]()
         for uid, flight in self.by_uid.items():
-            row = next((int(part[0]) for part, _ in flight.parts if part.size), -1)
+            row = flight.first_row
             if row not in rows or uid in preemptors or not flight.certain:
                 continue
             amounts = ((table.dims.get(name), amount) for name, amount in flight.pod.requests.items())
