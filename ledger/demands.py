@@ -85,6 +85,8 @@ class Demands:
         self._keys: dict[int, tuple[tuple[bool, int, float, str], int]] = {}
         self._owners: dict[tuple[str, frozenset[tuple[str, str]]], tuple[int, ...]] = {}
         self.vectors: Columns = np.zeros((first, table.shape[0]), dtype=np.int64)
+        self._largest: dict[int, int] = {}
+        self._largest_of = -1
         self.eligible: Flags = np.zeros((first, table.shape[1]), dtype=np.bool_)
         self.strict = Strict(table)
         self._nodes = Eligibility(table)
@@ -243,6 +245,15 @@ class Demands:
         if len(self.dims) <= _MOST_WEIGHED:
             return self.dims
         return sorted({*self._named_most, *np.flatnonzero(self.vectors[number]).tolist()})
+
+    def largest(self, dim: int) -> int:
+        """The most that any slot has of a column."""
+        if self._largest_of != self.changes:
+            self._largest, self._largest_of = {}, self.changes
+        found = self._largest.get(dim)
+        if found is None:
+            found = self._largest[dim] = int(self.vectors[:, dim].max(initial=0))
+        return found
 
     def level(self, priority: int) -> int:
         """Index of the lowest level that a pod of this priority sees; len(levels) when it sees none."""

@@ -148,6 +148,7 @@ def _check_holds(state: State) -> None:
     assert holds.unplaced == sum(max(0, holds.missing(number)) for number in demands.order)
     assert demands.resources == [table.resources[dim] for dim in demands.dims]
     assert demands.axis.tolist() == [[dim] for dim in demands.dims]
+    assert all(demands.largest(dim) == demands.vectors[:, dim].max(initial=0) for dim in table.dims.values())
     standing = {row: set(np.flatnonzero(holds.count[:, row]).tolist()) for row in range(table.shape[1])}
     assert holds.standing == {row: numbers for row, numbers in standing.items() if numbers}
     left = np.maximum(holds.count - holds.given, 0)
