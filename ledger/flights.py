@@ -12,7 +12,8 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from itertools import islice
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from ledger.holds import Holds
 from ledger.nominations import Nominations
 from ledger.table import Columns, Rows, Table
 from qos.cluster.objects import Pod, Resources
+
+_MOST_DOUBTED: Final = 256
+"""At once: thousands, each on a node of its own, would hold the loop for tens of milliseconds."""
 
 
 @dataclass(slots=True)
@@ -157,14 +161,16 @@ class Flights:
                 self._charge(flight, 1)
 
     def doubt(self, rows: AbstractSet[int]) -> bool:
-        """Charge as possible alone what was certain to land on one of these; True when there was any. Owners
-        keep the holds that they were given, and their parts of Reservations, which nothing else would hold.
+        """Charge as possible alone what was certain to land on one of these, of as many as one call may take;
+        True when there was any. Owners keep the holds that they were given, and their parts of Reservations,
+        which nothing else would hold.
         """
-        doubted = [
+        certain = (
             flight
             for flight in self.by_uid.values()
             if flight.first_row in rows and not (flight.own or flight.shares >= 0) and flight.certain
-        ]
+        )
+        doubted = [*islice(certain, _MOST_DOUBTED)]
         for flight in doubted:
             self._charge(flight, -1)
             flight.unsure = True
