@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ledger.decisions import Mode
+from ledger.flights import _MOST_DOUBTED
 from ledger.ledger import Ledger
 from ledger.waiting import Waiting
 from qos.cluster.objects import NodePredicate, Pod
@@ -271,6 +272,21 @@ def test_a_slot_is_held_where_kube_scheduler_shows_that_a_pod_in_flight_does_not
     assert made.filter(pod("next", 2), ["n0"], 1.0).nodes == []
     assert holds(made, "a") == {"n0": 1}
     assert made.filter(pod("o", 2, app="a"), ["n0"], 2.0).nodes == ["n0"]
+
+
+def test_one_call_doubts_no_more_pods_in_flight_than_it_may_take_and_the_next_ones_doubt_the_rest() -> None:
+    """A slot that fits nowhere has every call look for them."""
+    many = names(2 * _MOST_DOUBTED)
+    made = ledger(*(node(name, 3) for name in many), mode=Mode.GUARD)
+    made.set_demand(demand("a", 1, 99))
+    for name in many:
+        made.filter(pod(f"to-{name}", 2), [name], 0.0)
+        made.set_pod(pod(f"runs-{name}", 1, node=name))
+    certain = [one for one in made._state.flights.by_uid.values() if one.certain]
+    assert len(certain) == len(many)
+    for left in (_MOST_DOUBTED, 0):
+        made.filter(pod("next", 2), many, 1.0)
+        assert sum(one.certain for one in certain) == left
 
 
 def test_a_node_that_offers_none_of_what_its_owners_are_owed_is_answered_beside_pods_in_flight() -> None:
