@@ -58,7 +58,7 @@ def _metadata(meta: Mapping[str, Any]) -> pb.ObjectMeta:
         creation_timestamp=_time(meta.get("creationTimestamp")),
         deletion_timestamp=_time(meta.get("deletionTimestamp")),
         labels=_texts(meta.get("labels")),
-        annotations=meta.get("annotations"),
+        annotations=_texts(meta.get("annotations")),
         owner_references=[
             pb.OwnerReference(
                 kind=one["kind"],
@@ -88,8 +88,8 @@ def _spec(spec: Mapping[str, Any]) -> bytes:
     return message
 
 
-def _status(status: Mapping[str, Any]) -> pb.PodStatus:
-    return pb.PodStatus(
+def _status(status: Mapping[str, Any]) -> bytes:
+    message: bytes = pb.PodStatus(
         phase=status.get("phase"),
         reason=status.get("reason"),
         nominated_node_name=status.get("nominatedNodeName"),
@@ -117,7 +117,8 @@ def _status(status: Mapping[str, Any]) -> pb.PodStatus:
             pb.ClaimStatus(resources=_pairs(one.get("resources"))).SerializeToString()
             for one in status.get("nodeAllocatableResourceClaimStatuses") or ()
         ],
-    )
+    ).SerializeToString()
+    return message
 
 
 def _toleration(one: Mapping[str, Any]) -> bytes:

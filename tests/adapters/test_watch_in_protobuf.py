@@ -155,7 +155,8 @@ async def test_an_error_says_what_the_server_says():
 def test_what_is_not_utf_8_is_replaced():
     """An annotation's value and a scheduler's name are any bytes, where they were written in protobuf."""
     spec = pb.PodSpec(scheduler_name="@@@").SerializeToString().replace(b"@@@", b"\xff\xfe@")
-    meta = pb.ObjectMeta(name="web-1", uid="u1", annotations={"j10ce.io/policy": "###"})
+    noted = pb.Text(key="j10ce.io/policy", value="###").SerializeToString()
+    meta = pb.ObjectMeta(name="web-1", uid="u1", annotations=[noted])
     raw = pb.Pod(metadata=meta, spec=spec).SerializeToString().replace(b"###", b"\xff##")
     seen = decode.pod(pods.as_json(raw))
     assert (seen.slot, seen.scheduler_name) == ("\ufffd##", "\ufffd\ufffd@")

@@ -24,15 +24,13 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+adapters/kubernetes/protobuf/messages.proto\x12\x19j10ce.adapters.kubernetes\"S\n\nWatchEvent\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x37\n\x06object\x18\x02 \x01(\x0b\x32\'.j10ce.adapters.kubernetes.RawExtension\"\x1b\n\x0cRawExtension\x12\x0b\n\x03raw\x18\x01 \x01(\x0c\"\x16\n\x07Unknown\x12\x0b\n\x03raw\x18\x02 \x01(\x0c\"7\n\x06Status\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0c\n\x04\x63ode\x18\x06 \x01(\x05\"\x17\n\x04Time\x12\x0f\n\x07seconds\x18\x01 \x01(\x03\"\x82\x01\n\x03Pod\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32%.j10ce.adapters.kubernetes.ObjectMeta\x12\x0c\n\x04spec\x18\x02 \x01(\x0c\x12\x34\n\x06status\x18\x03 \x01(\x0b\x32$.j10ce.adapters.kubernetes.PodStatus\"\x8d\x03\n\nObjectMeta\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x05 \x01(\t\x12\x18\n\x10resource_version\x18\x06 \x01(\t\x12\x12\n\ngeneration\x18\x07 \x01(\x03\x12;\n\x12\x63reation_timestamp\x18\x08 \x01(\x0b\x32\x1f.j10ce.adapters.kubernetes.Time\x12;\n\x12\x64\x65letion_timestamp\x18\t \x01(\x0b\x32\x1f.j10ce.adapters.kubernetes.Time\x12\x0e\n\x06labels\x18\x0b \x03(\x0c\x12K\n\x0b\x61nnotations\x18\x0c \x03(\x0b\x32\x36.j10ce.adapters.kubernetes.ObjectMeta.AnnotationsEntry\x12\x18\n\x10owner_references\x18\r \x03(\x0c\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe7\x02\n\x07PodSpec\x12\x38\n\ncontainers\x18\x02 \x03(\x0b\x32$.j10ce.adapters.kubernetes.Container\x12\x15\n\rnode_selector\x18\x07 \x03(\x0c\x12\x11\n\tnode_name\x18\n \x01(\t\x12\x10\n\x08\x61\x66\x66inity\x18\x12 \x01(\x0c\x12\x16\n\x0escheduler_name\x18\x13 \x01(\t\x12=\n\x0finit_containers\x18\x14 \x03(\x0b\x32$.j10ce.adapters.kubernetes.Container\x12\x13\n\x0btolerations\x18\x16 \x03(\x0c\x12\x10\n\x08priority\x18\x19 \x01(\x05\x12\x10\n\x08overhead\x18  \x03(\x0c\x12\x43\n\x10scheduling_gates\x18& \x03(\x0b\x32).j10ce.adapters.kubernetes.SchedulingGate\x12\x11\n\tresources\x18( \x01(\x0c\"D\n\tContainer\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tresources\x18\x08 \x01(\x0c\x12\x16\n\x0erestart_policy\x18\x18 \x01(\t\"\x1e\n\x0eSchedulingGate\x12\x0c\n\x04name\x18\x01 \x01(\t\"\xe2\x02\n\tPodStatus\x12\r\n\x05phase\x18\x01 \x01(\t\x12\x12\n\nconditions\x18\x02 \x03(\x0c\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x46\n\x12\x63ontainer_statuses\x18\x08 \x03(\x0b\x32*.j10ce.adapters.kubernetes.ContainerStatus\x12K\n\x17init_container_statuses\x18\n \x03(\x0b\x32*.j10ce.adapters.kubernetes.ContainerStatus\x12\x1b\n\x13nominated_node_name\x18\x0b \x01(\t\x12\x0e\n\x06resize\x18\x0e \x01(\t\x12\x1b\n\x13\x61llocated_resources\x18\x13 \x03(\x0c\x12\x11\n\tresources\x18\x14 \x01(\x0c\x12\x30\n(node_allocatable_resource_claim_statuses\x18\x15 \x03(\x0c\"x\n\tCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12=\n\x14last_transition_time\x18\x04 \x01(\x0b\x32\x1f.j10ce.adapters.kubernetes.Time\x12\x0e\n\x06reason\x18\x05 \x01(\t\"O\n\x0f\x43ontainerStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1b\n\x13\x61llocated_resources\x18\n \x03(\x0c\x12\x11\n\tresources\x18\x0b \x01(\x0c\"\"\n\x04Text\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x1a\n\x08Quantity\x12\x0e\n\x06string\x18\x01 \x01(\t\"I\n\x06\x41mount\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x32\n\x05value\x18\x02 \x01(\x0b\x32#.j10ce.adapters.kubernetes.Quantity\"~\n\x14ResourceRequirements\x12\x31\n\x06limits\x18\x01 \x03(\x0b\x32!.j10ce.adapters.kubernetes.Amount\x12\x33\n\x08requests\x18\x02 \x03(\x0b\x32!.j10ce.adapters.kubernetes.Amount\"C\n\x0b\x43laimStatus\x12\x34\n\tresources\x18\x03 \x03(\x0b\x32!.j10ce.adapters.kubernetes.Amount\"b\n\x0eOwnerReference\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x04 \x01(\t\x12\x13\n\x0b\x61pi_version\x18\x05 \x01(\t\x12\x12\n\ncontroller\x18\x06 \x01(\x08\"J\n\nToleration\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x10\n\x08operator\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\x12\x0e\n\x06\x65\x66\x66\x65\x63t\x18\x04 \x01(\t\"J\n\x08\x41\x66\x66inity\x12>\n\rnode_affinity\x18\x01 \x01(\x0b\x32\'.j10ce.adapters.kubernetes.NodeAffinity\"I\n\x0cNodeAffinity\x12\x39\n\x08required\x18\x01 \x01(\x0b\x32\'.j10ce.adapters.kubernetes.NodeSelector\"J\n\x0cNodeSelector\x12:\n\x05terms\x18\x01 \x03(\x0b\x32+.j10ce.adapters.kubernetes.NodeSelectorTerm\"\x93\x01\n\x10NodeSelectorTerm\x12\x41\n\x11match_expressions\x18\x01 \x03(\x0b\x32&.j10ce.adapters.kubernetes.Requirement\x12<\n\x0cmatch_fields\x18\x02 \x03(\x0b\x32&.j10ce.adapters.kubernetes.Requirement\"<\n\x0bRequirement\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x10\n\x08operator\x18\x02 \x01(\t\x12\x0e\n\x06values\x18\x03 \x03(\t')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+adapters/kubernetes/protobuf/messages.proto\x12\x19j10ce.adapters.kubernetes\"S\n\nWatchEvent\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x37\n\x06object\x18\x02 \x01(\x0b\x32\'.j10ce.adapters.kubernetes.RawExtension\"\x1b\n\x0cRawExtension\x12\x0b\n\x03raw\x18\x01 \x01(\x0c\"\x16\n\x07Unknown\x12\x0b\n\x03raw\x18\x02 \x01(\x0c\"7\n\x06Status\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0c\n\x04\x63ode\x18\x06 \x01(\x05\"\x17\n\x04Time\x12\x0f\n\x07seconds\x18\x01 \x01(\x03\"\\\n\x03Pod\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32%.j10ce.adapters.kubernetes.ObjectMeta\x12\x0c\n\x04spec\x18\x02 \x01(\x0c\x12\x0e\n\x06status\x18\x03 \x01(\x0c\"\x8d\x02\n\nObjectMeta\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x05 \x01(\t\x12\x18\n\x10resource_version\x18\x06 \x01(\t\x12;\n\x12\x63reation_timestamp\x18\x08 \x01(\x0b\x32\x1f.j10ce.adapters.kubernetes.Time\x12;\n\x12\x64\x65letion_timestamp\x18\t \x01(\x0b\x32\x1f.j10ce.adapters.kubernetes.Time\x12\x0e\n\x06labels\x18\x0b \x03(\x0c\x12\x13\n\x0b\x61nnotations\x18\x0c \x03(\x0c\x12\x18\n\x10owner_references\x18\r \x03(\x0c\"\xe7\x02\n\x07PodSpec\x12\x38\n\ncontainers\x18\x02 \x03(\x0b\x32$.j10ce.adapters.kubernetes.Container\x12\x15\n\rnode_selector\x18\x07 \x03(\x0c\x12\x11\n\tnode_name\x18\n \x01(\t\x12\x10\n\x08\x61\x66\x66inity\x18\x12 \x01(\x0c\x12\x16\n\x0escheduler_name\x18\x13 \x01(\t\x12=\n\x0finit_containers\x18\x14 \x03(\x0b\x32$.j10ce.adapters.kubernetes.Container\x12\x13\n\x0btolerations\x18\x16 \x03(\x0c\x12\x10\n\x08priority\x18\x19 \x01(\x05\x12\x10\n\x08overhead\x18  \x03(\x0c\x12\x43\n\x10scheduling_gates\x18& \x03(\x0b\x32).j10ce.adapters.kubernetes.SchedulingGate\x12\x11\n\tresources\x18( \x01(\x0c\"D\n\tContainer\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tresources\x18\x08 \x01(\x0c\x12\x16\n\x0erestart_policy\x18\x18 \x01(\t\"\x1e\n\x0eSchedulingGate\x12\x0c\n\x04name\x18\x01 \x01(\t\"\xe2\x02\n\tPodStatus\x12\r\n\x05phase\x18\x01 \x01(\t\x12\x12\n\nconditions\x18\x02 \x03(\x0c\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x46\n\x12\x63ontainer_statuses\x18\x08 \x03(\x0b\x32*.j10ce.adapters.kubernetes.ContainerStatus\x12K\n\x17init_container_statuses\x18\n \x03(\x0b\x32*.j10ce.adapters.kubernetes.ContainerStatus\x12\x1b\n\x13nominated_node_name\x18\x0b \x01(\t\x12\x0e\n\x06resize\x18\x0e \x01(\t\x12\x1b\n\x13\x61llocated_resources\x18\x13 \x03(\x0c\x12\x11\n\tresources\x18\x14 \x01(\x0c\x12\x30\n(node_allocatable_resource_claim_statuses\x18\x15 \x03(\x0c\"x\n\tCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12=\n\x14last_transition_time\x18\x04 \x01(\x0b\x32\x1f.j10ce.adapters.kubernetes.Time\x12\x0e\n\x06reason\x18\x05 \x01(\t\"O\n\x0f\x43ontainerStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1b\n\x13\x61llocated_resources\x18\n \x03(\x0c\x12\x11\n\tresources\x18\x0b \x01(\x0c\"\"\n\x04Text\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\x1a\n\x08Quantity\x12\x0e\n\x06string\x18\x01 \x01(\t\"I\n\x06\x41mount\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x32\n\x05value\x18\x02 \x01(\x0b\x32#.j10ce.adapters.kubernetes.Quantity\"~\n\x14ResourceRequirements\x12\x31\n\x06limits\x18\x01 \x03(\x0b\x32!.j10ce.adapters.kubernetes.Amount\x12\x33\n\x08requests\x18\x02 \x03(\x0b\x32!.j10ce.adapters.kubernetes.Amount\"C\n\x0b\x43laimStatus\x12\x34\n\tresources\x18\x03 \x03(\x0b\x32!.j10ce.adapters.kubernetes.Amount\"b\n\x0eOwnerReference\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x04 \x01(\t\x12\x13\n\x0b\x61pi_version\x18\x05 \x01(\t\x12\x12\n\ncontroller\x18\x06 \x01(\x08\"J\n\nToleration\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x10\n\x08operator\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\x12\x0e\n\x06\x65\x66\x66\x65\x63t\x18\x04 \x01(\t\"J\n\x08\x41\x66\x66inity\x12>\n\rnode_affinity\x18\x01 \x01(\x0b\x32\'.j10ce.adapters.kubernetes.NodeAffinity\"I\n\x0cNodeAffinity\x12\x39\n\x08required\x18\x01 \x01(\x0b\x32\'.j10ce.adapters.kubernetes.NodeSelector\"J\n\x0cNodeSelector\x12:\n\x05terms\x18\x01 \x03(\x0b\x32+.j10ce.adapters.kubernetes.NodeSelectorTerm\"\x93\x01\n\x10NodeSelectorTerm\x12\x41\n\x11match_expressions\x18\x01 \x03(\x0b\x32&.j10ce.adapters.kubernetes.Requirement\x12<\n\x0cmatch_fields\x18\x02 \x03(\x0b\x32&.j10ce.adapters.kubernetes.Requirement\"<\n\x0bRequirement\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x10\n\x08operator\x18\x02 \x01(\t\x12\x0e\n\x06values\x18\x03 \x03(\t')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'adapters.kubernetes.protobuf.messages_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OBJECTMETA_ANNOTATIONSENTRY']._loaded_options = None
-  _globals['_OBJECTMETA_ANNOTATIONSENTRY']._serialized_options = b'8\001'
   _globals['_WATCHEVENT']._serialized_start=74
   _globals['_WATCHEVENT']._serialized_end=157
   _globals['_RAWEXTENSION']._serialized_start=159
@@ -43,46 +41,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATUS']._serialized_end=267
   _globals['_TIME']._serialized_start=269
   _globals['_TIME']._serialized_end=292
-  _globals['_POD']._serialized_start=295
-  _globals['_POD']._serialized_end=425
-  _globals['_OBJECTMETA']._serialized_start=428
-  _globals['_OBJECTMETA']._serialized_end=825
-  _globals['_OBJECTMETA_ANNOTATIONSENTRY']._serialized_start=775
-  _globals['_OBJECTMETA_ANNOTATIONSENTRY']._serialized_end=825
-  _globals['_PODSPEC']._serialized_start=828
-  _globals['_PODSPEC']._serialized_end=1187
-  _globals['_CONTAINER']._serialized_start=1189
-  _globals['_CONTAINER']._serialized_end=1257
-  _globals['_SCHEDULINGGATE']._serialized_start=1259
-  _globals['_SCHEDULINGGATE']._serialized_end=1289
-  _globals['_PODSTATUS']._serialized_start=1292
-  _globals['_PODSTATUS']._serialized_end=1646
-  _globals['_CONDITION']._serialized_start=1648
-  _globals['_CONDITION']._serialized_end=1768
-  _globals['_CONTAINERSTATUS']._serialized_start=1770
-  _globals['_CONTAINERSTATUS']._serialized_end=1849
-  _globals['_TEXT']._serialized_start=1851
-  _globals['_TEXT']._serialized_end=1885
-  _globals['_QUANTITY']._serialized_start=1887
-  _globals['_QUANTITY']._serialized_end=1913
-  _globals['_AMOUNT']._serialized_start=1915
-  _globals['_AMOUNT']._serialized_end=1988
-  _globals['_RESOURCEREQUIREMENTS']._serialized_start=1990
-  _globals['_RESOURCEREQUIREMENTS']._serialized_end=2116
-  _globals['_CLAIMSTATUS']._serialized_start=2118
-  _globals['_CLAIMSTATUS']._serialized_end=2185
-  _globals['_OWNERREFERENCE']._serialized_start=2187
-  _globals['_OWNERREFERENCE']._serialized_end=2285
-  _globals['_TOLERATION']._serialized_start=2287
-  _globals['_TOLERATION']._serialized_end=2361
-  _globals['_AFFINITY']._serialized_start=2363
-  _globals['_AFFINITY']._serialized_end=2437
-  _globals['_NODEAFFINITY']._serialized_start=2439
-  _globals['_NODEAFFINITY']._serialized_end=2512
-  _globals['_NODESELECTOR']._serialized_start=2514
-  _globals['_NODESELECTOR']._serialized_end=2588
-  _globals['_NODESELECTORTERM']._serialized_start=2591
-  _globals['_NODESELECTORTERM']._serialized_end=2738
-  _globals['_REQUIREMENT']._serialized_start=2740
-  _globals['_REQUIREMENT']._serialized_end=2800
+  _globals['_POD']._serialized_start=294
+  _globals['_POD']._serialized_end=386
+  _globals['_OBJECTMETA']._serialized_start=389
+  _globals['_OBJECTMETA']._serialized_end=658
+  _globals['_PODSPEC']._serialized_start=661
+  _globals['_PODSPEC']._serialized_end=1020
+  _globals['_CONTAINER']._serialized_start=1022
+  _globals['_CONTAINER']._serialized_end=1090
+  _globals['_SCHEDULINGGATE']._serialized_start=1092
+  _globals['_SCHEDULINGGATE']._serialized_end=1122
+  _globals['_PODSTATUS']._serialized_start=1125
+  _globals['_PODSTATUS']._serialized_end=1479
+  _globals['_CONDITION']._serialized_start=1481
+  _globals['_CONDITION']._serialized_end=1601
+  _globals['_CONTAINERSTATUS']._serialized_start=1603
+  _globals['_CONTAINERSTATUS']._serialized_end=1682
+  _globals['_TEXT']._serialized_start=1684
+  _globals['_TEXT']._serialized_end=1718
+  _globals['_QUANTITY']._serialized_start=1720
+  _globals['_QUANTITY']._serialized_end=1746
+  _globals['_AMOUNT']._serialized_start=1748
+  _globals['_AMOUNT']._serialized_end=1821
+  _globals['_RESOURCEREQUIREMENTS']._serialized_start=1823
+  _globals['_RESOURCEREQUIREMENTS']._serialized_end=1949
+  _globals['_CLAIMSTATUS']._serialized_start=1951
+  _globals['_CLAIMSTATUS']._serialized_end=2018
+  _globals['_OWNERREFERENCE']._serialized_start=2020
+  _globals['_OWNERREFERENCE']._serialized_end=2118
+  _globals['_TOLERATION']._serialized_start=2120
+  _globals['_TOLERATION']._serialized_end=2194
+  _globals['_AFFINITY']._serialized_start=2196
+  _globals['_AFFINITY']._serialized_end=2270
+  _globals['_NODEAFFINITY']._serialized_start=2272
+  _globals['_NODEAFFINITY']._serialized_end=2345
+  _globals['_NODESELECTOR']._serialized_start=2347
+  _globals['_NODESELECTOR']._serialized_end=2421
+  _globals['_NODESELECTORTERM']._serialized_start=2424
+  _globals['_NODESELECTORTERM']._serialized_end=2571
+  _globals['_REQUIREMENT']._serialized_start=2573
+  _globals['_REQUIREMENT']._serialized_end=2633
 # @@protoc_insertion_point(module_scope)

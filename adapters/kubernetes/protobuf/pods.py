@@ -67,9 +67,15 @@ def _of_pod(make: Callable[[bytes], Any]) -> Callable[[bytes], orjson.Fragment]:
     return _kept(make, _MOST_PODS, len)
 
 
-@_of_template
-def _texts(parts: _Parts) -> dict[str, str]:
+def _of_pods(make: Callable[[_Parts], Any]) -> Callable[[_Parts], orjson.Fragment]:
+    return _kept(make, _MOST_PODS, lambda parts: sum(map(len, parts)))
+
+
+def _pairs(parts: _Parts) -> dict[str, str]:
     return {one.key: one.value for one in map(pb.Text.FromString, parts)}
+
+
+_texts, _annotations = _of_template(_pairs), _of_pods(_pairs)
 
 
 @_of_template
@@ -178,32 +184,31 @@ def _metadata(meta: pb.ObjectMeta) -> dict[str, Any]:
         "namespace": meta.namespace,
         "uid": meta.uid,
         "resourceVersion": meta.resource_version,
-        "generation": meta.generation,
         "creationTimestamp": _time(meta.creation_timestamp.seconds),
         "deletionTimestamp": deletion,
         "labels": _texts(tuple(meta.labels)),
-        "annotations": dict(meta.annotations),
+        "annotations": _annotations(tuple(meta.annotations)),
         "ownerReferences": _owners(tuple(meta.owner_references)),
     }
 
 
-def _status(status: pb.PodStatus) -> dict[str, Any]:
-    said: dict[str, Any] = {
+@_of_pod
+def _status(part: bytes) -> dict[str, Any]:
+    status = pb.PodStatus.FromString(part)
+    return {
         "phase": status.phase,
         "reason": status.reason,
         "nominatedNodeName": status.nominated_node_name,
         "conditions": [_condition(one) for one in status.conditions],
         "containerStatuses": _container_statuses(status.container_statuses),
         "initContainerStatuses": _container_statuses(status.init_container_statuses),
+        "nodeAllocatableResourceClaimStatuses": _claims(
+            tuple(status.node_allocatable_resource_claim_statuses)
+        ),
+        "resources": _resources(status.resources) if status.HasField("resources") else None,
+        "allocatedResources": _amounts(tuple(status.allocated_resources)),
         "resize": status.resize,
     }
-    if status.HasField("resources"):
-        said["resources"] = _resources(status.resources)
-    if status.allocated_resources:
-        said["allocatedResources"] = _amounts(tuple(status.allocated_resources))
-    if claims := status.node_allocatable_resource_claim_statuses:
-        said["nodeAllocatableResourceClaimStatuses"] = _claims(tuple(claims))
-    return said
 
 
 def _container_statuses(statuses: Iterable[pb.ContainerStatus]) -> list[dict[str, Any]]:
