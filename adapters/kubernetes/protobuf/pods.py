@@ -20,7 +20,7 @@ from adapters.kubernetes.wire import LONGEST_KEPT, DecodeError
 K = TypeVar("K", bound=Hashable)
 
 _MOST_TEMPLATES: Final = 16384
-_MOST_PODS: Final = 4096
+_MOST_PODS: Final = 1024
 """Pods change several times within seconds, and most of a pod does not."""
 _UNREADABLE: Final = (ProtobufError, ValueError, TypeError, OverflowError)
 _Parts: TypeAlias = tuple[bytes, ...]
