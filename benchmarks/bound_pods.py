@@ -8,11 +8,13 @@ from typing import Final
 import aiohttp
 
 from adapters.kubernetes.credentials import Endpoint
+from adapters.kubernetes.protobuf import events as protobuf
+from adapters.kubernetes.watching import Stream
 
 _ADDED: Final = b"\n\x05ADDED"
 """WatchEvent's first field."""
 _UNLIMITED: Final = aiohttp.ClientTimeout(total=None)
-_IN_PROTOBUF: Final = {"Accept": "application/vnd.kubernetes.protobuf;stream=watch"}
+_IN_PROTOBUF: Final = {"Accept": protobuf.ONLY}
 
 
 async def watch(endpoint: Endpoint, label: str, namespace: str = "default") -> AsyncGenerator[int, None]:
@@ -43,14 +45,10 @@ async def drain(endpoint: Endpoint) -> None:
             pass
 
 
-async def added(stream: aiohttp.StreamReader) -> AsyncIterator[int]:
-    """How many objects a watch has added so far: its messages are of a length of four bytes and an event."""
-    rest, count = b"", 0
-    async for chunk in stream.iter_any():
-        data, at = rest + chunk, 0
-        while len(data) >= (end := at + 4 + int.from_bytes(data[at : at + 4])) and len(data) >= at + 4:
-            count += data.startswith(_ADDED, at + 4)
-            at = end
-        rest = data[at:]
-        if count:
+async def added(stream: Stream) -> AsyncIterator[int]:
+    """How many objects a watch has added so far."""
+    count = 0
+    async for message in protobuf.messages(stream):
+        if message.startswith(_ADDED):
+            count += 1
             yield count

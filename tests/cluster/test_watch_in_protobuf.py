@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 import pytest
 
@@ -116,23 +116,25 @@ RUNNING = {
 FAILED = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"}
 
 
-@asynccontextmanager
-async def watching(api, version, seen):
-    """What the watch of all pods says from a version on, (type, bytes) by UID and version."""
+class Seen(dict):
+    """What a watch of all pods has said, (type, bytes) by UID and version."""
 
-    async def follow():
-        async for event in api.watch(PODS, resource_version=version):
+    def __init__(self, api):
+        super().__init__()
+        self._api = api
+        self._news = asyncio.Event()
+
+    async def follow(self, version):
+        async for event in self._api.watch(PODS, resource_version=version):
             meta = decode.metadata(event.object)
-            seen[(meta.uid, meta.resource_version)] = event.type, event.object
+            self[(meta.uid, meta.resource_version)] = event.type, event.object
+            self._news.set()
 
-    async with running(follow()):
-        yield
-
-
-async def until(true):
-    async with asyncio.timeout(DEADLINE):
-        while not true():  # noqa: ASYNC110 - the API server sends no events to a test
-            await asyncio.sleep(0.02)
+    async def until(self, true):
+        async with asyncio.timeout(DEADLINE):
+            while not true(self):
+                self._news.clear()
+                await self._news.wait()
 
 
 def within(part, whole, path=""):
@@ -166,13 +168,9 @@ async def owners(api, namespace):
 
 async def test_both_watches_say_the_same_of_each_event(cluster, api, namespace):
     version = (await api.list_page(PODS)).resource_version
-    by_json, by_protobuf = {}, {}
     client = KubernetesAPI.from_kubeconfig(cluster.kubeconfig, in_protobuf={PODS: as_json})
-    async with (
-        client as in_protobuf,
-        watching(api, version, by_json),
-        watching(in_protobuf, version, by_protobuf),
-    ):
+    by_json, by_protobuf = Seen(api), Seen(client)
+    async with client, running(by_json.follow(version)), running(by_protobuf.follow(version)):
         metadata = RICH["metadata"] | {"ownerReferences": await owners(api, namespace)}
         for body in (RICH | {"metadata": metadata}, PLAIN, WHOLE):
             await api.create(PODS, namespace, body)
@@ -187,7 +185,8 @@ async def test_both_watches_say_the_same_of_each_event(cluster, api, namespace):
         def gone(seen):
             return sum(kind == "DELETED" and mine in raw for kind, raw in seen.values()) == 3
 
-        await until(lambda: gone(by_json) and gone(by_protobuf))
+        for seen in (by_json, by_protobuf):
+            await seen.until(gone)
     wanted = {key: one for key, one in by_json.items() if mine in one[1]}
     assert len(wanted) >= 15
     for key, (kind, raw) in wanted.items():

@@ -13,7 +13,9 @@ from adapters.kubernetes.protobuf import messages_pb2 as pb
 from adapters.kubernetes.watching import LONGEST_EVENT, Stream, status_error
 
 CONTENT_TYPE: Final = "application/vnd.kubernetes.protobuf"
-ACCEPT: Final = f"{CONTENT_TYPE};stream=watch, application/json;q=0.5"
+ONLY: Final = f"{CONTENT_TYPE};stream=watch"
+"""What to accept where JSON will not do."""
+ACCEPT: Final = f"{ONLY}, application/json;q=0.5"
 """A server that has no protobuf for a resource answers in JSON."""
 _MAGIC: Final = b"k8s\x00"
 """How an object's envelope begins; runtime.Unknown follows (k8s.io/apimachinery, serializer/protobuf)."""
@@ -21,10 +23,16 @@ _LENGTH: Final = 4
 
 
 async def events_of(stream: Stream, as_json: Callable[[bytes], bytes]) -> AsyncIterator[WatchEvent]:
-    """The events of a stream of messages, each with its length before it; `as_json` gives an object's JSON.
+    """The events of a stream; `as_json` gives an object's JSON.
 
     Raises what an ERROR event says; Unreachable for nonsense; DecodeError for an object that cannot be read.
     """
+    async for message in messages(stream):
+        yield _event(message, as_json)
+
+
+async def messages(stream: Stream) -> AsyncIterator[bytes]:
+    """A stream's messages, each of which has its length before it. Unreachable for one that is too long."""
     rest = b""
     while chunk := await stream.readany():
         data, at = rest + chunk if rest else chunk, 0
@@ -34,7 +42,7 @@ async def events_of(stream: Stream, as_json: Callable[[bytes], bytes]) -> AsyncI
                 raise Unreachable(f"watch: an event larger than {LONGEST_EVENT} bytes")
             if end > len(data):
                 break
-            yield _event(data[begin:end], as_json)
+            yield data[begin:end]
             at = end
         rest = data[at:]
 

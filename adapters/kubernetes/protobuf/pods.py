@@ -6,7 +6,7 @@ of their labels, owners, resources, affinity and tolerations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar
@@ -17,13 +17,12 @@ from google.protobuf.message import DecodeError as ProtobufError
 from adapters.kubernetes.protobuf import messages_pb2 as pb
 from adapters.kubernetes.wire import LONGEST_KEPT, DecodeError
 
-K = TypeVar("K", bound=Hashable)
-
 _MOST_TEMPLATES: Final = 16384
 _MOST_PODS: Final = 1024
-"""Pods change several times within seconds, and most of a pod does not."""
+"""Of parts that may be a single pod's: it changes several times within seconds, and most of it does not."""
 _UNREADABLE: Final = (ProtobufError, ValueError, TypeError, OverflowError)
 _Parts: TypeAlias = tuple[bytes, ...]
+K = TypeVar("K", bytes, _Parts)
 
 
 def as_json(raw: bytes) -> bytes:
@@ -49,36 +48,31 @@ def _text(value: object) -> str:
     raise TypeError(f"{type(value).__name__} in a message")
 
 
-def _kept(make: Callable[[K], Any], most: int, length: Callable[[K], int]) -> Callable[[K], orjson.Fragment]:
-    """Makes JSON of what several pods or events have in common once, unless it is long."""
+def _kept(most: int) -> Callable[[Callable[[K], Any]], Callable[[K], orjson.Fragment]]:
+    """Makes JSON of what several pods or events have in common once, of so many, unless it is long."""
 
-    def made(key: K) -> orjson.Fragment:
-        return orjson.Fragment(orjson.dumps(make(key), default=_text))
+    def keeping(make: Callable[[K], Any]) -> Callable[[K], orjson.Fragment]:
+        def made(key: K) -> orjson.Fragment:
+            return orjson.Fragment(orjson.dumps(make(key), default=_text))
 
-    known = lru_cache(most)(made)
-    return lambda key: known(key) if length(key) <= LONGEST_KEPT else made(key)
+        known = lru_cache(most)(made)
+        return lambda key: known(key) if _length(key) <= LONGEST_KEPT else made(key)
 
-
-def _of_template(make: Callable[[_Parts], Any]) -> Callable[[_Parts], orjson.Fragment]:
-    return _kept(make, _MOST_TEMPLATES, lambda parts: sum(map(len, parts)))
-
-
-def _of_pod(make: Callable[[bytes], Any]) -> Callable[[bytes], orjson.Fragment]:
-    return _kept(make, _MOST_PODS, len)
+    return keeping
 
 
-def _of_pods(make: Callable[[_Parts], Any]) -> Callable[[_Parts], orjson.Fragment]:
-    return _kept(make, _MOST_PODS, lambda parts: sum(map(len, parts)))
+def _length(key: bytes | _Parts) -> int:
+    return len(key) if isinstance(key, bytes) else sum(map(len, key))
 
 
 def _pairs(parts: _Parts) -> dict[str, str]:
     return {one.key: one.value for one in map(pb.Text.FromString, parts)}
 
 
-_texts, _annotations = _of_template(_pairs), _of_pods(_pairs)
+_texts, _annotations = _kept(_MOST_TEMPLATES)(_pairs), _kept(_MOST_PODS)(_pairs)
 
 
-@_of_template
+@_kept(_MOST_TEMPLATES)
 def _amounts(parts: _Parts) -> dict[str, str]:
     return _quantities(map(pb.Amount.FromString, parts))
 
@@ -87,18 +81,18 @@ def _quantities(amounts: Iterable[pb.Amount]) -> dict[str, str]:
     return {one.key: one.value.string for one in amounts}
 
 
-@_of_pod
+@_kept(_MOST_PODS)
 def _resources(part: bytes) -> dict[str, Any]:
     one = pb.ResourceRequirements.FromString(part)
     return {"limits": _quantities(one.limits), "requests": _quantities(one.requests)}
 
 
-@_of_template
+@_kept(_MOST_TEMPLATES)
 def _claims(parts: _Parts) -> list[dict[str, Any]]:
     return [{"resources": _quantities(one.resources)} for one in map(pb.ClaimStatus.FromString, parts)]
 
 
-@_of_template
+@_kept(_MOST_TEMPLATES)
 def _owners(parts: _Parts) -> list[dict[str, Any]]:
     return [
         {
@@ -112,7 +106,7 @@ def _owners(parts: _Parts) -> list[dict[str, Any]]:
     ]
 
 
-@_of_template
+@_kept(_MOST_TEMPLATES)
 def _tolerations(parts: _Parts) -> list[dict[str, str]]:
     return [
         {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
@@ -120,7 +114,7 @@ def _tolerations(parts: _Parts) -> list[dict[str, str]]:
     ]
 
 
-@_of_pod
+@_kept(_MOST_PODS)
 def _affinity(part: bytes) -> dict[str, Any]:
     one = pb.Affinity.FromString(part)
     if not one.node_affinity.HasField("required"):
@@ -140,7 +134,7 @@ def _requirement(one: pb.Requirement) -> dict[str, Any]:
     return {"key": one.key, "operator": one.operator, "values": list(one.values)}
 
 
-@_of_pod
+@_kept(_MOST_PODS)
 def _condition(part: bytes) -> dict[str, Any]:
     one = pb.Condition.FromString(part)
     return {
@@ -151,7 +145,7 @@ def _condition(part: bytes) -> dict[str, Any]:
     }
 
 
-@_of_pod
+@_kept(_MOST_PODS)
 def _spec(part: bytes) -> dict[str, Any]:
     spec = pb.PodSpec.FromString(part)
     return {
@@ -192,7 +186,7 @@ def _metadata(meta: pb.ObjectMeta) -> dict[str, Any]:
     }
 
 
-@_of_pod
+@_kept(_MOST_PODS)
 def _status(part: bytes) -> dict[str, Any]:
     status = pb.PodStatus.FromString(part)
     return {
