@@ -235,24 +235,21 @@ class Flights:
                         columns[self._table.dims[name], rows] += amounts[name]
 
     def _charge(self, flight: Flight, sign: int) -> None:
-        certain = flight.certain
-        self._table.changes += 1
-        columns, dims = self._table.charged if certain else self._table.possible, self._table.dims
-        if not certain:
+        if flight.certain:
+            self._charge_certain(flight, sign)
+        else:
             self._count(tuple(sorted(flight.pod.requests.items())), sign)
-        for rows, amounts in flight.parts:
-            for name, amount in amounts.items():
-                dim = dims.get(name)
-                if dim is not None and amount:
-                    column = columns[dim]  # indexed by rows alone: half the time
-                    column[rows] += sign * amount
-            if certain:
-                (self._table.touched if sign > 0 else self._table.grown).update(rows.tolist())
+            self._table.may_take(flight.pod.uid, flight.parts, sign)
         for demand, row in flight.own:
             self._holds.give(demand, row, sign)
         if flight.shares >= 0:
             self.shared.add(flight.shares)
         self._nominations.follow(flight.pod.uid)
+
+    def _charge_certain(self, flight: Flight, sign: int) -> None:
+        for rows, amounts in flight.parts:
+            self._table.add("charged", rows, amounts, sign)
+            (self._table.touched if sign > 0 else self._table.grown).update(rows.tolist())
 
     def _count(self, kind: Kind, sign: int) -> None:
         self.uncertain[kind] += sign

@@ -37,6 +37,8 @@ class LostNodes:
         if now <= self._now:
             return []
         self._now = now
+        if not (self._fresh or self._since):
+            return []
         self._since |= dict.fromkeys(self._fresh, now)
         self._fresh.clear()
         in_time = takewhile(lambda entry: entry[1] + self._after <= now, self._since.items())

@@ -115,6 +115,8 @@ class Nominations:
         """Let go the holes of nominations that did not come; True when there were any. victims_end: whether a
         pod's victims are being deleted, by its UID.
         """
+        if not self._foreseen:
+            return False
         for uid in self._foreseen.keys() & self.refused.keys():
             if victims_end(uid):
                 self._foreseen[uid] = max(now, self._foreseen[uid])

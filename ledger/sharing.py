@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 def reckon(state: State) -> None:
     """Of Reservations that are shared, what their pods leave is held: bound ones, and those in flight."""
+    if not (state.flights.shared or state.demands.reservations.unreckoned):
+        return
     unreckoned, state.flights.shared = state.flights.shared, set()
     unreckoned |= state.demands.reservations.unreckoned
     state.demands.reservations.unreckoned.clear()

@@ -24,9 +24,11 @@ Vector: TypeAlias = NDArray[np.int64]
 _CORE = ("cpu", "memory", "pods", "ephemeral-storage")
 NOWHERE: Final = len(_CORE)
 """The column of every resource that no node offers: nothing is free there, so what needs one fits nowhere."""
-_COLUMNS = ("allocatable", "free", "charged", "possible", "nominated", "expected")
+_COLUMNS = ("allocatable", "free", "charged", "_summed", "nominated", "expected")
 _FIRST_ROWS = 64
 _MORE_COLUMNS = 4
+_MOST_UNSUMMED: Final = 16
+"""Pods, whose sum delays whoever reads it first: one that may go to 5,000 nodes takes 0.3 ms."""
 
 
 def offered(node: Node) -> list[tuple[str, int]]:
@@ -64,7 +66,8 @@ class Table:
 
     A resource has a column while some node offers it: what pods and policies name is a tenant's word, and a
     thousand names cost the verbs nothing. Claims of other resources are kept aside, by resource and row.
-    `changes` counts those of any column; who writes to one directly counts it.
+    `changes` counts those of any column; who writes to one directly counts it. What pods may take is added up
+    when somebody reads it: most are bound before anyone does.
     `on_shape` is called when the shape changed, `on_columns` with the names of resources that have got a
     column, or that have none any more: all that one node brings, or takes away, together.
     """
@@ -87,7 +90,8 @@ class Table:
         self.allocatable: Columns = np.zeros(shape, dtype=np.int64)
         self.free: Columns = np.zeros(shape, dtype=np.int64)
         self.charged: Columns = np.zeros(shape, dtype=np.int64)
-        self.possible: Columns = np.zeros(shape, dtype=np.int64)
+        self._summed: Columns = np.zeros(shape, dtype=np.int64)
+        self._unsummed: dict[str, list[tuple[Rows, Resources]]] = {}
         self.nominated: Columns = np.zeros(shape, dtype=np.int64)
         self.expected: Columns = np.zeros(shape, dtype=np.int64)
         self.present: Flags = np.zeros(_FIRST_ROWS, dtype=np.bool_)
@@ -101,6 +105,36 @@ class Table:
     def shape(self) -> tuple[int, int]:
         """(columns, rows), spare ones included."""
         return len(self.resources), len(self.names)
+
+    @property
+    def possible(self) -> Columns:
+        """What pods in flight may take, as above."""
+        if self._unsummed:
+            self._sum_all()
+        return self._summed
+
+    def may_take(self, uid: str, parts: list[tuple[Rows, Resources]], sign: int) -> None:
+        """A pod in flight may take this of each of these rows (sign 1), or no longer (-1)."""
+        self.changes += 1
+        if sign > 0:
+            self._unsummed[uid] = parts
+            if len(self._unsummed) > _MOST_UNSUMMED:
+                self._sum_all()
+        elif self._unsummed.pop(uid, None) is None:
+            self._sum(parts, -1)
+
+    def _sum_all(self) -> None:
+        for parts in self._unsummed.values():
+            self._sum(parts, 1)
+        self._unsummed.clear()
+
+    def _sum(self, parts: list[tuple[Rows, Resources]], sign: int) -> None:
+        for rows, amounts in parts:
+            for name, amount in amounts.items():
+                dim = self.dims.get(name)
+                if dim is not None and amount:
+                    column = self._summed[dim]  # indexed by rows alone: half the time
+                    column[rows] += sign * amount
 
     def rows_of(self, names: Sequence[str]) -> Rows:
         """The row of each name, -1 where the node is unknown."""
@@ -180,6 +214,7 @@ class Table:
             if name not in self.dims:
                 fresh.append(name)
         if fresh:
+            self._sum_all()  # what is new in it is charged by whoever hears of the columns
             self._make_columns(len(fresh))
             for name in fresh:
                 self._open(name)
@@ -276,7 +311,7 @@ class Table:
             self.grown.update((rows,) if isinstance(rows, int) else rows)
         self.add("expected", rows, requests, sign)
 
-    def add(self, columns: str, rows: int | Sequence[int], amounts: Resources, sign: int) -> None:
+    def add(self, columns: str, rows: int | Sequence[int] | Rows, amounts: Resources, sign: int) -> None:
         """Add amounts to one row, or to each of several, of the columns of that name, as far as the resources
         have columns.
         """

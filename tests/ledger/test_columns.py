@@ -182,6 +182,34 @@ def test_after_any_changes_the_columns_are_those_of_a_rebuilt_ledger(actions: li
         assert state.table.charged[dim, row] + state.table.possible[dim, row] == amount
 
 
+@given(st.lists(_ACTION, max_size=25))
+def test_what_pods_in_flight_may_take_is_the_same_when_it_is_read_late(
+    actions: list[tuple[Any, ...]],
+) -> None:
+    made = ledger(mode=Mode.GUARD)
+    for action in actions:
+        _apply(made, action)
+    check_columns(made)
+
+
+def test_of_more_pods_in_flight_than_are_left_to_be_summed_up_all_are_charged() -> None:
+    made = ledger(*nodes(3, 800), demand("a", 1, 2), mode=Mode.GUARD)
+    for number in range(150):
+        made.filter(pod(f"p{number}", 1), ["n0", "n1", "n2"], 0.0)
+        if number % 3 == 0:
+            made.settle(f"p{number // 2}")
+    check_columns(made)
+
+
+def test_a_resource_that_comes_while_pods_may_take_it_is_charged_once() -> None:
+    made = ledger(*nodes(3), demand("a", 1, 2), mode=Mode.GUARD)
+    assert len(made.filter(pod("p", 1, extra={GPU: 1}), ["n0", "n1", "n2"], 0.0).nodes) > 1
+    made.set_node(node("n3", extra={GPU: 4}))
+    check_columns(made)
+    made.settle("p")
+    check_columns(made)
+
+
 def test_a_daemon_set_that_asks_for_nothing_of_a_resource_fits_where_nobody_offers_it() -> None:
     made = ledger(*nodes(1, 2), demand("a", 2, 1))
     made.set_daemon_set(DaemonSet("ds", "kube-system/ds", {"cpu": 1000, GPU: 0}, TOLERATE_ALL))
