@@ -33,6 +33,7 @@ from ledger.retries import Patience, cap_slots, in_turn, note_failure, pool_slot
 from ledger.risk import at_risk, rows_at_risk, uncertain
 from ledger.state import State
 from ledger.table import Columns, Rows
+from ledger.vacancies import vacant
 from qos.cluster.objects import Pod
 
 _PLANS_PER_SETTLE = 64
@@ -224,8 +225,9 @@ def _fill(state: State, demand: int, want: int, rows: Rows | None) -> int:
     """Place holds where no pod in flight may land: nodes where somebody keeps the room first, then nodes that
     have holds, then the tightest, then by name.
     """
-    dims = state.demands.weighed(demand)
-    left = room(state, state.holds.all, safe=True, rows=rows, dims=dims)
+    dims, left = state.demands.weighed(demand), vacant(state, demand, rows, safe=True)
+    if left is None:
+        return 0
     fit = _fit(state, demand, left, rows)
     number = state.holds.number if rows is None else state.holds.number[rows]
     there = np.flatnonzero(fit * (number > 0))
@@ -250,8 +252,10 @@ def _fill_at_risk(state: State, demand: int, want: int, rows: Rows | None) -> in
 
     One a node while there are nodes enough.
     """
-    dims = state.demands.weighed(demand)
-    fit = _fit(state, demand, room(state, state.holds.all, rows=rows, dims=dims), rows)
+    dims, left = state.demands.weighed(demand), vacant(state, demand, rows)
+    if left is None:
+        return 0
+    fit = _fit(state, demand, left, rows)
     there = np.flatnonzero(fit)
     if not there.size:
         return 0
@@ -331,7 +335,8 @@ def _place_by_force(
     """Place holds one by one: by moves; with `displace` in the place of later demands' holds, or by both;
     with `risky` where pods in flight may land, too.
     """
-    if not _fit(state, demand, room(state, None, dims=state.demands.weighed(demand))).any():
+    left = vacant(state, demand, beside=False)
+    if left is None or not _fit(state, demand, left).any():
         return 0  # not even where every hold goes away
     placed = 0
     for number in range(min(want, _PLANS_PER_SETTLE)):

@@ -202,8 +202,8 @@ def scale(state: State, dims: Sequence[int] | None = None) -> NDArray[np.float64
 
     Makes amounts of different resources comparable.
     """
-    largest = state.table.allocatable[state.demands.dims if dims is None else dims].max(axis=1, initial=1)
-    return np.asarray(largest, dtype=np.float64)
+    largest = state.table.largest[state.demands.dims if dims is None else dims]
+    return np.maximum(largest, 1).astype(np.float64)
 
 
 def board_at(state: State, level: int) -> Board:

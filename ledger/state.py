@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ledger import quotas as quoted
 from ledger import sharing
@@ -34,6 +34,9 @@ from ledger.table import Columns, Flags, Table, Vector
 from qos.cluster.needs import Enforcement
 from qos.cluster.objects import DaemonSet, Demand, Node, OwnerFit, Pod, Resources
 from qos.keys import SYSTEM_CRITICAL_PRIORITY
+
+if TYPE_CHECKING:
+    from ledger.vacancies import Vacancy
 
 _MOST_KINDS = 256
 _MOST_GONE = 10_000
@@ -75,17 +78,17 @@ class State:
     and `rejudged`: demands, whose eligibility changed since holds last left nodes that are lost;
     `recheck`: every node's holds must be measured again, not only the touched ones; `overdue`: the search
     for moves has not been tried since room has grown; `turns`: demands to be placed, True: with a search;
-    `crowded`: those to be placed, with a search, as if no pod were in flight;
-    `failed`: missing slots of each demand when it last failed; `capped`: what all holds up to a demand's
-    amounted to when the cap last kept it from more, by column, last looked at when the holds and the demands
-    were those of `capped_at`; `used`: what all holds up to each demand amount to, and as of when; `boards`:
-    what searches for moves look at, by the level of those who ask, as of `boards_at`; `refuge`: places for
-    holds at risk, and as of when; `short`: rows where pods in flight are charged for more than is free, since
-    when; `uneven`: demands some of whose holds may be where by a spread constraint no owner can go; `gone`:
-    UIDs of the pods removed last; `kept`: nodes where somebody keeps room for a demand's next hold;
-    `promised`: UIDs of pods of gangs with a claim that the watch does not show
-    bound yet; `version` counts the changes that are to be settled; `quotas`: who else
-    counts pods, and `reoffered`: what nodes offer has changed since that was told there.
+    `crowded`: those to be placed, with a search, as if no pod were in flight; `failed`: missing slots of
+    each demand when it last failed; `capped`: what all holds up to a demand's amounted to when the cap last
+    kept it from more, by column, last looked at when the holds and the demands were those of `capped_at`;
+    `used`: what all holds up to each demand amount to, and as of when; `boards`: what searches for moves
+    look at, by the level of those who ask, as of `boards_at`; `vacant`: what holds may use, by kind, as of
+    `vacant_at`; `refuge`: places for holds at risk, and as of when; `short`: rows where pods in flight are
+    charged for more than is free, since when; `uneven`: demands some of whose holds may be where by a spread
+    constraint no owner can go; `gone`: UIDs of the pods removed last; `kept`: nodes where somebody keeps
+    room for a demand's next hold; `promised`: UIDs of pods of gangs with a claim that the watch does not
+    show bound yet; `version` counts the changes that are to be settled; `quotas`: who else counts pods, and
+    `reoffered`: what nodes offer has changed since that was told there.
     """
 
     def __init__(
@@ -150,6 +153,8 @@ class State:
         self.capped_at = (-1, -1)
         self.boards: dict[int, Board] = {}
         self.boards_at = (-1, -1, -1)
+        self.vacant: dict[tuple[bool, bool, tuple[int, ...]], Vacancy] = {}
+        self.vacant_at = (-1, -1, -1)
         self.refuge: tuple[tuple[int, int, int], Refuge | None] | None = None
         self.used: tuple[tuple[int, int], Columns] | None = None
         self.version = 0

@@ -100,11 +100,19 @@ class Table:
         self.grown: set[int] = set()
         self.changes = 0
         self._rank: Rows | None = None
+        self._largest: Vector | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         """(columns, rows), spare ones included."""
         return len(self.resources), len(self.names)
+
+    @property
+    def largest(self) -> Vector:
+        """The most that a node offers, by column."""
+        if self._largest is None:
+            self._largest = self.allocatable.max(axis=1)
+        return self._largest
 
     @property
     def possible(self) -> Columns:
@@ -206,6 +214,7 @@ class Table:
         self.changes += 1
         self.free[:, row] += amounts - self.allocatable[:, row]
         self.allocatable[:, row] = amounts
+        self._largest = None
 
     def _offer(self, node: Node) -> None:
         fresh = []
@@ -270,6 +279,7 @@ class Table:
             self._aside[resource] = dict(zip(claimed.tolist(), amounts, strict=True))
         for columns in _COLUMNS:
             getattr(self, columns)[dim] = 0
+        self._largest = None
         self.resources[dim] = ""
         self._spare_columns.append(dim)
         self._spare_columns.sort(reverse=True)  # the lowest are taken first, so that the last may go
@@ -348,5 +358,5 @@ class Table:
             setattr(self, name, reshaped(getattr(self, name), shape))
         for name in ("present", "usable"):
             setattr(self, name, reshaped(getattr(self, name), shape[1:]))
-        self._rank = None
+        self._rank = self._largest = None
         self._on_shape()

@@ -116,6 +116,7 @@ def _check_table(state: State) -> None:
     assert (table.free == free).all()
     assert (table.charged == charged).all()
     assert (table.possible == possible).all()
+    assert (table.largest == table.allocatable.max(axis=1)).all()
     assert (table.nominated == nominated).all()
     assert by_priority.keys() == state.nominations.by_priority.keys()
     for priority, columns in by_priority.items():
