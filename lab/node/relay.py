@@ -15,6 +15,7 @@ import ctypes
 import os
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 _CLONE_NEWNET = 0x40000000
@@ -56,16 +57,28 @@ async def serve(listener: socket.socket, host: str, port: int) -> None:
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # cancelled: this relay ends; a task of asyncio's streams that does so would log an error
-        with contextlib.closing(writer), contextlib.suppress(asyncio.CancelledError):
+        with contextlib.suppress(asyncio.CancelledError), _closing(writer):
             try:
                 there, back = await asyncio.open_connection(host, port)
             except OSError:
                 return
-            with contextlib.closing(back):
+            with _closing(back):
                 await asyncio.gather(pass_on(reader, back), pass_on(there, writer))
 
     server = await asyncio.start_server(connected, sock=listener)
     await server.serve_forever()
+
+
+@contextlib.contextmanager
+def _closing(writer: asyncio.StreamWriter) -> Iterator[None]:
+    """Closed in the end: when this relay ends at once, whatever is left to be written."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        writer.transport.abort()
+        raise
+    finally:
+        writer.close()
 
 
 async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

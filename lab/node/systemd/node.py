@@ -119,7 +119,7 @@ def systemd_node(
             node = SystemdNode(name, link.node, cluster, machine)
             try:
                 _connect(machine, link)
-                with _relayed(link.machine, port):
+                with relayed(link.machine, port):
                     _wait_ready(node)
                     yield node
             finally:
@@ -167,7 +167,7 @@ def _connect(machine: Machine, link: Link) -> None:
 
 
 @contextlib.contextmanager
-def _relayed(address: str, port: int) -> Iterator[None]:
+def relayed(address: str, port: int) -> Iterator[None]:
     """The API server, which listens on the loopback, on another address of this machine, too."""
     listener = socket.create_server((address, port), backlog=512)
     loop = asyncio.new_event_loop()
@@ -193,6 +193,7 @@ async def _cancel_all() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.sleep(0)  # in which what they aborted is closed
 
 
 def _wait_ready(node: SystemdNode) -> None:
