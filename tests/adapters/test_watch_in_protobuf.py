@@ -178,6 +178,30 @@ def test_the_zero_time_is_no_time():
     assert (seen.created, seen.deleting) == (0.0, False)
 
 
+@pytest.mark.parametrize("seconds", [-62167219200, 10**12, 2**60])
+async def test_a_time_that_no_calendar_has_is_refused_where_it_is_read_alone(seconds):
+    """One of 2^60 s was an OSError, and so a cut connection: the watch resumed at the same event."""
+
+    def with_condition(kind):
+        when = pb.Time(seconds=seconds)
+        said = pb.Condition(type=kind, status="True", last_transition_time=when).SerializeToString()
+        status = pb.PodStatus(conditions=[said]).SerializeToString()
+        meta = pb.ObjectMeta(name="web-1", namespace="shop", uid="u1")
+        return pb.Pod(metadata=meta, spec=b"", status=status).SerializeToString()
+
+    events_of_both = await all_of(
+        frame("ADDED", with_condition("example.com/gate")), frame("ADDED", with_condition("PodScheduled"))
+    )
+    others, scheduled = (event.object for event in events_of_both)
+    assert decode.pod(others).key == "shop/web-1"
+    with pytest.raises(decode.DecodeError, match="lastTransitionTime"):
+        decode.pod(scheduled)
+
+
+def test_a_time_of_the_first_centuries_has_four_digits():
+    assert pods._stamp(-62132918400) == "0001-02-01T00:00:00Z"
+
+
 async def answered(handle, in_protobuf):
     app = web.Application()
     app.router.add_get("/{path:.*}", handle)

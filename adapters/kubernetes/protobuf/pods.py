@@ -225,4 +225,8 @@ def _time(seconds: int) -> str | None:
 
 @lru_cache(_MOST_PODS)
 def _stamp(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """RFC 3339; what no calendar has as it is, so that whoever reads it refuses it, and nobody else."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat() + "Z"
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds} s"
