@@ -6,6 +6,7 @@ The API server's own words are in tests/cluster/test_watch_in_protobuf.py.
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from aiohttp import web
@@ -200,6 +201,30 @@ async def test_a_time_that_no_calendar_has_is_refused_where_it_is_read_alone(sec
 
 def test_a_time_of_the_first_centuries_has_four_digits():
     assert pods._stamp(-62132918400) == "0001-02-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("labels", [2, 250])
+def test_what_pods_leave_behind_takes_no_more_than_they_say(labels):
+    """orjson's texts took four kilobytes each at least, and many short labels ten times what they say."""
+    bodies = [
+        pod(
+            {
+                "metadata": {
+                    "name": "a",
+                    "uid": "u",
+                    "labels": {f"{i}-{labels}-{j}": "" for j in range(labels)},
+                }
+            }
+        )
+        for i in range(200)
+    ]
+    pods.as_json(pod({"metadata": {"name": "a", "uid": "u"}}))
+    tracemalloc.start()
+    for body in bodies:
+        pods.as_json(body)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 200 * 1024
 
 
 async def answered(handle, in_protobuf):
