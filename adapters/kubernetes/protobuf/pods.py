@@ -163,6 +163,15 @@ def _spec(part: bytes) -> dict[str, Any]:
         "nodeName": spec.node_name,
         "priority": spec.priority if spec.HasField("priority") else None,
         "schedulerName": spec.scheduler_name,
+        **({} if spec.node_name else _waiting(spec)),
+    }
+
+
+def _waiting(spec: pb.PodSpec) -> dict[str, Any]:
+    """Where a pod may run, and what it waits for: nobody asks that of one that is bound, and who writes ten
+    thousand tolerations is not to hold the loop with each change of its status.
+    """
+    return {
         "nodeSelector": _texts(tuple(spec.node_selector)),
         "affinity": _affinity(spec.affinity) if spec.HasField("affinity") else None,
         "tolerations": _tolerations(tuple(spec.tolerations)),
