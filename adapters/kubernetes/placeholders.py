@@ -35,7 +35,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
-    priority: int = 0
+    priority: int | None = None
 
 
 class _Waits(msgspec.Struct, rename="camel"):
@@ -93,7 +93,7 @@ def placeholder(raw: bytes) -> Placeholder:
         bound=bool(node),
         roams=not marks.node,
         nominated=waits,
-        priority=obj.spec.priority,
+        priority=obj.spec.priority or 0,
         version=meta.resource_version,
     )
 

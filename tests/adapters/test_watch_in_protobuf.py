@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.api import PODS, APIError, Gone, Unreachable
-from adapters.kubernetes import decode
+from adapters.kubernetes import decode, placeholders
 from adapters.kubernetes.client import KubernetesAPI
 from adapters.kubernetes.credentials import Endpoint
 from adapters.kubernetes.protobuf import events, pods
@@ -238,6 +238,11 @@ def test_nobody_asks_a_bound_pod_where_it_may_run():
     assert len(said[0]["tolerations"]) == 8
     assert said[0]["schedulingGates"] == [{"name": "g"}]
     assert not said[1].keys() & {"tolerations", "nodeSelector", "affinity", "schedulingGates"}
+
+
+def test_a_placeholder_without_a_priority_is_one_of_priority_zero():
+    """As in JSON, where it is left out: without the admission plugin Priority nobody sets it."""
+    assert placeholders.placeholder(pods.as_json(pod(WEB))).priority == 0
 
 
 async def answered(handle, in_protobuf):
