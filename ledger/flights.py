@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -152,13 +152,23 @@ class Flights:
         return columns
 
     def drop_row(self, row: int) -> None:
-        """The node is gone."""
+        """The node is gone. What pods may take there is taken off there alone: of thousands in flight, each
+        may go to thousands of nodes.
+        """
         for flight in self.by_uid.values():
-            if row in flight.rows():
+            there = [amounts for part, amounts in flight.parts if row in part]
+            if not there:
+                continue
+            left = replace(flight, parts=[(part[part != row], amounts) for part, amounts in flight.parts])
+            if flight.certain or left.certain or any(given == row for _, given in flight.own):
                 self._charge(flight, -1)
-                flight.parts = [(part[part != row], amounts) for part, amounts in flight.parts]
-                flight.own = [(demand, there) for demand, there in flight.own if there != row]
+                flight.parts = left.parts
+                flight.own = [(demand, given) for demand, given in flight.own if given != row]
                 self._charge(flight, 1)
+                continue
+            for amounts in there:
+                self._table.add("possible", row, amounts, -1)
+            flight.parts = left.parts
 
     def doubt(self, rows: AbstractSet[int]) -> bool:
         """Charge as possible alone what was certain to land on one of these, of as many as one call may take;
