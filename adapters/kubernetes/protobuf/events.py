@@ -32,19 +32,28 @@ async def events_of(stream: Stream, as_json: Callable[[bytes], bytes]) -> AsyncI
 
 
 async def messages(stream: Stream) -> AsyncIterator[bytes]:
-    """A stream's messages, each of which has its length before it. Unreachable for one that is too long."""
-    rest = b""
+    """A stream's messages, each of which has its length before it. Unreachable for one that is too long.
+
+    One that comes in many parts is put together once, when all of it is there.
+    """
+    parts: list[bytes] = []
+    size, wanted = 0, _LENGTH
     while chunk := await stream.readany():
-        data, at = rest + chunk if rest else chunk, 0
+        parts.append(chunk)
+        size += len(chunk)
+        if size < wanted:
+            continue
+        data, at, wanted = b"".join(parts), 0, _LENGTH
         while (begin := at + _LENGTH) <= len(data):
             end = begin + int.from_bytes(data[at:begin])
             if end - begin > LONGEST_EVENT:
                 raise Unreachable(f"watch: an event larger than {LONGEST_EVENT} bytes")
             if end > len(data):
+                wanted = end - at
                 break
             yield data[begin:end]
             at = end
-        rest = data[at:]
+        parts, size = [data[at:]], len(data) - at
 
 
 def status_json(raw: bytes) -> bytes:
