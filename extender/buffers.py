@@ -24,6 +24,7 @@ from adapters.kubernetes import buffers
 from adapters.kubernetes.buffers import Seen
 from adapters.kubernetes.conditions import Condition
 from adapters.kubernetes.reflector import Reflector
+from adapters.kubernetes.scale import has_kind
 from adapters.kubernetes.wire import DecodeError
 from adapters.pace import Pace
 from extender.buffering import (
@@ -206,13 +207,14 @@ class Buffers:
         """CapacityBuffers in the best version that is served; None: in none, or it cannot be said."""
         for resource in CAPACITY_BUFFERS:
             try:
-                await self._api.served(resource.group, resource.version)
+                raw = await self._api.served(resource.group, resource.version)
+                if has_kind(resource, raw):
+                    return resource
             except NotFound:
                 continue
-            except (APIError, Unreachable) as error:
+            except (APIError, Unreachable, DecodeError) as error:
                 self._problem = f"CapacityBuffers cannot be looked up: {error}"
                 return None
-            return resource
         self._problem = (
             "no CapacityBuffer (autoscaling.x-k8s.io) is served: switch on your autoscaler's feature, which "
             "brings the definition; it is noticed within seconds"

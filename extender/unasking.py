@@ -18,6 +18,7 @@ from adapters.api import (
 )
 from adapters.kubernetes import buffers
 from adapters.kubernetes.buffers import Seen
+from adapters.kubernetes.scale import has_kind
 from adapters.kubernetes.wire import DecodeError
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Unasking:
                     await self._clear(resource, buffers.seen_buffer)
                     await self._clear(POD_TEMPLATES, buffers.seen_template)
                     break
-        except APIError as error:  # who was never configured to ask has no right to look, and nothing there
+        except (APIError, DecodeError) as error:  # who was never configured to ask has no right to look, and nothing there
             log.info("capacitybuffers not looked through error=%s", error)
         except Unreachable:
             return
@@ -63,10 +64,9 @@ class Unasking:
 
     async def _served(self, resource: Resource) -> bool:
         try:
-            await self._api.served(resource.group, resource.version)
+            return has_kind(resource, await self._api.served(resource.group, resource.version))
         except NotFound:
             return False
-        return True
 
     async def _clear(self, resource: Resource, read: Callable[[bytes], Seen | None]) -> None:
         token = ""

@@ -104,6 +104,14 @@ def resource_of(target: ScaleTarget, raw: bytes) -> tuple[Resource | None, bool]
     return resource, any(one.name == f"{found.name}/scale" for one in served)
 
 
+def has_kind(resource: Resource, raw: bytes) -> bool:
+    """Whether the APIResourceList of a resource's version has that resource: others may be in its group.
+    DecodeError.
+    """
+    served = read(_SERVED, "APIResourceList", raw).resources or []
+    return any((one.name, one.kind) == (resource.plural, resource.kind) for one in served)
+
+
 def scaled(target: ScaleTarget, raw: bytes) -> Scaled:
     """An object of a kind that has /scale, with its pod template if spec.template is one. DecodeError."""
     obj = read(_PARENT, target.kind, raw)

@@ -239,6 +239,23 @@ async def test_the_older_version_where_the_newer_is_not_served(api, clock, metri
         assert buffer["apiVersion"] == "autoscaling.x-k8s.io/v1alpha1"
 
 
+async def test_another_kind_of_the_newer_version_is_not_taken_for_it(api, clock, metrics):
+    """cluster-autoscaler's ProvisioningRequests are in the same group, and were in v1beta1 first."""
+    kept = Kept(api, clock, metrics, ALPHA)
+    serve_requests(api)
+    async with kept.watching():
+        await kept.keep(account(), rounds=2)
+        assert kept.replicas() == {"j10ce-checkout": 3}
+    unasking = Unasking(api, count=lambda _outcome: None)
+    await unasking.run_once()
+    assert not api.objects(ALPHA)
+
+
+def serve_requests(api) -> None:
+    api.kinds[replace(BETA, plural="provisioningrequests", kind="ProvisioningRequest")] = False
+    api.fail("list_page", NotFound(404, "NotFound", "no such kind"), resource=BETA, times=10**6)
+
+
 async def test_a_definition_that_comes_later_is_noticed_and_one_that_goes_too(api, clock, metrics):
     kept = Kept(api, clock, metrics, None)
     looked: list[float] = []
