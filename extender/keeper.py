@@ -20,6 +20,7 @@ from extender.evictions import LOOK_SECONDS, Evictions
 from extender.gate import PATH, Gate
 from extender.guarding import EachByItsKeeper, Guarding, Guards, NobodyBypasses
 from extender.hand_over import HandOver
+from extender.leaving import Leaving
 from extender.metrics import Metrics
 from extender.placeholders import Placeholders, random_name
 from extender.priority_classes import Raising
@@ -70,8 +71,8 @@ class Cluster:
 class PlaceholderKeeper:
     """Placeholders, their hand-over to owners, and the webhook, of one program.
 
-    In Observe it only sees placeholders: nothing is refused, so nothing may be in anyone's way. `timer`:
-    seconds that work takes; `name`: makes the end of a placeholder's name.
+    In Observe it makes none and takes away what is left of another mode: nothing is refused, so nothing may
+    be in anyone's way. `timer`: seconds that work takes; `name`: makes the end of a placeholder's name.
     """
 
     def __init__(
@@ -125,6 +126,9 @@ class PlaceholderKeeper:
             asked=self._rests.hurry,
             clock=clock,
             name=name,
+        )
+        self._leaving = Leaving(
+            api, self.standing, metrics, self._holds, namespace=settings.namespace, clock=clock
         )
         self._raising = Raising(api, cluster.demands, cluster.class_value, kept=cluster.kept, clock=clock)
         self._alone = not config.keepers.runs(Keeper.EXTENDER)
@@ -193,6 +197,7 @@ class PlaceholderKeeper:
     def loops(self) -> Iterator[tuple[str, float, Callable[[], Awaitable[object]]]]:
         """What the leader does: name, seconds between two rounds, a round."""
         if not self._acts:
+            yield "leaving", SECONDS, self._leaving.run_once
             return
         yield "placeholders", SECONDS, self._placeholders.run_once
         yield "hand-over", SECONDS, self._hand_over.run_once

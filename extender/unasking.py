@@ -46,7 +46,8 @@ class Unasking:
                     await self._clear(resource, buffers.seen_buffer)
                     await self._clear(POD_TEMPLATES, buffers.seen_template)
                     break
-        except (APIError, DecodeError) as error:  # who was never configured to ask has no right to look, and nothing there
+        except (APIError, DecodeError) as error:
+            # Who was never configured to ask has no right to look, and nothing there.
             log.info("capacitybuffers not looked through error=%s", error)
         except Unreachable:
             return

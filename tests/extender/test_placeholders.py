@@ -19,6 +19,7 @@ from tests.extender.placeholder_cluster import (
     OURS,
     condition,
     cpus_of,
+    gated,
     nodes_of,
     ours,
     stand,
@@ -245,3 +246,18 @@ async def test_observe_makes_none(api, keeping, make_node, make_policy, eventual
     async with keeping(mode="Observe"):
         await eventually(lambda: condition(api, keys.GUARDED)[1] == "ObserveMode")
         assert not ours(api)
+
+
+async def test_observe_takes_away_what_another_mode_left(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """It refuses nobody, so no placeholder may stand in anyone's way, and no owner wait for a hand-over."""
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=4, cpu="1"))
+    async with keeping():
+        await eventually(lambda: stand(api) == {"n1": 4})
+    api.put(PODS, gated(make_pod("checkout-1", cpu="1", app="checkout")))
+    async with keeping(mode="Observe"):
+        api.put(PODS, make_pod("batch", cpu="1"))
+        await eventually(lambda: not ours(api))
+        await eventually(lambda: nodes_of(api, "") == {"batch": "n1", "checkout-1": "n1"})
