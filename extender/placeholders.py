@@ -27,7 +27,7 @@ from ledger.ledger import Ledger
 from ledger.report import Holding
 from ledger.seats import Openings
 from qos.cluster.objects import Demand, NodePredicate
-from qos.cluster.placeholders import Placeholder, Steps, apart, decide, form_of, priority_of
+from qos.cluster.placeholders import Placeholder, Steps, apart, decide, form_of, in_turns, priority_of
 from qos.cluster.refusals import Refusals
 
 log = logging.getLogger(__name__)
@@ -241,9 +241,12 @@ class Placeholders:
         self, delete: list[Placeholder], create: list[tuple[Demand, str]], nominate: list[Placeholder]
     ) -> None:
         """Who goes comes first, because it may make room; but where it makes room for another hold, that
-        one's placeholder is nominated before, else whoever waits is quicker.
+        one's placeholder is nominated before, else whoever waits is quicker. Policies take turns: whoever
+        edits theirs all the time, so that all of its placeholders are made anew, keeps nobody else waiting.
         """
         self._problem = ""
+        create = in_turns(create, lambda asked: asked[0].key)
+        delete = in_turns(delete, lambda one: one.policy)
         create, later = create[:_A_ROUND], {node for _, node in create[_A_ROUND:]}
         waiting, seen = self._standing.waiting(), {one.uid for one in (*delete, *nominate)}
         awaited = {node for _, node in create} | {one.node for one in waiting}

@@ -7,14 +7,16 @@ extender.placeholders does it. A placeholder is the hold itself, never a claim.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from qos.cluster.objects import Demand
 from qos.keys import BANDWIDTHS, HIGHEST_USER_PRIORITY
+
+T = TypeVar("T")
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -177,6 +179,17 @@ def _in_turns(nodes: Mapping[str, int], most: int) -> Iterator[str]:
     """Each node as often as it says, `most` at the most; all of them once, before one comes again."""
     for turn in range(min(most, max(nodes.values(), default=0))):
         yield from (node for node in sorted(nodes) if nodes[node] > turn)
+
+
+def in_turns(asked: Iterable[T], of: Callable[[T], str]) -> list[T]:
+    """What policies ask for, one of each in turn, in their order. of: whose it is, by key."""
+    turns = Counter[str]()
+
+    def turn(one: T) -> int:
+        turns[of(one)] += 1
+        return turns[of(one)]
+
+    return sorted(asked, key=turn)
 
 
 def with_roaming(

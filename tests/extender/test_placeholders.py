@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 from adapters.api import (
     CAPACITY_BUFFERS,
@@ -190,6 +191,28 @@ async def test_a_policy_whose_placeholders_are_refused_keeps_nobody_elses_from_b
         await eventually(lambda: sum(stand(api).values()) == 2)
         await eventually(lambda: "maximum cpu usage" in condition(api, keys.GUARDED)[2])
         assert len(refused) <= 3 * placeholders.AT_ONCE
+
+
+async def test_a_policy_that_is_edited_all_the_time_keeps_nobody_elses_from_being_made(
+    api, keeping, make_node, make_policy, eventually, monkeypatch
+):
+    """Each edit of its floor makes all of its placeholders anew, and they are more than one round takes."""
+    monkeypatch.setattr(placeholders, "_A_ROUND", 5)
+    for number in range(8):
+        api.put(NODES, make_node(f"n{number}", cpu="16"))
+    api.put(POLICIES, make_policy("first", count=40, cpu="1"))
+
+    async def edits():
+        for number in itertools.count(1001):
+            api.put(POLICIES, make_policy("first", count=40, cpu=f"{number}m"))
+            await asyncio.sleep(0.05)
+
+    async with keeping(cpus=16):
+        await eventually(lambda: sum(stand(api).values()) == 40)
+        async with beside(edits()):
+            await asyncio.sleep(0.5)
+            api.put(POLICIES, make_policy("other", count=1, cpu="3"))
+            await eventually(lambda: 3 in [cpus_of(one) for one in ours(api) if one["spec"].get("nodeName")])
 
 
 async def test_where_autoscalers_are_asked_a_placeholder_waits_for_an_unplaced_slot(

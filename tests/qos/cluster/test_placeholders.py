@@ -16,6 +16,7 @@ from qos.cluster.placeholders import (
     Steps,
     decide,
     form_of,
+    in_turns,
     may_roam,
     owner_priority_of,
     priority_of,
@@ -241,3 +242,9 @@ def test_what_makes_them_another_form():
 )
 def test_their_priority_and_what_owners_are_raised_to(priority, theirs, owners):
     assert (priority_of(demand(priority)), owner_priority_of(demand(priority))) == (theirs, owners)
+
+
+def test_policies_take_turns_in_their_order():
+    asked = ["a1", "a2", "a3", "b1", "c1", "c2"]
+    assert in_turns(asked, lambda one: one[0]) == ["a1", "b1", "c1", "a2", "c2", "a3"]
+    assert in_turns([], str) == []
