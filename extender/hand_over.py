@@ -41,6 +41,8 @@ PATIENCE_SECONDS: Final = 10.0
 LONGEST_SECONDS: Final = 60.0
 CLOSED_SECONDS: Final = 0.2
 """How long after a hand-over no placeholder is made on the node: the next one may be about to begin."""
+REFUSED: Final = frozenset({400, 403, 422})
+"""What the API server will answer again: a right is missing, or admission is against it."""
 UNPLACED_SECONDS: Final = 1.0
 """How long it stays gated when its slot has no place: a predecessor may just have gone."""
 
@@ -101,7 +103,9 @@ class HandOver:
         self._progress: dict[str, float] = {}
         self._closed: dict[str, float] = {}
         self._in_vain = Refusals()
-        """By policy and requests: kube-scheduler did not bind an owner where it had got its place."""
+        """By policy and requests: kube-scheduler did not bind an owner where it had its place. By UID: one of
+        its calls was refused.
+        """
         self._crowded = float("-inf")
 
     def add(self, pod: Pod) -> bool:
@@ -178,7 +182,7 @@ class HandOver:
             idle[policy] = [held for held in self._standing.of(policy) if held.keeps] if policy else []
         idle[policy] = [held for held in idle[policy] if held.node not in busy]
         # What one of its kind could not use is not taken from the policy for each of them at once.
-        pauses = _kind(policy, one.pod) in self._in_vain.barred(self._clock())
+        pauses = not {uid, _kind(policy, one.pod)}.isdisjoint(self._in_vain.barred(self._clock()))
         useful = [] if pauses else idle[policy]
         if (place := self._choose(one, policy, useful) or self._inherited(one.pod)) is not None:
             self._begin(one, self._carry_out(one, place), place.node)
@@ -339,6 +343,8 @@ class HandOver:
         except (APIError, Unreachable) as error:
             log.warning("hand-over failed pod=%s node=%s error=%s", one.pod.key, place.node, error)
             outcome = "failed"
+            if isinstance(error, APIError) and error.status in REFUSED:
+                self._in_vain.note(one.pod.uid, "refused", self._clock())
         self._metrics.handed_over(outcome)
         self._heirs.pop(one.pod.uid, None)
         self._refused.pop(one.pod.uid, None)

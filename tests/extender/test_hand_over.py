@@ -13,6 +13,7 @@ from adapters.api import (
     PODS,
     POLICIES,
     PRIORITY_CLASSES,
+    APIError,
     NotFound,
     Unreachable,
 )
@@ -277,6 +278,28 @@ async def test_a_hand_over_that_fails_is_done_again(
         await eventually(lambda: nodes_of(api, "checkout") == {"checkout-1": "n1"})
         await eventually(lambda: program.ledger.report()["default/checkout"].filled == 1)
         await eventually(lambda: stand(api) == {"n1": 1})
+
+
+async def test_where_the_api_server_refuses_the_hand_over_the_gate_is_lifted(
+    api, keeping, make_node, make_pod, make_policy, eventually, monkeypatch
+):
+    """Without the right to nominate, say: it waited for ever, although there was room elsewhere."""
+    monkeypatch.setattr(hand_over, "PATIENCE_SECONDS", 1.0)
+    for name in ("n1", "n2"):
+        api.put(NODES, make_node(name))
+    api.put(POLICIES, make_policy(count=2, cpu="2"))
+    patch = api.patch
+
+    async def narrowed(resource, namespace, name, body, *, subresource=""):
+        if resource is PODS and subresource == "status":
+            raise APIError(403, "Forbidden", "cannot patch resource pods/status")
+        return await patch(resource, namespace, name, body, subresource=subresource)
+
+    monkeypatch.setattr(api, "patch", narrowed)
+    async with keeping():
+        await eventually(lambda: sum(stand(api).values()) == 2)
+        api.put(PODS, gated(make_pod("checkout-1", cpu="2", app="checkout")))
+        await eventually(lambda: nodes_of(api, "checkout"))
 
 
 async def test_a_burst_of_one_policys_owners_takes_no_place_from_another_while_writes_are_slow(
