@@ -5,7 +5,7 @@ placeholders.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -72,19 +72,23 @@ def _gates(pod: Object) -> list[str]:
 
 
 def take_away(kubectl: Kubectl, namespace: str) -> None:
-    """Take all of it away, once its program is ended: first what gates and raises pods, then gates, then the
-    rest.
+    """Take all of it away, once its program is ended: first what gates and raises pods, then placeholders: an
+    owner that kube-scheduler gets before they are gone evicts somebody beside them. Then gates, then classes.
     """
     if admission.raising(kubectl):  # else owners of a class that is gone would be refused
         kubectl.run("delete", "mutatingadmissionpolicybindings", "--ignore-not-found", RAISING, GANGS)
     kubectl.run("delete", "mutatingwebhookconfigurations", "--ignore-not-found", WEBHOOK)
     there = left(kubectl, namespace)
+    _delete(kubectl, there.standing)
     for pod in there.gated:
         _let_go(kubectl, pod)
-    how = ("--ignore-not-found", "--timeout=120s", "-f", "-")
-    for items in (there.standing, there.classes):
-        if items:
-            kubectl.run("delete", *how, stdin=as_list(items), seconds=150)
+    _delete(kubectl, there.classes)
+
+
+def _delete(kubectl: Kubectl, items: Iterable[Object]) -> None:
+    if items := [*items]:
+        how = ("--ignore-not-found", "--timeout=120s", "-f", "-")
+        kubectl.run("delete", *how, stdin=as_list(items), seconds=150)
 
 
 def _let_go(kubectl: Kubectl, pod: Object) -> None:

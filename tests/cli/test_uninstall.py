@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cli import installation, uninstall
+from cli import installation, placeholders, uninstall
 from cli.kubectl import Kubectl, identity
 from qos import keys
 
@@ -199,15 +199,26 @@ def test_a_namespace_of_placeholders_that_others_made_stays(kubectl: Kubectl) ->
     assert names(uninstall.survey(kubectl)) == {f"Namespace/{installation.NAMESPACE}"}
 
 
+def gated_pod() -> dict[str, Any]:
+    gates = ("example.com/other", keys.HAND_OVER_GATE, keys.GANG_GATE)
+    spec = {"schedulingGates": [{"name": name} for name in gates]}
+    return thing("Pod", "waits", namespace="default", uid="u-1") | {"spec": spec}
+
+
+def test_placeholders_go_before_gates(kubectl: Kubectl) -> None:
+    """An owner that kube-scheduler gets before that evicts others beside them."""
+    holds = thing("Pod", "hold", namespace=installation.PLACEHOLDERS, labels={keys.PLACEHOLDER_LABEL: "true"})
+    classes = [thing("PriorityClass", "j10ce-placeholder-9")]
+    survey(kubectl, namespace_ours=True, pods=[gated_pod(), holds], priorityclasses=classes)
+    placeholders.take_away(kubectl, installation.PLACEHOLDERS)
+    log = [json.loads(line) for line in (kubectl.binary.parent / "log").read_text().splitlines()]
+    written = [line for line in log if line[0] in ("delete", "patch") and placeholders.RAISING not in line]
+    assert [line[0] for line in written] == ["delete", "delete", "patch", "delete"]
+    assert written[0][1] == "mutatingwebhookconfigurations"
+
+
 def test_what_placeholders_leave_is_named(kubectl: Kubectl, capsys: pytest.CaptureFixture[str]) -> None:
-    gated = thing("Pod", "waits", namespace="default")
-    gated["spec"] = {
-        "schedulingGates": [
-            {"name": "example.com/other"},
-            {"name": keys.HAND_OVER_GATE},
-            {"name": keys.GANG_GATE},
-        ]
-    }
+    gated = gated_pod()
     pods = [gated, thing("Pod", "free", namespace="default")]
     holds = thing("Pod", "hold", namespace=installation.PLACEHOLDERS)
     holds["metadata"]["labels"] = {keys.PLACEHOLDER_LABEL: "true"}
