@@ -308,11 +308,13 @@ def stop_programs(kubectl: Kubectl, remains: Remains) -> bool:
     programs = [item for item in remains.objects if item["kind"] in installation.PROGRAMS]
     if not programs:
         return False
-    # First what names our scheduler in new pods, which nobody would schedule, and what asks a dead webhook.
+    # First what names our scheduler in new pods, which nobody would schedule, what raises owners, whom nobody
+    # takes back, so that they evict their equals, and what asks a dead webhook.
+    names = (installation.NAMING, placeholders.RAISING)
     first = [
         item
         for item in remains.objects
-        if item["metadata"]["name"] == installation.NAMING or item["kind"] == "ValidatingWebhookConfiguration"
+        if item["metadata"]["name"] in names or item["kind"] == "ValidatingWebhookConfiguration"
     ]
     if first:
         kubectl.run("delete", "--ignore-not-found", "-f", "-", stdin=as_list(first))

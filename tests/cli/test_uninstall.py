@@ -117,6 +117,17 @@ def test_leases_of_others_are_not_deleted(kubectl: Kubectl) -> None:
     assert "--all" not in last
 
 
+def test_owners_are_raised_no_more_before_the_program_ends(kubectl: Kubectl) -> None:
+    """Nobody would take them back: they would evict their equals, and stay raised for good."""
+    program = thing("Deployment", "j10ce-extender", ours=True)
+    raises = thing("MutatingAdmissionPolicyBinding", placeholders.RAISING, ours=True)
+    survey(kubectl, namespace_ours=False)
+    assert uninstall.stop_programs(kubectl, uninstall.Remains((program, raises), (), (), {}, {}))
+    log = [json.loads(line) for line in (kubectl.binary.parent / "log").read_text().splitlines()]
+    deleted = [line for line in log if line[0] == "delete"]
+    assert ["--cascade=foreground" in line for line in deleted] == [False, True, False]
+
+
 def test_of_each_node_only_that_annotation_is_taken_which_our_mark_names(kubectl: Kubectl) -> None:
     annotations = {keys.SCALE_DOWN_DISABLED_ANNOTATION: "true", keys.DO_NOT_DISRUPT_ANNOTATION: "true"}
     nodes = [thing("Node", "one"), thing("Node", "of-karpenter"), thing("Node", "other")]
