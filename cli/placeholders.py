@@ -79,16 +79,17 @@ def take_away(kubectl: Kubectl, namespace: str) -> None:
         kubectl.run("delete", "mutatingadmissionpolicybindings", "--ignore-not-found", RAISING, GANGS)
     kubectl.run("delete", "mutatingwebhookconfigurations", "--ignore-not-found", WEBHOOK)
     there = left(kubectl, namespace)
-    _delete(kubectl, there.standing)
+    # Not even a dead node's kubelet is waited for: nothing runs in them that has to end first.
+    _delete(kubectl, there.standing, "--grace-period=0", "--force")
     for pod in there.gated:
         _let_go(kubectl, pod)
     _delete(kubectl, there.classes)
 
 
-def _delete(kubectl: Kubectl, items: Iterable[Object]) -> None:
+def _delete(kubectl: Kubectl, items: Iterable[Object], *how: str) -> None:
     if items := [*items]:
-        how = ("--ignore-not-found", "--timeout=120s", "-f", "-")
-        kubectl.run("delete", *how, stdin=as_list(items), seconds=150)
+        usual = ("--ignore-not-found", "--timeout=120s", "-f", "-")
+        kubectl.run("delete", *usual, *how, stdin=as_list(items), seconds=150)
 
 
 def _let_go(kubectl: Kubectl, pod: Object) -> None:

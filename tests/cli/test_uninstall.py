@@ -226,6 +226,7 @@ def test_placeholders_go_before_gates(kubectl: Kubectl) -> None:
     written = [line for line in log if line[0] in ("delete", "patch") and placeholders.RAISING not in line]
     assert [line[0] for line in written] == ["delete", "delete", "patch", "delete"]
     assert written[0][1] == "mutatingwebhookconfigurations"
+    assert {"--force", "--grace-period=0"} < {*written[1]}, "no dead node's kubelet is waited for"
 
 
 def test_what_placeholders_leave_is_named(kubectl: Kubectl, capsys: pytest.CaptureFixture[str]) -> None:
