@@ -14,7 +14,7 @@ from lab.node.twin import v2_node
 from lab.runtimes.images import BUSYBOX
 
 pytestmark = [
-    pytest.mark.cluster,
+    pytest.mark.runtime,  # with those that have the machine to themselves: the VM takes all of it
     pytest.mark.full,
     pytest.mark.timeout(1500),
     pytest.mark.skipif(os.geteuid() != 0, reason="the test VM's image is made by root"),

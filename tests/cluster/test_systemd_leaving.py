@@ -36,7 +36,7 @@ from tests.cluster.on_systemd import (
 from tests.waiting import until
 
 pytestmark = [
-    pytest.mark.cluster,
+    pytest.mark.runtime,  # with those that have the machine to themselves: the VM takes all of it
     pytest.mark.full,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(os.geteuid() != 0, reason="the node's network device needs root"),

@@ -34,7 +34,7 @@ from tests.qos import full_node
 from tests.qos.full_node import BESIDE, FLOOR, FLOORED, KINDS, Kind
 
 pytestmark = [
-    pytest.mark.cluster,
+    pytest.mark.runtime,  # with those that have the machine to themselves: the VM takes all of it
     pytest.mark.full,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(os.geteuid() != 0, reason="the node's network device needs root"),
