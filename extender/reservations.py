@@ -64,12 +64,14 @@ class Reservations:
                 yield
 
     def set(self, one: Reservation) -> None:
-        """Take a Reservation as it is now."""
+        """Take a Reservation as it is now, at once: who reads that it is Available may send its pod."""
         before = self.known.get(one.key)
         if before is not None and before.uid != one.uid:
             self.remove(one.name)
         self.known[one.key] = one
-        self._due[one.key] = None
+        if self._open:
+            self._due.pop(one.key, None)
+            self._resolve(one)
         self._changed()
 
     def remove(self, name: str) -> None:

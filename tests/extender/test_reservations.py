@@ -202,3 +202,22 @@ async def test_where_one_is_held_is_told_as_of_the_moment_of_the_write(
     await status.run_once()
     assert ledger.reservation("/b").node not in ("", lost)
     assert api.get_object(RESERVATIONS, "", "b")["status"]["nodeName"] == ledger.reservation("/b").node
+
+
+def test_who_reads_that_one_is_available_may_send_its_pod_at_once(clock, make_ledger, make_node, make_pod):
+    """It was looked at ten times a second only: a pod that was evicted to it was sent elsewhere meanwhile."""
+    ledger = make_ledger(reservations=True)
+    known = Reservations(ledger, lambda: None, wall=clock)
+    for name in ("n1", "n2"):
+        ledger.set_node(decode.node(json.dumps(make_node(name)).encode()))
+    for _ in known.open_in_steps():
+        pass
+    known.set(read())
+    ledger.report()
+    held = ledger.reservation("/demo").node
+    known.set(read({"phase": "Available", "nodeName": held}))
+    pod = decode.pod(json.dumps(make_pod("web-1", "1", labels={"app": "web"})).encode())
+    assert ledger.filter(pod, ["n1", "n2"], clock()).nodes == [held]
+    assert not ledger.bind(pod, held, clock()).refusal
+    ledger.bound(pod.uid, held)
+    assert ledger.reservation("/demo").used_up is not None
