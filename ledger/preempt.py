@@ -61,8 +61,8 @@ def _candidates(
     if coming is not None:
         return coming
     before = state.offers.by_uid.get(pod.uid)
-    if before is not None and _under_way(before, pod, victims, ways, now):
-        return [pod.nominated_node_name]
+    if before is not None and (node := _under_way(state, before, pod, victims)) in ways:
+        return [node]
     kept = _kept(state, request, victims, ways, violations)
     if not kept:
         return []  # kube-scheduler leaves its nomination as it is: the last offer and its victims still count
@@ -101,17 +101,24 @@ def _coming(state: State, request: Request, victims: Mapping[str, Sequence[str]]
     return [node] if set(victims[node]) <= {*ending} else []
 
 
-def _under_way(
-    before: Offer, pod: Pod, victims: Mapping[str, Sequence[str]], kept: Collection[str], now: float
-) -> bool:
-    """Whether the pod's victims are being evicted where it was nominated: then nobody else is to be evicted.
+def _under_way(state: State, before: Offer, pod: Pod, victims: Mapping[str, Sequence[str]]) -> str:
+    """Where the pod's victims are being evicted, and nobody else is to be; "" nowhere.
 
     kube-scheduler tries a preemptor again once its informer shows the last victim's deletion. Its cache may
-    show it a moment later, and it would choose victims on another node.
+    show it a moment later, and it would choose victims on another node. The pod may not even say yet where
+    it is nominated (seen with 1.34): then it is where victims that were offered end.
     """
-    node = pod.nominated_node_name
+    node = pod.nominated_node_name or before.node or _ending_at(state, before)
     same = set(victims.get(node, ())) <= set(before.victims.get(node, ()))
-    return node in kept and same and now - before.since < EVICTION_SECONDS
+    return node if same and state.now - before.since < EVICTION_SECONDS else ""
+
+
+def _ending_at(state: State, offer: Offer) -> str:
+    claims = state.claims.by_uid
+    for node, uids in offer.victims.items():
+        if any(uid not in claims or claims[uid].pod.deleting for uid in uids):
+            return node
+    return ""
 
 
 def victims_left(state: State, pod: Pod, names: Sequence[str]) -> list[str]:

@@ -320,6 +320,22 @@ def test_a_preemptor_whose_victims_are_under_way_gets_no_others() -> None:
     assert made.filter(nominated, ["n1"], 0.3).nodes == ["n1"]
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_nor_does_one_that_does_not_say_yet_where_it_is_nominated(gone: bool) -> None:
+    """Kubernetes 1.34 writes that beside the eviction; scenario 08 cost a pod too many, in one of ten runs."""
+    victim = pod("v1", 8, node="n1")
+    made = ledger(*nodes(2), pod("v0", 8, node="n0"), victim)
+    who, asked = pod("p", 8, priority=HIGH), {"n0": ["v0"], "n1": ["v1"]}
+    made.set_pod(who)
+    assert made.preempt(who, asked, 0.0) == ["n0", "n1"]
+    assert made.preempt(who, asked, 0.1) == ["n0", "n1"], "nobody ends yet: it may choose"
+    if gone:
+        made.remove_pod("v1")
+    else:
+        made.set_pod(replace(victim, deleting=True))
+    assert made.preempt(who, asked, 0.2) == ["n1"]
+
+
 def test_a_preemptor_may_go_elsewhere_when_its_hole_was_taken_or_never_came() -> None:
     made = ledger(*nodes(2), pod("v0", 8, node="n0"), pod("v1", 8, node="n1"))
     who = pod("p", 8, priority=HIGH)
