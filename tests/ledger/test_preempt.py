@@ -322,7 +322,7 @@ def test_a_preemptor_whose_victims_are_under_way_gets_no_others() -> None:
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_nor_does_one_that_does_not_say_yet_where_it_is_nominated(gone: bool) -> None:
-    """Kubernetes 1.34 writes that beside the eviction; scenario 08 cost a pod too many, in one of ten runs."""
+    """Kubernetes 1.34 writes that beside the eviction: in scenario 08 it cost one pod too many at times."""
     victim = pod("v1", 8, node="n1")
     made = ledger(*nodes(2), pod("v0", 8, node="n0"), victim)
     who, asked = pod("p", 8, priority=HIGH), {"n0": ["v0"], "n1": ["v1"]}
