@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from adapters.api import PODS, APIError, ClusterAPI, Conflict, NotFound
+from adapters.api import PODS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
 from adapters.kubernetes import placeholders
 from adapters.kubernetes.nomination import nomination
+from extender.metrics import Metrics
 from extender.repeated import repeated
 from extender.standing import Gated, Standing
 from qos.cluster.objects import Pod
 from qos.cluster.placeholders import Placeholder
+
+log = logging.getLogger(__name__)
 
 TOO_LATE: Final = frozenset({404, 409, 422})
 """What the API server answers to the nomination of a pod that is gone, is another one, or has its node."""
@@ -128,3 +132,17 @@ class Giving:
         """Let kube-scheduler have the owner."""
         body = placeholders.ungated(one.pod.uid, one.gates, annotations)
         await repeated(lambda: self._api.patch(PODS, one.pod.namespace, one.pod.name, body))
+
+
+async def without_a_place(lift: Awaitable[None], one: Gated, standing: Standing, metrics: Metrics) -> None:
+    """Await the call that lifts the gate of an owner that gets no place, and keep account of its outcome."""
+    try:
+        await lift
+    except (NotFound, Conflict):
+        metrics.handed_over("gone")
+    except (APIError, Unreachable) as error:
+        log.warning("gate not lifted pod=%s error=%s", one.pod.key, error)
+        metrics.handed_over("failed")
+    else:
+        standing.gated.pop(one.pod.uid, None)
+        metrics.handed_over("none")

@@ -16,7 +16,7 @@ from typing import Final
 
 from adapters.api import APIError, ClusterAPI, Conflict, NotFound, Unreachable
 from adapters.loops import Changes
-from extender.giving import Giving, Stays, Taken
+from extender.giving import Giving, Stays, Taken, without_a_place
 from extender.metrics import Metrics
 from extender.standing import Gated, Standing
 from extender.view import View
@@ -316,16 +316,7 @@ class HandOver:
 
     async def _lift(self, one: Gated) -> None:
         """There is no place for it: it is an ordinary pod of its priority."""
-        try:
-            await self._giving.lift(one, {})
-        except (NotFound, Conflict):
-            self._metrics.handed_over("gone")
-        except (APIError, Unreachable) as error:
-            log.warning("gate not lifted pod=%s error=%s", one.pod.key, error)
-            self._metrics.handed_over("failed")
-        else:
-            self._standing.gated.pop(one.pod.uid, None)
-            self._metrics.handed_over("none")
+        await without_a_place(self._giving.lift(one, {}), one, self._standing, self._metrics)
 
     async def _carry_out(self, one: Gated, place: _Place) -> None:
         outcome = "handed"

@@ -7,11 +7,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from adapters.api import PODS, APIError, ClusterAPI, Conflict, NotFound, Unreachable
+from adapters.api import PODS, APIError, ClusterAPI, Unreachable
 from adapters.kubernetes import placeholders
 from adapters.loops import Changes
 from adapters.pace import Turns
 from extender.deleting import delete
+from extender.giving import without_a_place
 from extender.metrics import Metrics
 from extender.placeholders import AT_ONCE, PER_SECOND
 from extender.standing import Gated, Standing
@@ -71,15 +72,9 @@ class Leaving:
         self._metrics.placeholder("deleted")
 
     async def _lift(self, one: Gated) -> None:
-        body = placeholders.ungated(one.pod.uid, one.gates, {})
         async with self._turns.turn():
-            try:
-                await self._api.patch(PODS, one.pod.namespace, one.pod.name, body)
-            except (NotFound, Conflict):
-                self._metrics.handed_over("gone")
-            except (APIError, Unreachable) as error:
-                log.warning("gate not lifted pod=%s error=%s", one.pod.key, error)
-                self._metrics.handed_over("failed")
-            else:
-                self._standing.gated.pop(one.pod.uid, None)
-                self._metrics.handed_over("none")
+            await without_a_place(self._ungate(one), one, self._standing, self._metrics)
+
+    async def _ungate(self, one: Gated) -> None:
+        body = placeholders.ungated(one.pod.uid, one.gates, {})
+        await self._api.patch(PODS, one.pod.namespace, one.pod.name, body)

@@ -71,8 +71,13 @@ def refuse(api, pod) -> None:
         api.put(PODS, pod | {"status": {"phase": "Pending", "conditions": [condition]}})
 
 
+def requested(pod) -> str:
+    """CPU, as it is written."""
+    return pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+
+
 def cpus_of(pod) -> int:
-    asked = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+    asked = requested(pod)
     return int(asked[:-1]) // 1000 if asked.endswith("m") else int(asked)
 
 

@@ -23,6 +23,7 @@ from tests.extender.placeholder_cluster import (
     gated,
     nodes_of,
     ours,
+    requested,
     stand,
 )
 from tests.waiting import running as beside
@@ -202,15 +203,19 @@ async def test_a_policy_that_is_edited_all_the_time_keeps_nobody_elses_from_bein
         api.put(NODES, make_node(f"n{number}", cpu="16"))
     api.put(POLICIES, make_policy("first", count=40, cpu="1"))
 
+    edited = []
+
     async def edits():
         for number in itertools.count(1001):
-            api.put(POLICIES, make_policy("first", count=40, cpu=f"{number}m"))
-            await asyncio.sleep(0.05)
+            cpu = f"{number}m"
+            api.put(POLICIES, make_policy("first", count=40, cpu=cpu))
+            await eventually(lambda cpu=cpu: any(requested(one) == cpu for one in ours(api)))
+            edited.append(cpu)
 
     async with keeping(cpus=16):
         await eventually(lambda: sum(stand(api).values()) == 40)
         async with beside(edits()):
-            await asyncio.sleep(0.5)
+            await eventually(lambda: len(edited) >= 3)
             api.put(POLICIES, make_policy("other", count=1, cpu="3"))
             await eventually(lambda: 3 in [cpus_of(one) for one in ours(api) if one["spec"].get("nodeName")])
 
