@@ -35,8 +35,8 @@ from cli.preflight import (
     SchedulerImageOption,
     WithoutOption,
     assess,
-    by_placeholders,
     gather,
+    keeper_after,
     percentage_after,
     refuse_what_verbs_do,
     show_changes,
@@ -101,6 +101,7 @@ def install(
         raise typer.BadParameter("is for --overlay default-scheduler only", param_hint="--files")
     kubectl = find(os.environ, kubeconfig, context)
     facts = gather(kubectl)
+    kept_by = keeper_after(facts, overlay, keeper)
     choices = installation.Choices(
         image,
         scheduler_image or installation.image_of(facts.schedulers),
@@ -114,7 +115,8 @@ def install(
         percentage=percentage_after(facts, overlay, percentage),
         autoscaling=facts.autoscales if autoscaling is None else autoscaling,
         quotas=facts.quotas if quotas is None else quotas,
-        placeholders=by_placeholders(facts, keeper),
+        placeholders=kept_by is Keeper.PLACEHOLDERS,
+        both=kept_by is Keeper.BOTH,
     )
     refuse_what_verbs_do(choices)
     facts = with_autoscaler(kubectl, with_koordinator(kubectl, facts, choices), choices)

@@ -103,7 +103,8 @@ class Choices:
     server itself can raise requests, "" where it cannot (cli.admission). manager: with the manager.
     reservations: Koordinator's Reservations are held, too. percentage: kube-scheduler's
     percentageOfNodesToScore. autoscaling: autoscalers are asked for nodes. quotas: ElasticQuotas are kept.
-    placeholders: they keep holds, in place of an overlay with an extender.
+    placeholders: they keep holds, in place of an overlay with an extender; both: beside the second
+    scheduler's.
     """
 
     image: str = ""
@@ -119,6 +120,12 @@ class Choices:
     autoscaling: bool = False
     quotas: bool = False
     placeholders: bool = False
+    both: bool = False
+
+    @property
+    def makes_placeholders(self) -> bool:
+        """Whether they keep any policy's holds."""
+        return self.placeholders or self.both
 
 
 @cache
@@ -129,13 +136,14 @@ def definitions() -> tuple[Object, ...]:
 
 
 def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
-    """What the overlay makes, or placeholders as keeper; with what else is chosen; the CRDs aside."""
+    """What the overlay makes, or placeholders as keeper, or both, with what else is chosen; no CRDs."""
     with TemporaryDirectory(prefix="j10ce-") as scratch, manifests.overlay(overlay) as folder:
         # kustomize has to see the choice: the ConfigMap's name is a hash of its content.
         tree = shutil.copytree(folder.parents[1], Path(scratch) / "manifests")
         main = tree / "placeholders" if choices.placeholders else tree / "overlays" / overlay
         for path in (main / name for name in HOST_CONFIGURATION if (main / name).exists()):
             path.write_text(chosen(path.read_text(encoding="utf-8"), choices), encoding="utf-8")
+        main = tree / "both-keepers" if choices.both else main
         made = {identity(item): item for item in kubectl.kustomize(main)}
         for part in _parts(choices):
             made |= {identity(item): item for item in kubectl.kustomize(tree / part)}
@@ -191,6 +199,8 @@ def chosen(text: str, choices: Choices) -> str:
         text = re.sub(r"^( +reservations: )false", r"\1true", text, flags=re.MULTILINE)
     if choices.quotas:
         text = re.sub(r"^(quotas:\n +enabled: )false", r"\1true", text, flags=re.MULTILINE)
+    if choices.both:
+        text = re.sub(r"^(bothKeepers: )false", r"\1true", text, flags=re.MULTILINE)
     text = re.sub(PERCENTAGE, rf"\g<1>{choices.percentage}", text, flags=re.MULTILINE)
     if choices.autoscaling:
         text = re.sub(r"^( +buffers: )false", r"\1true", text, flags=re.MULTILINE)
@@ -392,6 +402,11 @@ def reserves(configuration: str) -> bool:
 def keeps_quotas(configuration: str) -> bool:
     """Whether an extender's configuration says that pods keep to their ElasticQuota."""
     return re.search(r"^quotas:\n +enabled: true", configuration, re.MULTILINE) is not None
+
+
+def keeps_both(configuration: str) -> bool:
+    """Whether an extender's configuration says that placeholders keep holds beside it."""
+    return re.search(r"^bothKeepers: true", configuration, re.MULTILINE) is not None
 
 
 def autoscales(configuration: str) -> bool:

@@ -16,10 +16,11 @@ _CAPS: Final = ("max", "maxLimitRequestRatio", "default", "defaultRequest", "min
 
 
 class Keeper(StrEnum):
-    """What makes schedulers respect holds."""
+    """What makes schedulers respect holds; BOTH: each policy as its spec.keeper says."""
 
     EXTENDER = "extender"
     PLACEHOLDERS = "placeholders"
+    BOTH = "both"
 
 
 KeeperOption = Annotated[
@@ -29,7 +30,8 @@ KeeperOption = Annotated[
         case_sensitive=False,
         show_default="as it is installed; at first extender",
         help="What makes schedulers respect holds. extender: kube-scheduler calls it. placeholders: a pod of "
-        "ours stands where each hold lies, on any kube-scheduler (docs/keepers.md).",
+        "ours stands where each hold lies, on any kube-scheduler. both: the second scheduler's extender, and "
+        "placeholders of policies with spec.keeper: Placeholders (docs/keepers.md).",
     ),
 ]
 

@@ -90,7 +90,8 @@ class Facts:
     raising: the version by which the API server itself can raise requests to a floor, "" where it cannot.
     percentage: the second scheduler's percentageOfNodesToScore. nodes: how many, -1 where nobody asked for
     nodes and pods. load: what pods request, None where that may not be read. second: the second scheduler is
-    there. placeholders: the program that keeps them is; room: their namespace, where they are to keep holds.
+    there, both: with both keepers. placeholders: the program that keeps them alone is; room: their namespace,
+    where they are to keep holds.
     """
 
     version: str
@@ -115,6 +116,7 @@ class Facts:
     nodes: int = -1
     load: bypassing.Load | None = None
     second: bool = False
+    both: bool = False
     placeholders: bool = False
     room: keeping.Room = field(default_factory=keeping.Room)
 
@@ -158,20 +160,29 @@ def gather(kubectl: Kubectl) -> Facts:
         wanted_definitions=tuple(wanted),
         raising=admission.raising(kubectl),
         second=installation.SCHEDULER in programs,
+        both=installation.SCHEDULER in programs and installation.keeps_both(extender),
         placeholders=placing in programs,
     )
 
 
-def by_placeholders(facts: Facts, wanted: Keeper | None) -> bool:
-    """Whether placeholders shall keep holds; wanted: as the user says, None: as it is installed."""
+def keeper_after(facts: Facts, overlay: Overlay, wanted: Keeper | None) -> Keeper:
+    """Who shall keep holds; wanted: as the user says, None: as it is installed. typer.BadParameter."""
+    if wanted is Keeper.BOTH and overlay is not Overlay.SECOND:
+        text = (
+            "both needs --overlay second-scheduler; docs/keepers.md says what is to be done by hand beside "
+            "the cluster's own"
+        )
+        raise typer.BadParameter(text, param_hint="--keeper")
     if wanted is not None:
-        return wanted is Keeper.PLACEHOLDERS
-    return facts.placeholders and not facts.second
+        return wanted
+    if facts.both and overlay is Overlay.SECOND:
+        return Keeper.BOTH
+    return Keeper.PLACEHOLDERS if facts.placeholders and not facts.second else Keeper.EXTENDER
 
 
 def with_placeholders(kubectl: Kubectl, facts: Facts, choices: installation.Choices) -> Facts:
     """The facts, with what is where placeholders are to be."""
-    if not choices.placeholders or facts.missing_rights:
+    if not choices.makes_placeholders or facts.missing_rights:
         return facts
     missing = tuple(f"{v} {r}" for v, r in NEEDED_FOR_PLACEHOLDERS if not kubectl.allowed(v, r))
     if missing:
@@ -334,11 +345,19 @@ def _keeper(facts: Facts, choices: installation.Choices) -> list[Check]:
         name = installation.SCHEDULER if choices.placeholders else "j10ce-extender"
         message = f"Deployment {name} keeps holds here by the other keeper: j10ce uninstall first"
         return [Check("keeper", Outcome.FAILED, message)]
-    if not choices.placeholders:
+    if facts.both and not choices.both:
+        message = (
+            f"the extender of Deployment {installation.SCHEDULER} keeps placeholders, too, and they and the "
+            "gates of their owners would be left: j10ce uninstall first, or --keeper both"
+        )
+        return [Check("keeper", Outcome.FAILED, message)]
+    if not choices.makes_placeholders:
         return []
     if refusals := keeping.refusals(facts.room):
         return [Check("keeper", Outcome.FAILED, one) for one in refusals]
     message = "placeholders, which need nothing of kube-scheduler's configuration"
+    if choices.both:
+        message = "the second scheduler's extender, one of it, and placeholders of policies that name them"
     return [Check("keeper", Outcome.OK, message), _owners(facts.raising)]
 
 
@@ -656,6 +675,7 @@ def preflight(
     """
     kubectl = find(os.environ, kubeconfig, context)
     facts = gather(kubectl)
+    kept_by = keeper_after(facts, overlay, keeper)
     choices = installation.Choices(
         image,
         scheduler_image or installation.image_of(facts.schedulers),
@@ -669,7 +689,8 @@ def preflight(
         percentage=percentage_after(facts, overlay, percentage),
         autoscaling=facts.autoscales if autoscaling is None else autoscaling,
         quotas=facts.quotas if quotas is None else quotas,
-        placeholders=by_placeholders(facts, keeper),
+        placeholders=kept_by is Keeper.PLACEHOLDERS,
+        both=kept_by is Keeper.BOTH,
     )
     refuse_what_verbs_do(choices)
     facts = with_autoscaler(kubectl, with_koordinator(kubectl, facts, choices), choices)

@@ -45,6 +45,12 @@ class Placeholders(Section):
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
         description="The namespace of placeholders. Nobody else may create pods there.",
     )
+    scheduler_name: str = Field(
+        default="",
+        max_length=253,
+        description="The scheduler that binds placeholders; without it the first of schedulerNames. Owners "
+        "should have the same: what is about to be theirs is kept from pods of that scheduler alone.",
+    )
     image: str = Field(
         default="",
         pattern=r"^\S*$",

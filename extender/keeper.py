@@ -115,7 +115,7 @@ class PlaceholderKeeper:
             metrics,
             self._holds,
             namespace=settings.namespace,
-            scheduler=config.scheduler_names[0],
+            scheduler=settings.scheduler_name or config.scheduler_names[0],
             image=settings.image,
             ordinary=cluster.ordinary,
             kept=self._keeps,

@@ -39,7 +39,7 @@ def install(cluster: Cluster, seconds: float = 60) -> None:
 
 def raising(cluster: Cluster) -> str:
     """The manifest of that admission, as the cluster serves it: our program is an administrator here."""
-    text = (resources.files("manifests") / "placeholders" / _RAISING).read_text(encoding="utf-8")
+    text = (resources.files("manifests") / "hand-over" / _RAISING).read_text(encoding="utf-8")
     return requests.as_served(text, cluster).replace("'j10ce-extender']", f"'{kwok.ADMINISTRATOR}']")
 
 

@@ -37,7 +37,7 @@ HAND_OVER_GATE: Final = f"{GROUP}/hand-over"
 GANG_GATE: Final = f"{GROUP}/gang"
 """A schedulingGate on a pod of a gang, until the gang has places (manifests/quotas/gangs.yaml)."""
 RAISED_PRIORITY_LABEL: Final = f"{GROUP}/raised-priority"
-"""On an owner, "true": the API server has raised its priority (manifests/placeholders/raising.yaml)."""
+"""On an owner, "true": the API server has raised its priority (manifests/hand-over/raising.yaml)."""
 OWN_PRIORITY_ANNOTATION: Final = f"{GROUP}/own-priority"
 """On such an owner: the priority and, behind a space, the PriorityClass that it had before, if any."""
 

@@ -35,7 +35,7 @@ class Admission:
         return self._reviewed(pod)
 
     def _raise(self, pod: Body) -> None:
-        """What manifests/placeholders/raising.yaml does, with all policies' status up to date."""
+        """What manifests/hand-over/raising.yaml does, with all policies' status up to date."""
         own = pod["spec"].get("priority", 0)
         if own in [self._priority(policy) for policy in self._selecting(pod)]:
             meta = {"labels": {}, "annotations": {}} | pod["metadata"]

@@ -69,8 +69,10 @@ SETTINGS: Final = (
     Setting(
         "keeper",
         "What makes schedulers respect holds. Extender: kube-scheduler calls it, as overlay says. "
-        "Placeholders: a pod of ours stands where each hold lies, on any kube-scheduler (docs/keepers.md).",
-        {"enum": [one.value for one in Keeper]},
+        "Placeholders: a pod of ours stands where each hold lies, on any kube-scheduler. Both: the second "
+        "scheduler's extender, and placeholders of policies with `spec.keeper: Placeholders` "
+        "(docs/keepers.md).",
+        {"enum": [*(one.value for one in Keeper), "Both"]},
         Keeper.EXTENDER.value,
     ),
     Setting(
@@ -124,7 +126,8 @@ SETTINGS: Final = (
     ),
     Setting(
         "scheduler.replicas",
-        "Second kube-schedulers, each with its extender; one schedules, the others are ready.",
+        "Second kube-schedulers, each with its extender; one schedules, the others are ready. With keeper "
+        "Both there is one.",
         {"type": "integer", "minimum": 0},
         place=(*_SCHEDULER, ("spec", "replicas")),
     ),

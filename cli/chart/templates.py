@@ -36,7 +36,8 @@ _BEST, _BETA = admission.VERSIONS
 _RAISES: Final = 'semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version'
 _RAISES_BY_BETA: Final = f'.Capabilities.APIVersions.Has "{admission.GROUP}/{_BETA}/{admission.RAISING[0]}"'
 _OBSERVE: Final = 'eq .Values.mode "Observe"'
-_ASKED: Final = 'eq .Values.keeper "Extender"'
+_ASKED: Final = 'ne .Values.keeper "Placeholders"'
+_BOTH: Final = 'eq .Values.keeper "Both"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,14 @@ class Part:
 
 PARTS: Final = (
     Part("base", instead="agent", instead_when=".Values.agent.enabled"),
-    Part("overlays/second-scheduler", f'and ({_ASKED}) (eq .Values.overlay "second-scheduler")'),
+    Part(
+        "overlays/second-scheduler",
+        f'and ({_ASKED}) (eq .Values.overlay "second-scheduler")',
+        "both-keepers",
+        _BOTH,
+    ),
     Part("overlays/default-scheduler", f'and ({_ASKED}) (eq .Values.overlay "default-scheduler")'),
+    Part("hand-over", 'ne .Values.keeper "Extender"', "both-keepers", _BOTH),
     Part("placeholders", 'eq .Values.keeper "Placeholders"'),
     Part("manager", ".Values.manager.enabled"),
     Part("koordinator", ".Values.koordinator.reservations"),
@@ -112,7 +119,7 @@ def _templates(folder: Path, part: Part) -> dict[str, str]:
     for name, items in own.items():
         texts = [_text(item) for item in items]
         if name in other:
-            changed = [_text(item) for item in other[name]]
+            changed = [_text(item, before) for item, before in zip(other[name], items, strict=True)]
             texts = [
                 merged(before, after, part.instead_when) for before, after in zip(texts, changed, strict=True)
             ]
@@ -167,15 +174,15 @@ def _crd(crd: Object) -> str:
     return _dump(crd).replace("  annotations: '@@keep@@'\n", keep)
 
 
-def _text(item: Object) -> str:
-    """An object as text of a template."""
+def _text(item: Object, before: Object | None = None) -> str:
+    """An object as text of a template; before: the same as it is without what is chosen instead."""
     item = deepcopy(item)
     plain = _dump(item)
     if "{{" in plain or "@@" in plain:
         raise KustomizationError(
             f"{item['kind']} {item['metadata']['name']}: has {{{{ or @@, which mean more here"
         )
-    _mark(item)
+    _mark(item, before or item)
     text = _marked(_dump(item))
     if item["kind"].endswith("Binding") and item["metadata"]["name"] in admission.BINDINGS:
         nowhere = deepcopy(item)
@@ -195,15 +202,11 @@ def _text(item: Object) -> str:
     return text
 
 
-def _mark(item: Object) -> None:
-    """Put marks where the chart has values."""
+def _mark(item: Object, before: Object) -> None:
+    """Put marks where the chart has values; `before` as _text has it."""
     metadata = item["metadata"]
     metadata["labels"]["app.kubernetes.io/version"] = "@@.Chart.AppVersion@@"
-    for setting in settings.SETTINGS:
-        if setting.place and setting.place[:2] == (item["kind"], metadata["name"]):
-            *path, last = setting.place[2]
-            how = "scalar" if setting.schema.get("type") == "integer" else "block"
-            settings.at(item, tuple(path))[last] = f"@@{how} {setting.path}@@"
+    _mark_settings(item, before)
     if item["kind"] == "ConfigMap":
         folder = _CONFIGURATIONS[metadata["name"]]
         item["data"] = {name: f"@@text {folder}/{name}@@" for name in item["data"]}
@@ -223,6 +226,17 @@ def _mark(item: Object) -> None:
         folder = _CONFIGURATIONS[name].rpartition("/")[2]
         template = f'print $.Template.BasePath "/{folder}/{name}.yaml"'
         pod["metadata"]["annotations"]["checksum/configuration"] = f"@@include ({template}) . | sha256sum@@"
+
+
+def _mark_settings(item: Object, before: Object) -> None:
+    """What was changed for what is chosen instead is no user's to set."""
+    for setting in settings.SETTINGS:
+        if not setting.place or setting.place[:2] != (item["kind"], item["metadata"]["name"]):
+            continue
+        path = setting.place[2]
+        if settings.at(item, path) == settings.at(before, path):
+            how = "scalar" if setting.schema.get("type") == "integer" else "block"
+            settings.at(item, path[:-1])[path[-1]] = f"@@{how} {setting.path}@@"
 
 
 _VARIABLES: Final = {
@@ -266,6 +280,7 @@ def _configuration(path: str, indent: str) -> str:
     if name == "extender.yaml":
         text = re.sub(r"^mode: \w+", "mode: {{ .Values.mode }}", shipped, flags=re.MULTILINE)
         text = re.sub(r"^capPercent: \d+", "capPercent: {{ .Values.capPercent }}", text, flags=re.MULTILINE)
+        text = re.sub(r"^bothKeepers: \w+", f"bothKeepers: {{{{ {_BOTH} }}}}", text, flags=re.MULTILINE)
         chosen = r"\1{{ .Values.koordinator.reservations }}"
         text = re.sub(r"^( +reservations: )\w+", chosen, text, flags=re.MULTILINE)
         chosen = r"\1{{ .Values.quotas.enabled }}"

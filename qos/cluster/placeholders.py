@@ -80,7 +80,7 @@ def priority_of(demand: Demand) -> int:
 def owner_priority_of(demand: Demand) -> int | None:
     """What the policy's owners are raised to while nobody hands holds over: one above its placeholders.
 
-    None: no PriorityClass may be so high. Their own is one below (manifests/placeholders/raising.yaml).
+    None: no PriorityClass may be so high. Their own is one below (manifests/hand-over/raising.yaml).
     """
     raised = demand.priority + 1
     return raised if raised <= HIGHEST_USER_PRIORITY else None

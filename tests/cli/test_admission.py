@@ -41,7 +41,7 @@ def test_an_older_api_server_gets_only_what_it_knows() -> None:
 def test_where_nobody_raises_owners_no_pod_has_their_class() -> None:
     """The label that says who was raised could be forged there: nothing marks it as that."""
     with manifests.overlay("second-scheduler") as folder:
-        text = (folder.parents[1] / "placeholders" / "raising.yaml").read_text()
+        text = (folder.parents[1] / "hand-over" / "raising.yaml").read_text()
     every = [*YAML(typ="safe").load_all(text)]
     by_name = {(one["kind"], one["metadata"]["name"]): one for one in every}
     lax = by_name[admission.OWNER_CLASSES]["spec"]["validations"][0]["expression"]

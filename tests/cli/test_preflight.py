@@ -7,10 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import typer
 
 from cli import bypassing, installation, keeping
 from cli.koordinator import Koordinator
-from cli.preflight import Check, Facts, Outcome, assess, by_placeholders, running_extenders
+from cli.preflight import Check, Facts, Outcome, Overlay, assess, keeper_after, running_extenders
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 WANTED = tuple(installation.definitions())
@@ -268,6 +269,7 @@ def test_the_sample_of_nodes_is_recommended_by_size() -> None:
 
 OURS = {"metadata": {"name": "j10ce-placeholders", "labels": dict(installation.PART_OF)}}
 PLACING = installation.Choices(placeholders=True)
+EXTENDER, PLACEHOLDERS, BOTH = keeping.Keeper
 
 
 def keeper_checks(facts: Facts, choices: installation.Choices = PLACING) -> list[Check]:
@@ -325,14 +327,38 @@ def test_two_programs_do_not_hold_the_same_policies() -> None:
 @pytest.mark.parametrize(
     ("there", "wanted", "found"),
     [
-        (GOOD, None, False),
-        (GOOD, keeping.Keeper.PLACEHOLDERS, True),
-        (replace(GOOD, placeholders=True), None, True),
-        (replace(GOOD, placeholders=True), keeping.Keeper.EXTENDER, False),
-        (replace(GOOD, second=True), None, False),
+        (GOOD, None, EXTENDER),
+        (GOOD, PLACEHOLDERS, PLACEHOLDERS),
+        (replace(GOOD, placeholders=True), None, PLACEHOLDERS),
+        (replace(GOOD, placeholders=True), EXTENDER, EXTENDER),
+        (replace(GOOD, second=True), None, EXTENDER),
+        (replace(GOOD, second=True, both=True), None, BOTH),
+        (replace(GOOD, second=True, both=True), EXTENDER, EXTENDER),
+        (GOOD, BOTH, BOTH),
     ],
 )
 def test_the_keeper_stays_as_it_is_installed(
-    there: Facts, wanted: keeping.Keeper | None, found: bool
+    there: Facts, wanted: keeping.Keeper | None, found: keeping.Keeper
 ) -> None:
-    assert by_placeholders(there, wanted) is found
+    assert keeper_after(there, Overlay.SECOND, wanted) is found
+
+
+def test_both_keepers_are_installed_beside_the_second_scheduler_only() -> None:
+    with pytest.raises(typer.BadParameter, match="needs --overlay second-scheduler"):
+        keeper_after(GOOD, Overlay.DEFAULT, BOTH)
+    with_both = installation.Choices(both=True)
+    (found,) = keeper_checks(replace(GOOD, second=True, both=True), with_both)
+    assert (found.outcome, found.message[:20]) == (Outcome.OK, "the second scheduler")
+    (found,) = keeper_checks(replace(GOOD, placeholders=True), with_both)
+    assert "Deployment j10ce-extender keeps holds here by the other keeper" in found.message
+    (found,) = keeper_checks(replace(GOOD, room=keeping.Room(OURS, ("ResourceQuota/all",))), with_both)
+    assert "counts placeholders" in found.message
+
+
+def test_both_keepers_are_not_left_for_one_without_uninstalling() -> None:
+    there = replace(GOOD, second=True, both=True)
+    (found,) = keeper_checks(there, installation.Choices())
+    assert found.outcome is Outcome.FAILED
+    assert "j10ce uninstall first, or --keeper both" in found.message
+    (found,) = keeper_checks(there, PLACING)
+    assert found.outcome is Outcome.FAILED

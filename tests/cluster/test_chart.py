@@ -149,6 +149,16 @@ def test_it_makes_what_install_makes_with_placeholders(program: Path, offline: K
         assert f"{value}: placeholders" in run(*command, code=1)
 
 
+@pytest.mark.parametrize("mode", ["Guard", "Observe"])
+def test_it_makes_what_install_makes_with_both_keepers(program: Path, offline: Kubectl, mode: str) -> None:
+    chosen = Choices("example.com/floors:0.1.0", SCHEDULER_IMAGE, mode, quotas=True, both=True)
+    values = f"keeper=Both,mode={mode},quotas.enabled=true,image.repository=example.com/floors"
+    made = rendered(program, f"--set={values}")
+    assert comparable(made) == comparable(installation.objects(offline, OVERLAYS[0], chosen))
+    command = (program, "template", "floors", CHART, "--set=keeper=Both,overlay=default-scheduler")
+    assert "keeper: Both needs overlay: second-scheduler" in run(*command, code=1)
+
+
 def test_it_leaves_out_what_install_leaves_out(program: Path, offline: Kubectl) -> None:
     """The manager where it is not wanted, and what an older API server does not know."""
     options = ("--set=manager.enabled=false,image.repository=example.com/floors", "--kube-version=1.35.0")

@@ -10,6 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import manifests
+from cli.chart.kustomization import render
 from cli.preflight import OLDEST
 from extender import config
 from qos import keys
@@ -79,6 +80,22 @@ def test_the_extender_takes_its_configuration(overlay: str) -> None:
     assert made.binds
 
 
+def test_both_keepers_are_one_extender_whose_webhook_is_reached() -> None:
+    items = [one.item for one in render(FOLDER / "both-keepers")]
+    made = {(item["kind"], item["metadata"]["name"]): item for item in items}
+    program = made["Deployment", "j10ce-scheduler"]["spec"]
+    assert (program["replicas"], program["strategy"]) == (1, {"type": "Recreate"})
+    assert made["PodDisruptionBudget", "j10ce-scheduler"]["spec"]["minAvailable"] == 0
+    service = made["Service", "j10ce-extender"]["spec"]
+    assert service["selector"].items() <= program["template"]["metadata"]["labels"].items()
+    webhook = config.load(FOLDER / "overlays/second-scheduler/extender.yaml", {}).placeholders.webhook
+    assert webhook is not None
+    assert webhook.address.endswith(f":{service['ports'][0]['targetPort']}")
+    assert webhook.service == "j10ce-system/j10ce-extender"
+    narrowed = ("ValidatingAdmissionPolicy", "j10ce-hand-over")
+    assert narrowed not in made, "it refuses what kube-scheduler, by the same account, writes of pods"
+
+
 def test_probes_ask_where_the_extender_answers() -> None:
     for overlay, path in (("second-scheduler", "deployment.yaml"), ("default-scheduler", "static-pod.yaml")):
         document = documents(FOLDER / "overlays" / overlay / path)[0]
@@ -97,7 +114,7 @@ def test_probes_ask_where_the_extender_answers() -> None:
 PODS = [
     pytest.param(document["spec"].get("template", document)["spec"], id=path.name)
     for path, document in ALL
-    if document.get("kind") in ("Deployment", "Pod")
+    if document.get("kind") in ("Deployment", "Pod") and path.parent.name != "both-keepers"  # patches
 ]
 
 

@@ -1,0 +1,109 @@
+"""`j10ce install --keeper both`: over an extender's installation, at work by its account, and gone again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from cli import installation
+from cli.kubectl import Kubectl, find
+from lab import cluster as lab_cluster
+from lab import placeholders
+from lab.cluster import Cluster
+from tests.cluster.test_both_keepers import account, kept
+from tests.cluster.test_install_placeholders import j10ce, names
+from tests.cluster.test_installed_rights import SCHEDULER, as_account
+from tests.cluster.test_placeholders import HIGH, Rig, pod
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+SECOND = "j10ce-scheduler"
+INSTALL = ("install", "--without", "manager", "--scheduler-image=example.com/kube-scheduler:v1.36.3")
+
+
+def refused(cluster: Cluster, *arguments: str) -> str:
+    """What a command says that ends with 1."""
+    command = [
+        str(Path(sys.executable).with_name("j10ce")),
+        *arguments,
+        "--kubeconfig",
+        str(cluster.kubeconfig),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stderr
+
+
+def installed(kubectl: Kubectl) -> dict[str, Any]:
+    (program,) = kubectl.objects("get", "deployments", "-n", "j10ce-system")
+    return program["spec"]
+
+
+def configured(kubectl: Kubectl, cluster: Cluster) -> dict[str, Any]:
+    """What its ConfigMap says, but for the webhook: nothing brings calls to a Service here."""
+    found = installation.configuration_of(kubectl, {"spec": installed(kubectl)})
+    said: dict[str, Any] = YAML(typ="safe").load(found["extender.yaml"])
+    webhook = placeholders.config(cluster)["placeholders"]["webhook"]
+    return {"keeper": "Extender", **said, "placeholders": said["placeholders"] | {"webhook": webhook}}
+
+
+@pytest.mark.full
+def test_both_keepers_are_installed_over_the_extender_keep_and_leave_nothing(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = make_cluster(crds=False)
+    kubectl = find(os.environ, cluster.kubeconfig, "")
+    before = {item["metadata"]["name"] for item in kubectl.objects("get", "priorityclasses")}
+    j10ce(cluster, *INSTALL)
+    assert installed(kubectl)["replicas"] == 2
+    j10ce(cluster, *INSTALL, "--keeper", "both")
+    assert (installed(kubectl)["replicas"], installed(kubectl)["strategy"]) == (1, {"type": "Recreate"})
+    again = j10ce(cluster, *INSTALL)  # as it is installed
+    assert [one for one in again["changes"] if one["action"] != "keep"] == []
+    assert "j10ce uninstall first, or --keeper both" in refused(cluster, *INSTALL, "--keeper", "extender")
+
+    own = as_account(cluster, kubectl)
+    rig = Rig(cluster, own, **configured(kubectl, cluster))
+    lab_cluster.add_scheduler(own, SECOND, SCHEDULER, verbs_url=rig.program.verbs_url)
+    rig.with_nodes(4, "8")
+    there = ("pods", "-n", "j10ce-system")
+    rig.wait(lambda: "nodeName" in rig.get(*there)["items"][0]["spec"], "the Deployment's pod has its node")
+    rig.create(HIGH, kept("checkout", 4, "Placeholders"), kept("search", 4, "Extender"))
+    rig.wait(lambda: rig.stand() == 4, "a placeholder for each slot of the one policy")
+    for name in ("checkout", "search"):
+        rig.wait(lambda name=name: account(rig, name)[1] == 4, f"all slots of {name} are held")
+    rig.wait(lambda: rig.get("mutatingwebhookconfigurations", "j10ce-hand-over").get("webhooks"), "a webhook")
+
+    def decided(app: str, number: int) -> bool:
+        return len(rig.bound(app)) + rig.refused(app) == number
+
+    rig.create(*(pod(f"batch-{number}", "1", "batch", schedulerName=SECOND) for number in range(24)))
+    rig.wait(lambda: decided("batch", 24), "kube-scheduler binds batch pods, or says of them why they wait")
+    assert 12 <= len(rig.bound("batch")) <= 15, "neither keeper's slots are taken"
+    assert account(rig, "search")[:3] == (0, 4, 0)
+    rig.create(*(pod(f"bypass-{number}", "1", "bypass") for number in range(20)))
+    rig.wait(lambda: decided("bypass", 20), "the cluster's own kube-scheduler fills the cluster")
+    rig.wait(lambda: account(rig, "search")[2] > 0, "what the verbs held is taken by who bypasses them")
+    assert account(rig, "search")[3] == "False"
+    assert account(rig, "checkout") == (0, 4, 0, "True"), "no placeholder's place is"
+    owners = [pod(f"checkout-{number}", "2", "checkout", priorityClassName="high") for number in range(3)]
+    rig.create(*owners)
+    rig.wait(lambda: len(rig.bound("checkout")) == 3, "owners get in, by the cluster's own kube-scheduler")
+    rig.wait(lambda: account(rig, "checkout") == (3, 1, 0, "True"), "nobody else got a slot in between")
+    assert rig.evicted() == 0
+    assert "Forbidden" not in rig.program.log.read_text(errors="replace")
+
+    rig.program.kill()  # as the Deployment's end does
+    j10ce(cluster, "uninstall", "--yes")
+    assert names(rig, "priorityclasses") == before | {"high"}
+    admission = ("mutatingwebhookconfigurations", "validatingadmissionpolicies", "mutatingadmissionpolicies")
+    for kind in (*admission, "mutatingadmissionpolicybindings"):
+        assert not any(name.startswith("j10ce") for name in names(rig, kind))
+    assert not {placeholders.NAMESPACE, "j10ce-system"} & names(rig, "namespaces")
