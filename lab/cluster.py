@@ -213,7 +213,21 @@ def apply_crds(cluster: Cluster) -> None:
         kinds = cluster.kubectl(
             "wait", "--for=condition=Established", "--timeout=30s", f"--output=jsonpath={_KIND}", *files
         ).split()
+    _await_discovery(cluster, kinds)
     _fill_watch_caches(cluster, kinds)
+
+
+def _await_discovery(cluster: Cluster, kinds: Sequence[str], seconds: float = 60) -> None:
+    """Wait until the API server lists these kinds (GROUP/VERSION/PLURAL), as kubectl needs for short names.
+
+    Established comes a moment before.
+    """
+    wanted = {f"{plural}.{group}" for group, _, plural in (kind.split("/") for kind in kinds)}
+    deadline = time.monotonic() + seconds
+    while missing := wanted - {*cluster.kubectl("api-resources", "--output=name", check=False).split()}:
+        if time.monotonic() > deadline:
+            raise LabError(f"cluster {cluster.name}: no {', '.join(sorted(missing))} within {seconds:g} s")
+        time.sleep(_LOOK_SECONDS)
 
 
 def _fill_watch_caches(cluster: Cluster, kinds: Sequence[str]) -> None:
