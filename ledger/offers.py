@@ -18,13 +18,19 @@ class Offer:
 
     `node`: where the scheduler has nominated it since, "" while that is not known. Only there are victims to
     be evicted; those of the other nodes live. `since`: when it was answered so. `begun`: since when victims
-    are being evicted for it that it was answered before.
+    are being evicted for it that it was answered before. `ended`: victims that were ending, or unknown, when
+    they were first offered: nobody is evicted for it there.
     """
 
     victims: dict[str, tuple[str, ...]]
     since: float
     node: str = ""
     begun: dict[str, float] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
+
+    def all(self) -> set[str]:
+        """The victims of all nodes."""
+        return {victim for victims in self.victims.values() for victim in victims}
 
     def is_late(self, victim: str, now: float) -> bool:
         """Whether the victim's deletion should show by now; if it does not, the eviction has failed."""
@@ -43,11 +49,18 @@ class Offers:
         When an eviction fails kube-scheduler asks anew at once, again and again: what it began first counts.
         """
         before = self.by_uid.pop(uid, None)
+        if before is not None:
+            offer.ended -= before.all() - before.ended
         if before is not None and (node := before.node or nominated):
             begun = {**dict.fromkeys(before.victims.get(node, ()), before.since), **before.begun}
-            again = {victim for victims in offer.victims.values() for victim in victims}
+            again = offer.all()
             offer.begun = {victim: since for victim, since in begun.items() if victim in again}
         self.by_uid[uid] = offer
+
+    def evicted_for_others(self, uid: str, node: str) -> set[str]:
+        """Victims on a node of other preemptors that are nominated there."""
+        others = (offer for other, offer in self.by_uid.items() if other != uid and offer.node == node)
+        return {victim for offer in others for victim in offer.victims[node]}
 
     def drop(self, uid: str) -> None:
         """It needs no victims any more."""

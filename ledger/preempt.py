@@ -33,7 +33,7 @@ def candidates(
     evictions a PodDisruptionBudget forbids.
     """
     state.now = max(state.now, now)
-    if state.rooms.evicts(pod.uid, state.now):
+    if state.rooms.evicts(pod.uid, state.now) or pod.uid in state.gone:
         return []
     kept = _candidates(state, pod, victims, now, violations or {})
     if kept:
@@ -67,6 +67,7 @@ def _candidates(
     if not kept:
         return []  # kube-scheduler leaves its nomination as it is: the last offer and its victims still count
     offer = Offer({node: tuple(victims[node]) for node in kept}, now)
+    offer.ended = frozenset(uid for uid in offer.all() if _ends(state, uid))
     state.offers.put(pod.uid, offer, pod.nominated_node_name)
     if pod.uid in state.pending and not pod.nominated_node_name:
         likely = min(kept, key=lambda node: (violations.get(node, 0), *_harm(state, victims[node])))
@@ -108,17 +109,29 @@ def _under_way(state: State, before: Offer, pod: Pod, victims: Mapping[str, Sequ
     show it a moment later, and it would choose victims on another node. The pod may not even say yet where
     it is nominated (seen with 1.34): then it is where victims that were offered end.
     """
-    node = pod.nominated_node_name or before.node or _ending_at(state, before)
+    node = pod.nominated_node_name or before.node or _ending_at(state, pod.uid, before)
     same = set(victims.get(node, ())) <= set(before.victims.get(node, ()))
     return node if same and state.now - before.since < EVICTION_SECONDS else ""
 
 
-def _ending_at(state: State, offer: Offer) -> str:
-    claims = state.claims.by_uid
-    for node, uids in offer.victims.items():
-        if any(uid not in claims or claims[uid].pod.deleting for uid in uids):
-            return node
-    return ""
+def _ending_at(state: State, pod: str, offer: Offer) -> str:
+    """The one node where all victims end, and some of them for this pod; "" where that is not so."""
+    nodes = [
+        node
+        for node, uids in offer.victims.items()
+        if not offer.ended.issuperset(uids) and all(_ends(state, uid) for uid in uids)
+    ]
+    if len(nodes) != 1:
+        return ""
+    (node,) = nodes
+    own = set(offer.victims[node]) - offer.ended - state.offers.evicted_for_others(pod, node)
+    return node if own else ""
+
+
+def _ends(state: State, uid: str) -> bool:
+    """Whether a pod is ending, or not there."""
+    claim = state.claims.by_uid.get(uid)
+    return claim is None or claim.pod.deleting
 
 
 def victims_left(state: State, pod: Pod, names: Sequence[str]) -> list[str]:

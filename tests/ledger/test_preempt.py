@@ -336,6 +336,59 @@ def test_nor_does_one_that_does_not_say_yet_where_it_is_nominated(gone: bool) ->
     assert made.preempt(who, asked, 0.2) == ["n1"]
 
 
+def _chosen_among(*others: Pod, **asked: list[str]) -> tuple[Ledger, Pod, dict[str, list[str]]]:
+    """A preemptor that no watch has shown yet, and what it was answered; then v1 on n1 ends for it."""
+    mine = pod("v1", 8, node="n1")
+    made = ledger(*nodes(2), *others, mine)
+    victims = {**asked, "n1": ["v1"]}
+    who = pod("p", 8, priority=HIGH)
+    assert made.preempt(who, victims, 0.0) == [*victims]
+    made.set_pod(replace(mine, deleting=True))
+    return made, who, victims
+
+
+def test_who_ended_before_it_was_offered_does_not_say_where_a_preemptor_is_nominated() -> None:
+    made, who, victims = _chosen_among(pod("v0", 8, node="n0", deleting=True), n0=["v0"])
+    assert made.preempt(who, victims, 0.1) == ["n1"]
+    assert made.preempt(who, victims, 0.2) == ["n1"]
+    made, who, victims = _chosen_among(pod("v0", 4, node="n0"), n0=["v0", "unheard"])
+    assert made.preempt(who, victims, 0.1) == ["n1"]
+
+
+def test_nor_does_one_of_several_that_are_to_go() -> None:
+    a, b = pod("a", 4, node="n0"), pod("b", 4, node="n0")
+    made, who, victims = _chosen_among(a, b, n0=["a", "b"])
+    made.set_pod(replace(a, deleting=True))
+    assert made.preempt(who, victims, 0.1) == ["n1"]
+
+
+def test_where_it_is_not_known_the_preemptor_may_choose_again() -> None:
+    v0 = pod("v0", 8, node="n0")
+    made, who, victims = _chosen_among(v0, n0=["v0"])
+    made.set_pod(replace(v0, deleting=True))  # for whatever reason
+    assert made.preempt(who, victims, 0.1) == ["n0", "n1"]
+
+
+def test_who_ends_for_another_preemptor_does_not_say_where_this_one_is_nominated() -> None:
+    v0, v1 = pod("v0", 8, node="n0"), pod("v1", 8, node="n1")
+    made, victims = ledger(*nodes(2), v0, v1), {"n0": ["v0"], "n1": ["v1"]}
+    first, second = pod("first", 8, priority=HIGH), pod("second", 8, priority=HIGH)
+    made.set_pod(first)
+    assert made.preempt(first, victims, 0.0) == ["n0", "n1"]
+    assert made.preempt(second, victims, 0.0) == ["n0", "n1"]
+    made.set_pod(replace(first, nominated_node_name="n0"))
+    made.set_pod(replace(v0, deleting=True))
+    assert made.preempt(second, victims, 0.1) == ["n0", "n1"], "n0 is the first one's: it may choose again"
+
+
+def test_of_a_preemptor_that_is_gone_nothing_is_kept() -> None:
+    made = ledger(*nodes(1), pod("v0", 8, node="n0"))
+    made.set_pod(who := pod("p", 8, priority=HIGH))
+    made.remove_pod("p")
+    assert made.preempt(who, {"n0": ["v0"]}, 0.0) == []
+    assert not made._state.offers.by_uid
+
+
 def test_a_preemptor_may_go_elsewhere_when_its_hole_was_taken_or_never_came() -> None:
     made = ledger(*nodes(2), pod("v0", 8, node="n0"), pod("v1", 8, node="n1"))
     who = pod("p", 8, priority=HIGH)
