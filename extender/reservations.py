@@ -97,8 +97,8 @@ class Reservations:
 
     def _resolve(self, one: Reservation) -> None:
         now = self._wall()
+        self._expiring.pop(one.key, None)
         if one.over or one.expired(now):
-            self._expiring.pop(one.key, None)
             self._release(one.key)
             return
         if one.expires is not None:

@@ -221,3 +221,16 @@ def test_who_reads_that_one_is_available_may_send_its_pod_at_once(clock, make_le
     assert not ledger.bind(pod, held, clock()).refusal
     ledger.bound(pod.uid, held)
     assert ledger.reservation("/demo").used_up is not None
+
+
+def test_an_end_that_was_taken_away_is_no_end(clock, make_ledger):
+    told = []
+    known = Reservations(make_ledger(reservations=True), lambda: told.append(1), wall=clock)
+    for _ in known.open_in_steps():
+        pass
+    known.set(read(expires="2030-01-01T00:00:00Z"))
+    known.set(read(ttl="0s"))
+    clock.advance(10e9)
+    told.clear()
+    assert not [*known.catch_up()]
+    assert not told
