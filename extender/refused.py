@@ -22,6 +22,7 @@ SHARE: Final = 0.05
 """The part of the time that looking for pods there is room for may take."""
 _NAMES_SECONDS: Final = 1.0
 _NODES_A_STEP: Final = 200
+_PODS_A_STEP: Final = 500
 A_ROUND: Final = 50
 """Pods asked about before the next look at who waits: an owner that comes waits for no more of them."""
 
@@ -59,6 +60,9 @@ class Refused:
         self._offered: set[str] = set()
         """Owners that hand-over was told of when they were asked about last."""
         self._looks = looks
+        self._shown: dict[str, list[str]] = {}
+        """The nodes that pods were asked about with last, by UID: the ledger wakes them for these alone."""
+        self._openings = view.openings
         self._names: dict[NodePredicate, list[str]] = {}
         self._names_until = 0.0
         self._timer = timer
@@ -74,13 +78,14 @@ class Refused:
         are none.
         """
         if not self._view.unschedulable:
-            for known in (self._asked, self._charged, self._offered):
+            for known in (self._asked, self._charged, self._offered, self._shown):
                 known.clear()
             await self._changes.wait()
         if not self._view.unschedulable:
             return
         self.again(await self._look())
         waiting = self._view.unschedulable
+        await self._look_for_nodes()
         now = self._clock()
         self._asked = {uid: one for uid, one in self._asked.items() if uid in waiting}
         self._charged &= waiting.keys()
@@ -90,6 +95,26 @@ class Refused:
             if pod.uid in waiting:
                 await self._ask(waiting[pod.uid])
             await asyncio.sleep(0)
+
+    async def _look_for_nodes(self) -> None:
+        """Ask again about who may run on more nodes: one came, is Ready again, or admits the pod now."""
+        if self._view.openings == self._openings or self._clock() < self._names_until:
+            return
+        self._openings = self._view.openings
+        more = dict[tuple[int, int], bool]()
+        for number, (uid, shown) in enumerate([*self._shown.items()]):
+            if number % _PODS_A_STEP == 0:
+                await asyncio.sleep(0)
+            pod = self._view.unschedulable.get(uid)
+            if pod is None:
+                self._shown.pop(uid, None)
+                continue
+            names = await self._nodes_for(pod)
+            which = id(names), id(shown)  # most share both
+            if which not in more:
+                more[which] = not set(names) <= set(shown)
+            if more[which]:
+                self._asked.pop(uid, None)
 
     async def _look(self) -> list[Pod]:
         """Pods the ledger has room for now; in a full cluster where thousands wait, finding them is work."""
@@ -113,7 +138,7 @@ class Refused:
         if pod.uid not in self._charged and now - self._ledger.in_flight_since(pod.uid) < AGAIN_SECONDS:
             self._asked[pod.uid] = now + AGAIN_SECONDS, pause
             return  # kube-scheduler has just been answered, and may be about to bind it
-        nodes = await self._nodes_for(pod)
+        nodes = self._shown[pod.uid] = await self._nodes_for(pod)
         if pod.uid not in self._view.unschedulable:
             return
         self._ledger.settle(pod.uid)  # else each answer would be charged on top of the one before

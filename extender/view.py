@@ -17,16 +17,21 @@ class View:
     """Nodes by name, the nodes that we annotated against being removed, and pods that are unschedulable.
 
     `annotated`: what our mark on a node says (keys.HELD_FROM). `guarded_by_others`: nodes that a person keeps
-    from the autoscaler that made them.
+    from the autoscaler that made them. `openings`: how often a node came, or may admit pods that it did not
+    admit before.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
     annotated: dict[str, str] = field(default_factory=dict)
     guarded_by_others: set[str] = field(default_factory=set)
     unschedulable: dict[str, Pod] = field(default_factory=dict)
+    openings: int = 0
 
     def set_node(self, node: Node, marks: NodeMarks) -> None:
         """Take a node and its annotations as they are now."""
+        before = self.nodes.get(node.name)
+        if node.ready and (before is None or _admission(before) != _admission(node)):
+            self.openings += 1
         self.nodes[node.name] = node
         if marks.held is None:
             self.annotated.pop(node.name, None)
@@ -93,6 +98,11 @@ _decode = msgspec.json.Decoder(_Annotated).decode
 def marks_of(raw: bytes) -> NodeMarks:
     """The marks in a node's JSON."""
     return _decode(raw).metadata.annotations or NodeMarks()
+
+
+def _admission(node: Node) -> tuple[object, ...]:
+    """What decides which pods a node admits, beside resources."""
+    return node.ready, node.unschedulable, node.taints, node.labels
 
 
 def _keep(members: set[str], name: str, belongs: bool) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from adapters.loops import Changes
 from extender.hand_over import HandOver
 from extender.refused import A_ROUND, Refused
-from extender.view import View
+from extender.view import NodeMarks, View
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos.cluster.objects import Node, NodePredicate, NodeSelectorTerm, Pod, Requirement
@@ -33,12 +35,17 @@ def waiting(name: str, priority: int = 0) -> Pod:
     return Pod(name, "default", name, {"cpu": 9_000}, priority=priority, unschedulable_since=1.0)
 
 
-def refused_by(view: View, hand_over: HandOver, places: dict[str, NodePredicate]) -> Refused:
+def refused_by(
+    view: View,
+    hand_over: HandOver,
+    places: dict[str, NodePredicate],
+    clock: Callable[[], float] = time.monotonic,
+) -> Refused:
     account = Ledger(Mode.GUARD, cap_percent=100)
     for one in view.nodes.values():
         account.set_node(one)
     changes = Changes(0.0)
-    return Refused(account, view, hand_over, places, changes, make_way=lambda _: None, clock=time.monotonic)
+    return Refused(account, view, hand_over, places, changes, make_way=lambda _: None, clock=clock)
 
 
 async def test_an_owner_waits_for_no_more_than_a_round_of_others() -> None:
@@ -109,6 +116,32 @@ async def test_room_on_a_node_without_memory_keeps_no_hold_from_moving(memory: i
     account = crowded(memory)
     await asking(account).run_once()
     assert account.moved == moves
+
+
+@pytest.mark.parametrize(
+    "before", [None, {"ready": False}, {"unschedulable": True}, {"labels": {"team": "y"}}]
+)
+async def test_whoever_may_run_on_more_nodes_is_asked_about_again(before: dict[str, Any] | None) -> None:
+    """An owner waited for ever beside its own free slots: the node was not ready when it was asked about."""
+    opened = Node("n2", "n2", {"cpu": 8_000}, labels={"team": "x"})
+    now, hand_over, view = [1.0], Asked(), View()
+    view.set_node(Node("n1", "n1", {"cpu": 4_000}, labels={"team": "x"}), NodeMarks())
+    if before is not None:
+        view.set_node(replace(opened, **before), NodeMarks())
+    view.unschedulable = {"w": waiting("w")}
+    where = NodePredicate(affinity=(NodeSelectorTerm((Requirement("team", "In", ("x",)),)),))
+    refused = refused_by(view, hand_over, {"w": where}, clock=lambda: now[0])
+    await refused.run_once()
+    for seconds in (2.0, 4.0):
+        now[0] += seconds
+        view.set_node(Node("n3", "n3", {"cpu": 8_000}, labels={"team": "z"}), NodeMarks())
+        await refused.run_once()
+    assert hand_over.pods == ["w"], "a node that does not admit it says nothing"
+    view.set_node(opened, NodeMarks())
+    now[0] += 2.0
+    await refused.run_once()
+    await refused.run_once()
+    assert hand_over.pods == ["w", "w"]
 
 
 async def test_a_pod_that_was_no_longer_refused_for_a_while_is_asked_about_anew() -> None:
