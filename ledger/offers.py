@@ -76,6 +76,7 @@ class Offers:
             return
         if node in offer.victims and offer.node in ("", node):
             offer.node = node
+            offer.victims = {node: offer.victims[node]}  # thousands live elsewhere
         else:
             del self.by_uid[pod.uid]
 

@@ -66,15 +66,26 @@ def _candidates(
     kept = _kept(state, request, victims, ways, violations)
     if not kept:
         return []  # kube-scheduler leaves its nomination as it is: the last offer and its victims still count
-    offer = Offer({node: tuple(victims[node]) for node in kept}, now)
-    offer.ended = frozenset(uid for uid in offer.all() if _ends(state, uid))
-    state.offers.put(pod.uid, offer, pod.nominated_node_name)
+    state.offers.put(
+        pod.uid, _offer(state, {node: victims[node] for node in kept}, now), pod.nominated_node_name
+    )
     if pod.uid in state.pending and not pod.nominated_node_name:
         likely = min(kept, key=lambda node: (violations.get(node, 0), *_harm(state, victims[node])))
         state.nominations.foresee(
             request.counted, likely, now
         )  # the next preemptor may come before this shows
     return kept
+
+
+def _offer(state: State, victims: Mapping[str, Sequence[str]], now: float) -> Offer:
+    """By the UIDs of our own account: an offer is kept, and those of a request are texts of their own."""
+    claims, ended = state.claims.by_uid, set[str]()
+    made = dict[str, tuple[str, ...]]()
+    for node, uids in victims.items():
+        known = [claims.get(uid) for uid in uids]
+        ended.update(uid for uid, one in zip(uids, known, strict=True) if one is None or one.pod.deleting)
+        made[node] = tuple(uid if one is None else one.pod.uid for uid, one in zip(uids, known, strict=True))
+    return Offer(made, now, ended=frozenset(ended))
 
 
 def _has_room_when_warm(state: State, request: Request) -> bool:
@@ -266,17 +277,23 @@ def _left_after(
     own = own_flags(state, request, rows)
     left = avail(state, request, rows, own=request.owner != NO_DEMAND)
     names = [state.table.resources[dim] for dim in state.demands.dims]
+    claims, named = state.claims.by_uid, [*enumerate(names)]
     for place, (row, uids) in enumerate(zip(rows.tolist(), victims, strict=True)):
         reborn: list[int] = []
         shared: set[int] = set()
         won = [0] * len(names)
         for uid in set(uids):
-            claim = state.claims.by_uid.get(uid)
+            claim = claims.get(uid)
             if row < 0 or claim is None or claim.row != row:
                 continue
-            freed = [amount if counts(amount) else 0 for amount in (claim.requests.get(n, 0) for n in names)]
-            won = [sum(both) for both in zip(won, freed, strict=True)]
-            if not state.demands.there(claim.owner) or not sees(state, request, claim.owner):
+            for dim, name in named:
+                if counts(amount := claim.requests.get(name, 0)):
+                    won[dim] += amount
+            if (
+                claim.owner == NO_DEMAND
+                or not state.demands.there(claim.owner)
+                or not sees(state, request, claim.owner)
+            ):
                 continue
             if state.demands.reservations.shares(claim.owner):
                 shared.add(claim.owner)
