@@ -715,7 +715,7 @@ def refuse_what_verbs_do(choices: installation.Choices) -> None:
     """What placeholders do not: they hold no Reservations and keep no quotas. typer.BadParameter."""
     wanted = {"--reservations": choices.reservations, "--quotas": choices.quotas}
     for option in (option for option, asked in wanted.items() if asked and choices.placeholders):
-        raise typer.BadParameter("needs --keeper extender", param_hint=option)
+        raise typer.BadParameter("needs --keeper extender or both", param_hint=option)
 
 
 def percentage_after(facts: Facts, overlay: Overlay, wanted: int | None) -> int:

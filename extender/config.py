@@ -308,6 +308,11 @@ class ExtenderConfig(Section):
         )
 
     @property
+    def binds_placeholders(self) -> str:
+        """The scheduler that does."""
+        return self.placeholders.scheduler_name or self.scheduler_names[0]
+
+    @property
     def keepers(self) -> Keepers:
         """Those that run."""
         return Keepers(self.keeper, self.both_keepers)

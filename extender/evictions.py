@@ -46,7 +46,8 @@ _EVENT = msgspec.json.Decoder(_Event)
 
 
 class Evictions:
-    """Looks for new ones. `policies`: a policy that placeholders keep, by key, or None; `wall`: time of day.
+    """Looks for new ones. `policies`: a policy that placeholders keep, by key, or None; `scheduler`: whose
+    owners get places; `wall`: time of day.
 
     Our Event has a name that follows from kube-scheduler's: so each is counted once, whatever restarts.
     """
@@ -59,8 +60,10 @@ class Evictions:
         events: EventWriter,
         policies: Callable[[str], Policy | None],
         *,
+        scheduler: str,
         wall: Callable[[], float],
     ) -> None:
+        self._scheduler = scheduler
         self._api = api
         self._ledger = ledger
         self._metrics = metrics
@@ -107,9 +110,12 @@ class Evictions:
             keys.API_VERSION, "MinimalReservationPolicy", policy.namespace, policy.name, policy.uid
         )
         victim = f"{found.regarding.namespace}/{found.regarding.name}"
-        note = (
-            f"pod {victim} was evicted from node {match[2]} for {owner.key}: no place was handed over to it"
-        )
+        why = "no place was handed over to it"
+        if owner.scheduler_name != self._scheduler:
+            why = (
+                f"it is of {owner.scheduler_name}, and places are kept for owners of {self._scheduler} alone"
+            )
+        note = f"pod {victim} was evicted from node {match[2]} for {owner.key}: {why}"
         body = self._events.body(Said(about, "Warning", "EvictedForOwner", note, self._wall()))
         body["metadata"]["name"] = f"{policy.name[:200]}.{found.metadata.uid}"
         try:

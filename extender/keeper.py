@@ -18,7 +18,7 @@ from adapters.webhooks.server import application
 from extender.config import ExtenderConfig
 from extender.evictions import LOOK_SECONDS, Evictions
 from extender.gate import PATH, Gate
-from extender.guarding import EachByItsKeeper, Guarding, Guards, NobodyBypasses
+from extender.guarding import EachByItsKeeper, Guard, Guarding, Guards, NobodyBypasses
 from extender.hand_over import HandOver
 from extender.leaving import Leaving
 from extender.metrics import Metrics
@@ -31,6 +31,7 @@ from extender.view import View
 from extender.webhook import Webhook
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
+from qos import keys
 from qos.cluster.objects import Demand, Keeper
 
 SECONDS: Final = 0.01
@@ -90,6 +91,7 @@ class PlaceholderKeeper:
         evictions: Evictions | None = None,
     ) -> None:
         settings = config.placeholders
+        self._ledger, self._scheduler = ledger, config.binds_placeholders
         self._cluster = cluster
         self._acts = config.mode is not Mode.OBSERVE
         self._changed = changed
@@ -115,7 +117,7 @@ class PlaceholderKeeper:
             metrics,
             self._holds,
             namespace=settings.namespace,
-            scheduler=settings.scheduler_name or config.scheduler_names[0],
+            scheduler=config.binds_placeholders,
             image=settings.image,
             ordinary=cluster.ordinary,
             kept=self._keeps,
@@ -178,8 +180,22 @@ class PlaceholderKeeper:
         """What says whether holds are respected. `verbs`: the same for those that the verbs keep."""
         if not self._acts:
             return verbs
-        judged = self._placeholders.guard
+        judged = self._guard
         return NobodyBypasses(judged) if self._alone else EachByItsKeeper(verbs, judged, self._cluster.kept)
+
+    def _guard(self, policy: str) -> Guard:
+        """Whether placeholders stand where they are to, and keep what is about to be an owner's."""
+        found, scheduler = self._placeholders.guard(policy), self._scheduler
+        owner = self._ledger.owner_not_of(policy, scheduler) if found.guarded else None
+        if owner is None:
+            return found
+        return Guard(
+            False,
+            "OwnersOfAnotherScheduler",
+            f"pod {owner.key} fills a slot and is of {owner.scheduler_name}: while a slot changes hands its "
+            f"room is kept for owners of {scheduler} alone, others evict pods or lose it; let owners name "
+            f"{scheduler} (the label {keys.SCHEDULE_LABEL} of a namespace names another one)",
+        )
 
     def _keeps(self, policy: str) -> bool:
         """Placeholders of a policy that has got the other keeper stay until kube-scheduler asks that one."""

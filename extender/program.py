@@ -232,6 +232,7 @@ class Program:
                 self.metrics,
                 self.events,
                 lambda key: self.catalog.policies.get(key) if cluster.kept(key) else None,
+                scheduler=self.config.binds_placeholders,
                 wall=self._wall,
             ),
         )

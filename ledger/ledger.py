@@ -402,6 +402,13 @@ class Ledger:
         """How many slots budgets give a policy, as soon as that is known; 0 of one that is not there."""
         return self._budgets.gives(key)
 
+    def owner_not_of(self, key: str, scheduler: str) -> Pod | None:
+        """A pod of another scheduler that fills a slot of the demand; None where there is none."""
+        number = self._state.demands.numbers.get(key)
+        owners = self._state.claims.of.get(number, {}) if number is not None else {}
+        pods = (claim.pod for claim in owners.values())
+        return next((pod for pod in pods if pod.scheduler_name != scheduler), None)
+
     def openings(self, key: str) -> Openings | None:
         """What the next pods of a policy may get; None of a policy that is not there."""
         return openings(self._state, key)

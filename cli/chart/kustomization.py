@@ -116,8 +116,7 @@ def _operate(item: Object, operation: Mapping[str, Any], folder: Path) -> None:
 def _merged(old: Any, new: Any) -> Any:
     """Kubernetes' strategic merge, as far as it is used: maps by key, lists of named things by name."""
     if isinstance(old, dict) and isinstance(new, dict):
-        both = {key: _merged(old[key], value) if key in old else value for key, value in new.items()}
-        return {key: value for key, value in (old | both).items() if value is not None}
+        return old | {key: _merged(old[key], value) if key in old else value for key, value in new.items()}
     if isinstance(old, list) and isinstance(new, list) and (key := _list_key([*old, *new])):
         before = {item[key]: item for item in old}
         changed = {item[key] for item in new}

@@ -322,3 +322,50 @@ def test_it_leaves_policies_and_takes_over_only_when_told(
     run(*install)
     run(J10CE, "uninstall", "--yes", "--force", "--kubeconfig", own.kubeconfig)
     assert settled(own, before) == before
+
+
+@pytest.mark.full
+def test_both_keepers_come_by_an_upgrade_and_are_not_left_by_one(
+    program: Path, own: Cluster, kubectl: Kubectl
+) -> None:
+    """The Deployment before has the strategy that Kubernetes gives it, which nobody owns."""
+    before = steady(own)
+    helm = (program, "--kubeconfig", own.kubeconfig)
+    upgrade = (*helm, "upgrade", "floors", CHART, *HERE, f"--set=schedulerImage={SCHEDULER_IMAGE}")
+    run(*upgrade, "--install", "--create-namespace")
+    run(*upgrade, "--set=keeper=Both,scheduler.replicas=3")
+    (scheduler,) = kubectl.existing([installation.second_scheduler_itself()])
+    rolling = scheduler["spec"]["strategy"]["rollingUpdate"]
+    assert (scheduler["spec"]["replicas"], rolling) == (1, {"maxSurge": 0, "maxUnavailable": 1})
+    assert "they and gates of theirs would be left" in run(*upgrade, "--set=keeper=Extender", code=1)
+    assert "the second scheduler's extender keeps holds here" in run(
+        *upgrade, "--set=keeper=Placeholders", code=1
+    )
+    run(J10CE, "uninstall", "--yes", "--force", "--kubeconfig", own.kubeconfig)
+    run(*helm, "uninstall", "floors", *HERE)
+    kubectl.run("delete", "namespace", "j10ce-system", "--ignore-not-found", "--timeout=120s", seconds=150)
+    assert settled(own, before) == before
+
+
+@pytest.mark.full
+def test_what_was_made_by_hand_for_both_is_in_no_upgrades_way(
+    program: Path, own: Cluster, kubectl: Kubectl
+) -> None:
+    before = steady(own)
+    helm = (program, "--kubeconfig", own.kubeconfig)
+    upgrade = (*helm, "upgrade", "floors", CHART, *HERE, "--set=overlay=default-scheduler")
+    run(*upgrade, "--install", "--create-namespace")
+    manifests = ROOT / "manifests"
+    by_hand = kubectl.kustomize(manifests / "hand-over")
+    by_hand += documents((manifests / "placeholders" / "narrowing.yaml").read_text())
+    for namespaces in (True, False):
+        some = [item for item in by_hand if (item["kind"] == "Namespace") is namespaces]
+        kubectl.apply(some, dry_run=False, force_conflicts=False)
+    run(*upgrade)
+    run(J10CE, "uninstall", "--yes", "--force", "--kubeconfig", own.kubeconfig)
+    kubectl.run(
+        "delete", "--ignore-not-found", "-f", str(manifests / "placeholders" / "narrowing.yaml"), seconds=150
+    )
+    run(*helm, "uninstall", "floors", *HERE)
+    kubectl.run("delete", "namespace", "j10ce-system", "--ignore-not-found", "--timeout=120s", seconds=150)
+    assert settled(own, before) == before

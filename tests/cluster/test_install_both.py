@@ -64,7 +64,8 @@ def test_both_keepers_are_installed_over_the_extender_keep_and_leave_nothing(
     j10ce(cluster, *INSTALL)
     assert installed(kubectl)["replicas"] == 2
     j10ce(cluster, *INSTALL, "--keeper", "both")
-    assert (installed(kubectl)["replicas"], installed(kubectl)["strategy"]) == (1, {"type": "Recreate"})
+    rolling = installed(kubectl)["strategy"]["rollingUpdate"]
+    assert (installed(kubectl)["replicas"], rolling) == (1, {"maxSurge": 0, "maxUnavailable": 1})
     again = j10ce(cluster, *INSTALL)  # as it is installed
     assert [one for one in again["changes"] if one["action"] != "keep"] == []
     assert "j10ce uninstall first, or --keeper both" in refused(cluster, *INSTALL, "--keeper", "extender")

@@ -357,3 +357,32 @@ async def test_evictions_for_owners_are_counted_once_and_told(
     assert told() == [
         "pod default/batch-0 was evicted from node n1 for default/checkout-1: no place was handed over to it"
     ]
+
+
+async def test_an_owner_of_another_scheduler_is_told_of(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """That one does not heed a nomination: others take the room meanwhile, or are evicted for the owner."""
+    api.put(NODES, make_node("n1"))
+    api.put(POLICIES, make_policy(count=2, cpu="1"))
+
+    def guarded() -> tuple[str, str]:
+        conditions = api.get_object(POLICIES, "default", "checkout").get("status", {}).get("conditions", ())
+        found = {one["type"]: one for one in conditions}.get("Guarded", {})
+        return found.get("status", ""), found.get("reason", "")
+
+    owner = make_pod("checkout-1", cpu="1", app="checkout", node="n1")
+    owner["spec"]["schedulerName"] = "batch"
+    async with keeping() as program:
+        api.put(PODS, make_pod("checkout-0", cpu="1", app="checkout", node="n1"))
+        await eventually(lambda: guarded()[0] == "True")
+        note = f"Preempted by pod {api.put(PODS, owner)['metadata']['uid']} on node n1"
+        victim = {"kind": "Pod", "namespace": "default", "name": "batch-0"}
+        event = {"reason": "Preempted", "note": note, "regarding": victim}
+        await eventually(lambda: guarded() == ("False", "OwnersOfAnotherScheduler"))
+        api.put(EVENTS, {"metadata": {"name": "preempted", "namespace": "default"}, **event})
+        await program.keeper.evictions.run_once()
+        (told,) = [one["note"] for one in api.objects(EVENTS) if one["reason"] == "EvictedForOwner"]
+        assert told.endswith("it is of batch, and places are kept for owners of default-scheduler alone")
+        api.remove(PODS, "default", "checkout-1")
+        await eventually(lambda: guarded()[0] == "True")

@@ -84,7 +84,7 @@ def test_both_keepers_are_one_extender_whose_webhook_is_reached() -> None:
     items = [one.item for one in render(FOLDER / "both-keepers")]
     made = {(item["kind"], item["metadata"]["name"]): item for item in items}
     program = made["Deployment", "j10ce-scheduler"]["spec"]
-    assert (program["replicas"], program["strategy"]) == (1, {"type": "Recreate"})
+    assert (program["replicas"], program["strategy"]["rollingUpdate"]["maxSurge"]) == (1, 0)
     assert made["PodDisruptionBudget", "j10ce-scheduler"]["spec"]["minAvailable"] == 0
     service = made["Service", "j10ce-extender"]["spec"]
     assert service["selector"].items() <= program["template"]["metadata"]["labels"].items()

@@ -43,16 +43,6 @@ def test_lists_of_named_things_are_merged_by_name_what_is_patched_first(tmp_path
     ]
 
 
-def test_null_takes_a_field_away(tmp_path: Path) -> None:
-    pods = "kind: DaemonSet\nmetadata: {name: one}\nspec: {how: {type: Rolling, rolling: {surge: 1}}}\n"
-    patch = "kind: DaemonSet\nmetadata: {name: one}\nspec: {how: {type: Recreate, rolling: null}}\n"
-    folder = write(
-        tmp_path, "resources: [pods.yaml]\npatches: [{path: patch.yaml}]\n", pods=pods, patch=patch
-    )
-    (made,) = render(folder)
-    assert made.item["spec"] == {"how": {"type": "Recreate"}}
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
