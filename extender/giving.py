@@ -33,7 +33,8 @@ class Stays(Exception):  # noqa: N818 - likewise
 
 
 class Giving:
-    """Each call is made three times before its error is raised: APIError, Unreachable.
+    """Each call is made three times before its error is raised, one that is refused once: APIError,
+    Unreachable.
 
     NotFound, Conflict of `nominate` and `lift`: the owner has gone. `holds_on`: how many holds of each policy
     lie on a node. `namespace`: of placeholders.
@@ -134,8 +135,12 @@ class Giving:
         await repeated(lambda: self._api.patch(PODS, one.pod.namespace, one.pod.name, body))
 
 
-async def without_a_place(lift: Awaitable[None], one: Gated, standing: Standing, metrics: Metrics) -> None:
-    """Await the call that lifts the gate of an owner that gets no place, and keep account of its outcome."""
+async def without_a_place(
+    lift: Awaitable[None], one: Gated, standing: Standing, metrics: Metrics
+) -> APIError | Unreachable | None:
+    """Await the call that lifts the gate of an owner that gets no place, and keep account of its outcome; its
+    error while the owner is there, for the caller to wait before the next try.
+    """
     try:
         await lift
     except (NotFound, Conflict):
@@ -143,6 +148,8 @@ async def without_a_place(lift: Awaitable[None], one: Gated, standing: Standing,
     except (APIError, Unreachable) as error:
         log.warning("gate not lifted pod=%s error=%s", one.pod.key, error)
         metrics.handed_over("failed")
+        return error
     else:
         standing.gated.pop(one.pod.uid, None)
         metrics.handed_over("none")
+    return None

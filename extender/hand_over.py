@@ -18,6 +18,7 @@ from adapters.api import APIError, ClusterAPI, Conflict, NotFound, Unreachable
 from adapters.loops import Changes
 from extender.giving import Giving, Stays, Taken, without_a_place
 from extender.metrics import Metrics
+from extender.repeated import refused
 from extender.standing import Gated, Standing
 from extender.view import View
 from ledger.eligibility import admits_node
@@ -41,8 +42,6 @@ PATIENCE_SECONDS: Final = 10.0
 LONGEST_SECONDS: Final = 60.0
 CLOSED_SECONDS: Final = 0.2
 """How long after a hand-over no placeholder is made on the node: the next one may be about to begin."""
-REFUSED: Final = frozenset({400, 403, 422})
-"""What the API server will answer again: a right is missing, or admission is against it."""
 UNPLACED_SECONDS: Final = 1.0
 """How long it stays gated when its slot has no place: a predecessor may just have gone."""
 
@@ -106,6 +105,8 @@ class HandOver:
         """By policy and requests: kube-scheduler did not bind an owner where it had its place. By UID: one of
         its calls was refused.
         """
+        self._unlifted = Refusals()
+        """By UID: the API server refuses to lift its gate. It may get a place nevertheless."""
         self._crowded = float("-inf")
 
     def add(self, pod: Pod) -> bool:
@@ -162,6 +163,8 @@ class HandOver:
                 self._in_vain.note(_kind(self._ledger.policy_of(pod), pod), "in vain", now)
 
     def _forget(self) -> None:
+        self._in_vain.forget(self._clock())
+        self._unlifted.forget(self._clock())
         waiting = self._standing.gated.keys() | self._refused.keys()
         self._seen = {uid: since for uid, since in self._seen.items() if uid in waiting}
         self._heirs = {uid: place for uid, place in self._heirs.items() if uid in self._standing.gated}
@@ -182,7 +185,8 @@ class HandOver:
             idle[policy] = [held for held in self._standing.of(policy) if held.keeps] if policy else []
         idle[policy] = [held for held in idle[policy] if held.node not in busy]
         # What one of its kind could not use is not taken from the policy for each of them at once.
-        pauses = not {uid, _kind(policy, one.pod)}.isdisjoint(self._in_vain.barred(self._clock()))
+        now = self._clock()
+        pauses = any(self._in_vain.bars(key, now) for key in (uid, _kind(policy, one.pod)))
         useful = [] if pauses else idle[policy]
         if (place := self._choose(one, policy, useful) or self._inherited(one.pod)) is not None:
             self._begin(one, self._carry_out(one, place), place.node)
@@ -279,7 +283,9 @@ class HandOver:
         soon = unsure + openings.missing if now - since < UNPLACED_SECONDS else 0
         if before < coming + soon:
             return True
-        log.info("no place for an owner pod=%s policy=%s before=%d %s", one.pod.key, policy, before, openings)
+        if not self._unlifted.bars(uid, now):  # else it has been said
+            text = "no place for an owner pod=%s policy=%s before=%d %s"
+            log.info(text, one.pod.key, policy, before, openings)
         return False
 
     def _begin(self, one: Gated, work: Coroutine[None, None, None], node: str) -> None:
@@ -288,6 +294,8 @@ class HandOver:
         self._under_way[one.pod.uid] = node, asyncio.create_task(self._watched(one, work, self._places))
 
     def _begin_lift(self, one: Gated) -> None:
+        if self._unlifted.bars(one.pod.uid, self._clock()):
+            return  # others' gates must not wait behind what never succeeds
         lift = self._watched(one, self._lift(one), self._lifts)
         self._lifting[one.pod.uid] = asyncio.create_task(lift)
 
@@ -316,7 +324,9 @@ class HandOver:
 
     async def _lift(self, one: Gated) -> None:
         """There is no place for it: it is an ordinary pod of its priority."""
-        await without_a_place(self._giving.lift(one, {}), one, self._standing, self._metrics)
+        error = await without_a_place(self._giving.lift(one, {}), one, self._standing, self._metrics)
+        if error is not None and refused(error):
+            self._unlifted.note(one.pod.uid, "refused", self._clock())
 
     async def _carry_out(self, one: Gated, place: _Place) -> None:
         outcome = "handed"
@@ -334,7 +344,7 @@ class HandOver:
         except (APIError, Unreachable) as error:
             log.warning("hand-over failed pod=%s node=%s error=%s", one.pod.key, place.node, error)
             outcome = "failed"
-            if isinstance(error, APIError) and error.status in REFUSED:
+            if refused(error):
                 self._in_vain.note(one.pod.uid, "refused", self._clock())
         self._metrics.handed_over(outcome)
         self._heirs.pop(one.pod.uid, None)

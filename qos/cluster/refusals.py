@@ -40,9 +40,18 @@ class Refusals:
         self._nodes[node] = _Node(reason, pause, now + pause)
         return True
 
-    def barred(self, now: float) -> Mapping[str, str]:
-        """Nodes on which none is to be made now, and kubelet's reason."""
+    def bars(self, node: str, now: float) -> bool:
+        """Whether none is to be made on this node now."""
+        known = self._nodes.get(node)
+        return known is not None and now < known.until
+
+    def forget(self, now: float) -> None:
+        """Leave out nodes that are as good as new."""
         for name, one in [*self._nodes.items()]:
             if now >= one.until + max(CALM_SECONDS, one.pause):
                 del self._nodes[name]
+
+    def barred(self, now: float) -> Mapping[str, str]:
+        """Nodes on which none is to be made now, and kubelet's reason."""
+        self.forget(now)
         return {name: one.reason for name, one in self._nodes.items() if now < one.until}

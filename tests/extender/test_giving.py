@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from adapters.api import PODS, Conflict
+from adapters.api import PODS, APIError, Conflict
 from adapters.memory import MemoryAPI
 from extender import repeated
 from extender.giving import Giving, Stays
@@ -97,3 +97,14 @@ async def test_who_stands_by_steps_aside_where_an_owner_would_not_fit_beside_it(
     assert [verb for verb, *_ in api.calls] == (["patch"] if steps else [])
     assert standing.asking("n0") == [replace(one, nominated=not steps)]
     assert standing.aside == ({one.uid} if steps else set())
+
+
+@pytest.mark.parametrize(("status", "calls"), [(403, 1), (503, 3)])
+async def test_what_the_api_server_refuses_is_not_asked_at_once_again(
+    api: MemoryAPI, standing: Standing, status: int, calls: int
+) -> None:
+    for _ in range(3):
+        api.fail("patch", APIError(status, "", ""))
+    with pytest.raises(APIError):
+        await gives(api, standing).nominate(OWNER, "n0")
+    assert len(api.calls) == calls

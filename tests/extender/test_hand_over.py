@@ -19,6 +19,7 @@ from adapters.api import (
 )
 from extender import hand_over
 from qos import keys
+from qos.cluster import refusals
 from tests.extender.placeholder_cluster import (
     OURS,
     Scheduler,
@@ -300,6 +301,60 @@ async def test_where_the_api_server_refuses_the_hand_over_the_gate_is_lifted(
         await eventually(lambda: sum(stand(api).values()) == 2)
         api.put(PODS, gated(make_pod("checkout-1", cpu="2", app="checkout")))
         await eventually(lambda: nodes_of(api, "checkout"))
+
+
+async def test_owners_whose_gates_may_not_be_lifted_keep_nobody_elses_from_being_lifted(
+    api, keeping, make_node, make_pod, make_policy, eventually, monkeypatch
+):
+    """A tenant's admission is against it: each of them was tried without a pause, and others came behind."""
+    refused, patch = [], api.patch
+
+    async def admitted(resource, namespace, name, body, **options):
+        if name.startswith("bad"):
+            refused.append(name)
+            raise APIError(403, "Forbidden", "admission is against it")
+        return await patch(resource, namespace, name, body, **options)
+
+    api.put(NODES, make_node("n1"))
+    api.put(PODS, make_pod("there", cpu="4", node="n1"))
+    api.put(POLICIES, make_policy(count=1, cpu="1"))
+    monkeypatch.setattr(api, "patch", admitted)
+    async with keeping():
+        for number in range(200):
+            api.put(PODS, gated(make_pod(f"bad-{number}", cpu="1", app="checkout")))
+        await eventually(lambda: len({*refused}) == 200)
+        refused.clear()
+        api.put(PODS, gated(make_pod("good", cpu="1", app="checkout")))
+        await eventually(lambda: not gates_of(api, "good"))
+        assert len(refused) <= 200  # one pause may have ended
+        await eventually(lambda: len({*refused}) == 200)  # they are tried again
+
+
+def gates_of(api, name: str) -> list[dict[str, str]]:
+    return api.get_object(PODS, "default", name)["spec"].get("schedulingGates") or []
+
+
+async def test_an_owner_whose_gate_may_not_be_lifted_still_gets_a_place(
+    api, keeping, make_node, make_pod, make_policy, eventually, monkeypatch
+):
+    """Admission may ask for what the hand-over writes beside it."""
+    refused, patch = [], api.patch
+
+    async def admitted(resource, namespace, name, body, *, subresource=""):
+        if resource is PODS and not subresource and not body["metadata"].get("annotations"):
+            refused.append(name)
+            raise APIError(403, "Forbidden", "it has no policy")
+        return await patch(resource, namespace, name, body, subresource=subresource)
+
+    monkeypatch.setattr(api, "patch", admitted)
+    monkeypatch.setattr(refusals, "FIRST_SECONDS", 600.0)
+    async with keeping():
+        api.put(POLICIES, make_policy(count=1, cpu="2"))
+        api.put(PODS, gated(make_pod("checkout-1", cpu="2", app="checkout")))
+        await eventually(lambda: refused)
+        api.put(NODES, make_node("n1"))
+        await eventually(lambda: nodes_of(api, "checkout") == {"checkout-1": "n1"})
+        assert len(refused) == 1
 
 
 async def test_a_burst_of_one_policys_owners_takes_no_place_from_another_while_writes_are_slow(

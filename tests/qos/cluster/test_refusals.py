@@ -34,7 +34,10 @@ def test_many_that_are_refused_together_are_one_refusal():
     assert refusals.note("n1", "OutOfcpu", 0.0)
     assert not refusals.note("n1", "Evicted", 0.5)
     assert refusals.barred(0.9) == {"n1": "Evicted"}
+    assert refusals.bars("n1", 0.9)
+    assert not refusals.bars("n2", 0.9)
     assert refusals.barred(FIRST_SECONDS) == {}
+    assert not refusals.bars("n1", FIRST_SECONDS)
 
 
 def test_a_node_that_was_calm_begins_anew():
