@@ -27,7 +27,7 @@ from ledger.ledger import Ledger
 from ledger.report import Holding
 from ledger.seats import Openings
 from qos.cluster.objects import Demand, NodePredicate
-from qos.cluster.placeholders import Placeholder, Steps, apart, decide, form_of, in_turns, priority_of
+from qos.cluster.placeholders import InTurns, Placeholder, Steps, apart, decide, form_of, priority_of
 from qos.cluster.refusals import Refusals
 
 log = logging.getLogger(__name__)
@@ -127,6 +127,7 @@ class Placeholders:
         """By policy: the API server refuses its placeholders, and would others as well."""
         self._nominated = Refusals()
         """By UID: somebody takes nominations away; before Kubernetes 1.35 kube-scheduler, at each attempt."""
+        self._creating, self._deleting = InTurns(), InTurns()
         self._nominators = OneAtATime()
         """By node: one at a time, and others of the node behind it."""
         self._clock = clock
@@ -245,12 +246,12 @@ class Placeholders:
         edits theirs all the time, so that all of its placeholders are made anew, keeps nobody else waiting.
         """
         self._problem = ""
-        create = in_turns(create, lambda asked: asked[0].key)
-        delete = in_turns(delete, lambda one: one.policy)
-        create, later = create[:_A_ROUND], {node for _, node in create[_A_ROUND:]}
+        create, left_out = self._creating.next(create, lambda asked: asked[0].key, _A_ROUND)
+        later = {node for _, node in left_out}
         waiting, seen = self._standing.waiting(), {one.uid for one in (*delete, *nominate)}
+        delete, _ = self._deleting.next(delete, lambda one: one.policy, _A_ROUND)
         awaited = {node for _, node in create} | {one.node for one in waiting}
-        first, making_way = apart(delete[:_A_ROUND], awaited)
+        first, making_way = apart(delete, awaited)
         left = {one.node for one in making_way}
         heirs = [one for one in waiting if one.node in left and not (one.nominated or one.uid in seen)]
         await asyncio.gather(*(self._delete(one) for one in first))

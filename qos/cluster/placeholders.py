@@ -181,15 +181,31 @@ def _in_turns(nodes: Mapping[str, int], most: int) -> Iterator[str]:
         yield from (node for node in sorted(nodes) if nodes[node] > turn)
 
 
-def in_turns(asked: Iterable[T], of: Callable[[T], str]) -> list[T]:
-    """What policies ask for, one of each in turn, in their order. of: whose it is, by key."""
-    turns = Counter[str]()
+class InTurns:
+    """Lets policies take turns over many rounds: one of each in turn, and whoever has waited longest first.
 
-    def turn(one: T) -> int:
-        turns[of(one)] += 1
-        return turns[of(one)]
+    Without the latter those that come first, if they ask in each round, would keep all others waiting.
+    """
 
-    return sorted(asked, key=turn)
+    def __init__(self) -> None:
+        self._round = 0
+        self._since: dict[str, int] = {}
+        """By policy that asks and was not served: since which round."""
+
+    def next(self, asked: list[T], of: Callable[[T], str], most: int) -> tuple[list[T], list[T]]:
+        """What is served in this round, and what is left for later. of: whose it is, by key."""
+        self._round += 1
+        self._since = {of(one): self._since.get(of(one), self._round) for one in asked}
+        turns = Counter[str]()
+
+        def turn(one: T) -> tuple[int, int]:
+            turns[of(one)] += 1
+            return turns[of(one)], self._since[of(one)]
+
+        line = sorted(asked, key=turn)
+        for one in line[:most]:
+            self._since.pop(of(one), None)
+        return line[:most], line[most:]
 
 
 def with_roaming(

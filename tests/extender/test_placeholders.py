@@ -220,6 +220,42 @@ async def test_a_policy_that_is_edited_all_the_time_keeps_nobody_elses_from_bein
             await eventually(lambda: 3 in [cpus_of(one) for one in ours(api) if one["spec"].get("nodeName")])
 
 
+async def test_policies_that_are_edited_all_the_time_keep_no_later_one_waiting(
+    api, keeping, make_node, make_policy, eventually, monkeypatch
+):
+    """They ask in each round for more than it takes, and all of them come first."""
+    monkeypatch.setattr(placeholders, "_A_ROUND", 5)
+    for number in range(8):
+        api.put(NODES, make_node(f"n{number}", cpu="16"))
+    made, create = [], api.create
+
+    async def told(resource, namespace, body):
+        if resource is PODS:
+            made.append(requested(body))
+        return await create(resource, namespace, body)
+
+    def edit(cpu):
+        for number in range(20):
+            api.put(POLICIES, make_policy(f"p{number:02}", count=1, cpu=cpu))
+
+    async def edits():
+        for number in itertools.count(1001):
+            edit(f"{number}m")
+            await eventually(lambda cpu=f"{number}m": cpu in made)
+
+    monkeypatch.setattr(api, "create", told)
+    edit("1000m")
+    async with keeping(cpus=16) as program:
+        await eventually(lambda: sum(stand(api).values()) == 20)
+        async with beside(edits()):
+            await eventually(lambda: len(made) >= 40)
+            api.put(POLICIES, make_policy("zz", count=1, cpu="3"))
+            await eventually(lambda: "default/zz" in program.ledger.report())
+            before = len(made)
+            await eventually(lambda: {"3", "3000m"} & {*made} or len(made) - before > 200)
+            assert len(made) - before <= 100
+
+
 async def test_where_autoscalers_are_asked_a_placeholder_waits_for_an_unplaced_slot(
     api, keeping, make_node, make_pod, make_policy, eventually
 ):

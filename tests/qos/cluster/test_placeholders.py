@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from qos.cluster.objects import Anchor, Demand, NodePredicate, Selector, Toleration
 from qos.cluster.placeholders import (
+    InTurns,
     Placeholder,
     Steps,
     decide,
     form_of,
-    in_turns,
     may_roam,
     owner_priority_of,
     priority_of,
@@ -246,5 +246,28 @@ def test_their_priority_and_what_owners_are_raised_to(priority, theirs, owners):
 
 def test_policies_take_turns_in_their_order():
     asked = ["a1", "a2", "a3", "b1", "c1", "c2"]
-    assert in_turns(asked, lambda one: one[0]) == ["a1", "b1", "c1", "a2", "c2", "a3"]
-    assert in_turns([], str) == []
+    assert InTurns().next(asked, initial, 4) == (["a1", "b1", "c1", "a2"], ["c2", "a3"])
+    assert InTurns().next([], str, 4) == ([], [])
+
+
+def test_who_was_left_out_comes_before_those_that_ask_again():
+    turns = InTurns()
+    assert turns.next(["a1", "b1", "c1", "d1"], initial, 2)[0] == ["a1", "b1"]
+    assert turns.next(["a2", "b2", "c1", "d1", "e1"], initial, 2)[0] == ["c1", "d1"]
+    assert turns.next(["a2", "b2", "c2", "d2", "e1"], initial, 2)[0] == ["a2", "b2"]
+    assert turns.next(["a3", "b3", "c2", "d2", "e1"], initial, 2)[0] == ["e1", "c2"]
+
+
+@given(st.integers(1, 5), st.lists(st.sets(st.sampled_from("abcdefg")), max_size=20))
+def test_nobody_who_asks_on_is_left_out_for_ever(most, rounds):
+    """Whatever others ask."""
+    turns, waited = InTurns(), 0
+    for others in rounds:
+        served, _ = turns.next([*sorted(others), "z"], initial, most)
+        waited = 0 if "z" in served else waited + 1
+        assert waited <= 7 // most + 1
+
+
+def initial(name: str) -> str:
+    """Whose it is."""
+    return name[0]
