@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 LINK = 200 * M
 SOON = 0.5
 WINDOW = 1.0
+PACKETS = 4 * 65_536 / (LINK * WINDOW)
+"""Of a window: what comes in packets of many segments at its ends; a sixteenth of 2 % of the link."""
 L0 = 0.93
 """Of a link: what the host and the other bands do not keep for themselves (qos.network.bands)."""
 CONFIGURATION = replace(DEFAULT, leaf="bfifo")
@@ -95,7 +97,7 @@ def rates(*flows: Flows, least: Sequence[float], together: float = 0) -> list[fl
         log.info("parts of the link: %s, waited %.3f s", " ".join(f"{one:.3f}" for one in found), waited)
         assert sum(found) < 1 + BOUND
         pairs = [*zip(found, least, strict=True), (sum(found), together)]
-        if all(have > (1 - BOUND) * need for have, need in pairs):
+        if all(have > (1 - BOUND) * need - PACKETS for have, need in pairs):
             return found
         assert waited > STARVED * WINDOW, found
     raise AssertionError(f"{found} and no CPU in all tries")
