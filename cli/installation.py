@@ -140,10 +140,10 @@ def objects(kubectl: Kubectl, overlay: str, choices: Choices) -> list[Object]:
     with TemporaryDirectory(prefix="j10ce-") as scratch, manifests.overlay(overlay) as folder:
         # kustomize has to see the choice: the ConfigMap's name is a hash of its content.
         tree = shutil.copytree(folder.parents[1], Path(scratch) / "manifests")
-        main = tree / "placeholders" if choices.placeholders else tree / "overlays" / overlay
-        for path in (main / name for name in HOST_CONFIGURATION if (main / name).exists()):
+        configured = tree / "placeholders" if choices.placeholders else tree / "overlays" / overlay
+        for path in (configured / name for name in HOST_CONFIGURATION if (configured / name).exists()):
             path.write_text(chosen(path.read_text(encoding="utf-8"), choices), encoding="utf-8")
-        main = tree / "both-keepers" if choices.both else main
+        main = tree / "both-keepers" if choices.both else configured
         made = {identity(item): item for item in kubectl.kustomize(main)}
         for part in _parts(choices):
             made |= {identity(item): item for item in kubectl.kustomize(tree / part)}

@@ -101,7 +101,7 @@ class Refused:
         if self._view.openings == self._openings or self._clock() < self._names_until:
             return
         self._openings = self._view.openings
-        more = dict[tuple[int, int], bool]()
+        more = dict[tuple[int, int], tuple[list[str], bool]]()  # with the names: their id is theirs as long
         for number, (uid, shown) in enumerate([*self._shown.items()]):
             if number % _PODS_A_STEP == 0:
                 await asyncio.sleep(0)
@@ -112,8 +112,8 @@ class Refused:
             names = await self._nodes_for(pod)
             which = id(names), id(shown)  # most share both
             if which not in more:
-                more[which] = not set(names) <= set(shown)
-            if more[which]:
+                more[which] = names, not set(names) <= set(shown)
+            if more[which][1]:
                 self._asked.pop(uid, None)
 
     async def _look(self) -> list[Pod]:

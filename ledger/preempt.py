@@ -79,13 +79,14 @@ def _candidates(
 
 def _offer(state: State, victims: Mapping[str, Sequence[str]], now: float) -> Offer:
     """By the UIDs of our own account: an offer is kept, and those of a request are texts of their own."""
-    claims, ended = state.claims.by_uid, set[str]()
-    made = dict[str, tuple[str, ...]]()
-    for node, uids in victims.items():
-        known = [claims.get(uid) for uid in uids]
-        ended.update(uid for uid, one in zip(uids, known, strict=True) if one is None or one.pod.deleting)
-        made[node] = tuple(uid if one is None else one.pod.uid for uid, one in zip(uids, known, strict=True))
-    return Offer(made, now, ended=frozenset(ended))
+    claims = state.claims.by_uid
+    own = {
+        node: tuple(claims[uid].pod.uid if uid in claims else uid for uid in uids)
+        for node, uids in victims.items()
+    }
+    offer = Offer(own, now)
+    offer.ended = frozenset(uid for uid in offer.all() if _ends(state, uid))
+    return offer
 
 
 def _has_room_when_warm(state: State, request: Request) -> bool:
@@ -277,7 +278,7 @@ def _left_after(
     own = own_flags(state, request, rows)
     left = avail(state, request, rows, own=request.owner != NO_DEMAND)
     names = [state.table.resources[dim] for dim in state.demands.dims]
-    claims, named = state.claims.by_uid, [*enumerate(names)]
+    claims = state.claims.by_uid
     for place, (row, uids) in enumerate(zip(rows.tolist(), victims, strict=True)):
         reborn: list[int] = []
         shared: set[int] = set()
@@ -286,14 +287,10 @@ def _left_after(
             claim = claims.get(uid)
             if row < 0 or claim is None or claim.row != row:
                 continue
-            for dim, name in named:
+            for dim, name in enumerate(names):
                 if counts(amount := claim.requests.get(name, 0)):
                     won[dim] += amount
-            if (
-                claim.owner == NO_DEMAND
-                or not state.demands.there(claim.owner)
-                or not sees(state, request, claim.owner)
-            ):
+            if not state.demands.there(claim.owner) or not sees(state, request, claim.owner):
                 continue
             if state.demands.reservations.shares(claim.owner):
                 shared.add(claim.owner)

@@ -263,6 +263,14 @@ def fields_of_profiles(kubectl: Kubectl) -> set[str]:
     return set(schema["properties"]["spec"]["properties"])
 
 
+def leave(program: Path, own: Cluster, kubectl: Kubectl) -> str:
+    """By us, by Helm, and the namespace that Helm was told to make; what our command says."""
+    said = run(J10CE, "uninstall", "--yes", "--restore-seconds=1", "--force", "--kubeconfig", own.kubeconfig)
+    run(program, "--kubeconfig", own.kubeconfig, "uninstall", "floors", *HERE)
+    kubectl.run("delete", "namespace", "j10ce-system", "--timeout=120s", seconds=150)
+    return said
+
+
 def test_install_upgrade_and_leave(program: Path, own: Cluster, kubectl: Kubectl, tmp_path: Path) -> None:
     """From the version before to this one, its CRDs, too; no other installer meanwhile; then gone."""
     before = steady(own)
@@ -293,10 +301,8 @@ def test_install_upgrade_and_leave(program: Path, own: Cluster, kubectl: Kubectl
     again = run(*helm, "install", "other", CHART, *HERE, image, code=1)
     assert "as Helm release floors in namespace j10ce-system: upgrade that one" in again
 
-    left = run(J10CE, "uninstall", "--yes", "--restore-seconds=1", "--force", "--kubeconfig", own.kubeconfig)
+    left = leave(program, own, kubectl)
     assert "Helm still has its record: helm uninstall floors --namespace j10ce-system" in left
-    run(*helm, "uninstall", "floors", *HERE)
-    kubectl.run("delete", "namespace", "j10ce-system", "--timeout=120s", seconds=150)
     assert settled(own, before) == before
 
 
@@ -341,9 +347,7 @@ def test_both_keepers_come_by_an_upgrade_and_are_not_left_by_one(
     assert "the second scheduler's extender keeps holds here" in run(
         *upgrade, "--set=keeper=Placeholders", code=1
     )
-    run(J10CE, "uninstall", "--yes", "--force", "--kubeconfig", own.kubeconfig)
-    run(*helm, "uninstall", "floors", *HERE)
-    kubectl.run("delete", "namespace", "j10ce-system", "--ignore-not-found", "--timeout=120s", seconds=150)
+    leave(program, own, kubectl)
     assert settled(own, before) == before
 
 
@@ -362,10 +366,6 @@ def test_what_was_made_by_hand_for_both_is_in_no_upgrades_way(
         some = [item for item in by_hand if (item["kind"] == "Namespace") is namespaces]
         kubectl.apply(some, dry_run=False, force_conflicts=False)
     run(*upgrade)
-    run(J10CE, "uninstall", "--yes", "--force", "--kubeconfig", own.kubeconfig)
-    kubectl.run(
-        "delete", "--ignore-not-found", "-f", str(manifests / "placeholders" / "narrowing.yaml"), seconds=150
-    )
-    run(*helm, "uninstall", "floors", *HERE)
-    kubectl.run("delete", "namespace", "j10ce-system", "--ignore-not-found", "--timeout=120s", seconds=150)
+    kubectl.run("delete", "-f", str(manifests / "placeholders" / "narrowing.yaml"), seconds=150)
+    leave(program, own, kubectl)
     assert settled(own, before) == before

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,27 +15,16 @@ from lab import cluster as lab_cluster
 from lab import placeholders
 from lab.cluster import Cluster
 from tests.cluster.test_both_keepers import account, kept
-from tests.cluster.test_install_placeholders import j10ce, names
+from tests.cluster.test_install import SCHEDULER_IMAGE
+from tests.cluster.test_install import j10ce as told
+from tests.cluster.test_install_placeholders import assert_nothing_is_left, j10ce
 from tests.cluster.test_installed_rights import SCHEDULER, as_account
 from tests.cluster.test_placeholders import HIGH, Rig, pod
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 SECOND = "j10ce-scheduler"
-INSTALL = ("install", "--without", "manager", "--scheduler-image=example.com/kube-scheduler:v1.36.3")
-
-
-def refused(cluster: Cluster, *arguments: str) -> str:
-    """What a command says that ends with 1."""
-    command = [
-        str(Path(sys.executable).with_name("j10ce")),
-        *arguments,
-        "--kubeconfig",
-        str(cluster.kubeconfig),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 1, done.stdout + done.stderr
-    return done.stderr
+INSTALL = ("install", "--without", "manager", SCHEDULER_IMAGE)
 
 
 def installed(kubectl: Kubectl) -> dict[str, Any]:
@@ -68,7 +54,8 @@ def test_both_keepers_are_installed_over_the_extender_keep_and_leave_nothing(
     assert (installed(kubectl)["replicas"], rolling) == (1, {"maxSurge": 0, "maxUnavailable": 1})
     again = j10ce(cluster, *INSTALL)  # as it is installed
     assert [one for one in again["changes"] if one["action"] != "keep"] == []
-    assert "j10ce uninstall first, or --keeper both" in refused(cluster, *INSTALL, "--keeper", "extender")
+    refused = told(cluster, *INSTALL, "--keeper", "extender", code=1)
+    assert "j10ce uninstall first, or --keeper both" in refused
 
     own = as_account(cluster, kubectl)
     rig = Rig(cluster, own, **configured(kubectl, cluster))
@@ -103,8 +90,4 @@ def test_both_keepers_are_installed_over_the_extender_keep_and_leave_nothing(
 
     rig.program.kill()  # as the Deployment's end does
     j10ce(cluster, "uninstall", "--yes")
-    assert names(rig, "priorityclasses") == before | {"high"}
-    admission = ("mutatingwebhookconfigurations", "validatingadmissionpolicies", "mutatingadmissionpolicies")
-    for kind in (*admission, "mutatingadmissionpolicybindings"):
-        assert not any(name.startswith("j10ce") for name in names(rig, kind))
-    assert not {placeholders.NAMESPACE, "j10ce-system"} & names(rig, "namespaces")
+    assert_nothing_is_left(rig, before | {"high"})

@@ -44,6 +44,16 @@ def gates(rig: Rig, name: str) -> list[str]:
     return [one["name"] for one in rig.get("pod", name)["spec"].get("schedulingGates", [])]
 
 
+def assert_nothing_is_left(rig: Rig, classes: set[str]) -> None:
+    """Of ours; `classes`: the PriorityClasses that are not."""
+    assert names(rig, "priorityclasses") == classes
+    admission = ("mutatingwebhookconfigurations", "validatingadmissionpolicies", "mutatingadmissionpolicies")
+    for kind in (*admission, "mutatingadmissionpolicybindings"):
+        assert not any(name.startswith("j10ce") for name in names(rig, kind))
+    assert not {placeholders.NAMESPACE, "j10ce-system"} & names(rig, "namespaces")
+    assert names(rig, "pods", "-n", placeholders.NAMESPACE) == set()
+
+
 @pytest.mark.full
 def test_installed_it_keeps_floors_and_uninstalled_it_leaves_nothing(
     make_cluster: Callable[..., Cluster],
@@ -81,9 +91,4 @@ def test_installed_it_keeps_floors_and_uninstalled_it_leaves_nothing(
     assert said["placeholders"] >= 1
     j10ce(cluster, "uninstall", "--yes")
     assert (gates(rig, "waits"), gates(rig, "waits-longer")) == ([], ["example.com/other"])
-    assert names(rig, "priorityclasses") == before | {"high"}
-    admission = ("mutatingwebhookconfigurations", "validatingadmissionpolicies", "mutatingadmissionpolicies")
-    for kind in (*admission, "mutatingadmissionpolicybindings"):
-        assert not any(name.startswith("j10ce") for name in names(rig, kind))
-    assert not {placeholders.NAMESPACE, "j10ce-system"} & names(rig, "namespaces")
-    assert names(rig, "pods", "-n", placeholders.NAMESPACE) == set()
+    assert_nothing_is_left(rig, before | {"high"})
