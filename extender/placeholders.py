@@ -19,6 +19,7 @@ from extender.deleting import delete
 from extender.giving import TOO_LATE
 from extender.guarding import Guard
 from extender.metrics import Metrics
+from extender.overcommitted import Overcommitted
 from extender.priority_classes import provide
 from extender.roaming import Roaming
 from extender.standing import Standing
@@ -111,6 +112,7 @@ class Placeholders:
         self._ordinary = ordinary
         self._kept = kept
         self._roaming = Roaming(awaited, clock)
+        self._overcommitted = Overcommitted(ledger, standing)
         self._closed = closed
         self._serves = serves
         self._busy = busy
@@ -150,6 +152,7 @@ class Placeholders:
         # What waits elsewhere is a reason for those alone whose own may have to make room.
         pressed = self._standing.asking_policies() if crowded else set[str]()
         self._roaming.begin()
+        self._overcommitted.begin()
         for holding in self._ledger.gather_holdings():
             # Nothing may come between what it says and what is done of it.
             if holding is not None and self._kept(holding.demand.key):
@@ -171,6 +174,7 @@ class Placeholders:
             self._standing_by.forget(policy)
             self._ledger.keep(policy, ())
             self._roaming.forget(policy)
+            self._overcommitted.forget(policy)
         if delete or create or nominate:
             await self._act(delete, create, nominate)
 
@@ -217,14 +221,16 @@ class Placeholders:
         standby = self._due(demand)
         keep = Counter(one.node for one in there if one.keeps and one.form == form) - Counter(wanted)
         self._ledger.keep(demand.key, keep)
-        beside = {one.node for one in there if one.bound and one.node not in wanted}
+        beside = Counter(one.node for one in there if one.bound) - Counter(wanted)
         lost = {node for node in beside if not self._serves(demand.where, node)}
-        steps = decide(wanted, form, there, crowded, standby, barred, lost)
+        unplaced = holding.unplaced
+        short = self._overcommitted.lately(demand.key, wanted, beside if unplaced else (), self._clock())
+        steps = decide(wanted, form, there, crowded, standby, barred, lost, short, unplaced)
         unmade = self._unmade.barred(self._clock())
         self._guards[demand.key] = _guard(missing, barred, unmade.get(demand.key, ""))
         pauses = any(node in barred for node in (*wanted, *standby))  # which end without a change
         pauses |= self._standing_by.pauses(demand.key) or bool(steps.nominate)
-        pauses |= bool(steps.create)  # so does what is left to who roams
+        pauses |= bool(steps.create or short)  # so does what is left to who roams
         steps = self._roaming.with_them(steps, holding, form, mine)
         pauses |= self._roaming.pauses(demand.key)
         if steps == Steps() and not pauses:

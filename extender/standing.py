@@ -224,6 +224,14 @@ class Standing:
         """Where a policy's bound placeholders stand, and how many: holds lay there before a restart."""
         return sorted(Counter(one.node for one in self.of(policy) if one.bound).items())
 
+    def bound(self) -> dict[str, Counter[str]]:
+        """How many are bound of each policy, by node, without those that are given to owners."""
+        found: dict[str, Counter[str]] = {}
+        for one in self._by_uid.values():
+            if one.bound and one.uid not in self._given:
+                found.setdefault(one.node, Counter())[one.policy] += 1
+        return found
+
     def late(self) -> set[str]:
         """UIDs of the placeholders that have waited to be bound for longer than PATIENCE_SECONDS."""
         due = self._clock() - PATIENCE_SECONDS

@@ -428,6 +428,10 @@ class Ledger:
         """How many holds of each demand lie on a node, by key."""
         return report.holds_on(self._state, node)
 
+    def has_room_for(self, node: str, slots: Mapping[str, int]) -> bool:
+        """Whether pods leave a node room for so many slots of each demand, by key, whatever is held there."""
+        return report.has_room_for(self._state, node, slots)
+
     def held_nodes(self) -> frozenset[str]:
         """Nodes with at least one hold."""
         return report.held_nodes(self._state)

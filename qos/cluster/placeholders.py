@@ -105,6 +105,8 @@ def decide(
     standby: Mapping[str, int] = _NOTHING,
     barred: Collection[str] = (),
     lost: Collection[str] = (),
+    overcommitted: Collection[str] = (),
+    unplaced: int = 0,
 ) -> Steps:
     """The least that brings one policy's placeholders to where its holds lie.
 
@@ -114,6 +116,8 @@ def decide(
     once, else two might wait for each other for ever. standby: by node, how many wait for a slot that is
     filled there now: nominated, they keep its room once its pod is gone. barred: nodes on which none is to
     be made now. lost: nodes on which none is of use to anybody: of those wanted elsewhere these go first.
+    overcommitted: nodes where pods took the room of what is bound there, whom kubelet may refuse yet: as many
+    as the policy has `unplaced` slots stay there.
     """
     bound, asking, useless = Counter[str](), Counter[str](), list[Placeholder]()
     standing, nominate = list[Placeholder](), list[Placeholder]()
@@ -137,8 +141,11 @@ def decide(
     for one in standing:
         (freed if room[one.node] > 0 else others).append(one)
         room[one.node] -= 1
-    others.sort(key=lambda one: one.node not in lost)
-    gone = (*useless, *freed, *others[: max(0, len(others) - missing)])
+    staying = {one.uid for one in others if one.form == form and one.node in overcommitted}
+    staying -= {one.uid for one in others if one.node in lost}
+    others.sort(key=lambda one: (one.uid in staying, one.node not in lost))
+    kept = missing + min(unplaced, len(staying))
+    gone = (*useless, *freed, *others[: max(0, len(others) - kept)])
     return Steps(tuple(create), gone, tuple(nominate))
 
 

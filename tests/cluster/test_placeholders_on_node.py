@@ -29,6 +29,8 @@ pytestmark = [
 SLOTS = 10
 """On the node; together all of its CPU but less than one slot."""
 OWNERS = 200
+PAST = 5
+"""Times that as many pods as there are slots come past the scheduler."""
 SECONDS = 240.0
 Object = dict[str, Any]
 HIGH = {
@@ -97,6 +99,13 @@ class Rig:
         found: list[Object] = self.get("pods", "-n", namespace)["items"]
         return found
 
+    def pods_of(self, name: str) -> list[Object]:
+        return [one for one in self.pods() if one["metadata"]["name"].startswith(f"{name}-")]
+
+    def held(self) -> int:
+        slots = self.get("mrp", "checkout").get("status", {}).get("slots", {})
+        return int(slots.get("held", 0))
+
     def taken(self) -> list[Object]:
         return [one for one in self.pods(placeholders.NAMESPACE) if is_taken(one)]
 
@@ -127,12 +136,20 @@ def rig(request: pytest.FixtureRequest, make_cluster: Callable[..., Cluster]) ->
 
 
 def test_a_pod_that_bypasses_the_scheduler_is_refused(rig: Rig) -> None:
-    rig.create(rig.pod("past", nodeName=rig.node.name))
-    rig.wait(lambda: is_taken(rig.pods()[0]), "kubelet has decided")
-    status = rig.pods()[0]["status"]
-    assert (status["phase"], status["reason"]) == ("Failed", "OutOfcpu")
+    """Whoever waits for its turn gets nothing by that: the placeholders stay."""
     runs = "Running" if rig.image else "Pending"
     rig.wait(lambda: [one["status"]["phase"] for one in rig.taken()] == [runs] * SLOTS, f"all are {runs}")
+    before = {one["metadata"]["uid"] for one in rig.taken()}
+    rig.create(*(rig.pod(f"waits-{number}") for number in range(SLOTS)))
+    for turn in range(PAST):
+        past = f"past-{turn}"
+        rig.create(*(rig.pod(f"{past}-{number}", nodeName=rig.node.name) for number in range(SLOTS)))
+        rig.wait(lambda past=past: all(map(is_taken, rig.pods_of(past))), "kubelet has decided")
+        told = {(one["status"]["phase"], one["status"]["reason"]) for one in rig.pods_of(past)}
+        assert told == {("Failed", "OutOfcpu")}
+    rig.wait(lambda: rig.held() == SLOTS, "all slots are held")
+    assert {one["metadata"]["uid"] for one in rig.taken()} == before
+    assert not any("nodeName" in one["spec"] for one in rig.pods_of("waits"))
 
 
 def test_an_owner_is_admitted_every_time(rig: Rig) -> None:

@@ -155,6 +155,22 @@ def test_of_those_wanted_elsewhere_the_ones_on_lost_nodes_go_first():
     assert decide(wanted, FORM, [*there, come], lost={"a"}).delete == (THERE,)
 
 
+@pytest.mark.parametrize(
+    ("there", "more", "gone"),
+    [
+        ([THERE], {"unplaced": 1}, ()),
+        ([THERE], {"unplaced": 0}, (THERE,)),  # the policy wants fewer
+        ([THERE, replace(THERE, name="z", uid="z")], {"unplaced": 1}, (THERE,)),
+        ([THERE, replace(ASKS, bound=True)], {"unplaced": 2}, (replace(ASKS, bound=True),)),
+        ([OLD], {"unplaced": 1}, (OLD,)),
+        ([THERE], {"unplaced": 1, "lost": {"a"}}, (THERE,)),
+        ([THERE], {"unplaced": 1, "crowded": {"a": 1}}, (THERE,)),
+    ],
+)
+def test_it_stays_where_kubelet_may_refuse_who_took_its_room(there, more, gone):
+    assert decide({}, FORM, there, overcommitted={"a"}, **more).delete == gone
+
+
 holdings = st.dictionaries(st.sampled_from(NODES), st.integers(1, 3), max_size=4)
 standing = st.lists(
     st.builds(

@@ -1,0 +1,77 @@
+"""Pods that come past the scheduler: kubelet refuses them, and placeholders stay until it has had time to."""
+
+from __future__ import annotations
+
+import time
+
+from adapters.api import NODES, PODS, POLICIES, PRIORITY_CLASSES
+from extender.overcommitted import REFUSES_SECONDS
+from tests.extender.placeholder_cluster import nodes_of, ours, stand
+
+
+def names(api) -> set[str]:
+    return {one["metadata"]["name"] for one in ours(api)}
+
+
+def slots(api) -> dict[str, int]:
+    said = api.objects(POLICIES)[0].get("status", {}).get("slots", {})
+    return {name: said[name] for name in ("held", "unplaced") if said.get(name)}
+
+
+def full(api, make_node, make_pod, make_policy) -> None:
+    """A node of four CPUs, two of them for slots, two used, and a pod that waits for one."""
+    api.put(NODES, make_node("n1"))
+    api.put(PODS, make_pod("there", cpu="2", node="n1"))
+    api.put(POLICIES, make_policy(count=2, cpu="1"))
+
+
+async def test_no_slot_is_lost_to_pods_that_kubelet_will_refuse(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    full(api, make_node, make_pod, make_policy)
+    async with keeping() as program:
+        await eventually(lambda: stand(api) == {"n1": 2})
+        before = names(api)
+        api.put(PODS, make_pod("waits", cpu="1"))
+        past = [make_pod(f"past-{number}", cpu="1", node="n1") for number in range(3)]
+        for turn in range(3):  # it may go on all day
+            for one in past:
+                api.put(PODS, one)
+            await eventually(lambda: slots(api) == {"unplaced": 2}, f"turn {turn}")
+            for one in past:
+                api.put(PODS, one | {"status": {"phase": "Failed", "reason": "OutOfcpu"}})
+            await eventually(lambda: dict(program.ledger.report()["default/checkout"].holds) == {"n1": 2})
+            for one in past:
+                api.remove(PODS, "default", one["metadata"]["name"])
+            assert names(api) == before
+        assert nodes_of(api, "waits") == {}
+
+
+async def test_of_pods_that_stay_all_the_same_the_slots_do_not_keep_others_waiting(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    """One CPU past the scheduler for good: one slot of two is lost, and only after kubelet had its time."""
+    full(api, make_node, make_pod, make_policy)
+    later = 0.0
+    async with keeping(clock=lambda: time.monotonic() + later):
+        await eventually(lambda: stand(api) == {"n1": 2})
+        before = names(api)
+        api.put(PODS, make_pod("past", cpu="1", node="n1"))
+        await eventually(lambda: slots(api) == {"held": 1, "unplaced": 1})
+        assert names(api) == before
+        later = REFUSES_SECONDS
+        await eventually(lambda: len(names(api)) == 1)
+        assert names(api) < before
+
+
+async def test_what_makes_room_for_another_hold_goes_at_once(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    full(api, make_node, make_pod, make_policy)
+    began = time.monotonic()
+    api.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    async with keeping(clock=lambda: began + (time.monotonic() - began) / 100):  # else it would be over
+        await eventually(lambda: stand(api) == {"n1": 2})
+        first = names(api)
+        api.put(POLICIES, make_policy("higher", count=2, cpu="1", priorityClassName="high"))
+        await eventually(lambda: stand(api) == {"n1": 2} and not names(api) & first)
