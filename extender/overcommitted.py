@@ -6,7 +6,6 @@ to: made anew, it would come behind whoever waits.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -14,40 +13,36 @@ from extender.standing import Standing
 from ledger.ledger import Ledger
 
 REFUSES_SECONDS: Final = 10.0
-"""How long kubelet may take; a node on which it refuses nobody has shrunk, or has no kubelet."""
+"""How long kubelet may take with a pod; one that is there for longer has been admitted."""
 
 
 class Overcommitted:
-    """Since when nodes are. A round asks about each of them that matters, or it is forgotten."""
+    """Where placeholders stay. Each round begins with `begin`, and asks about a policy once."""
 
     def __init__(self, ledger: Ledger, standing: Standing) -> None:
         self._ledger = ledger
         self._standing = standing
-        self._bound: dict[str, Counter[str]] | None = None
-        self._since: dict[str, float] = {}
-        self._asked: dict[str, float] = {}
+        self._since = 0.0
+        self._now: frozenset[str] | None = None
         self._held: dict[str, frozenset[str]] = {}
         """By policy, where holds lay when that was last looked at, and where placeholders stay."""
 
-    def begin(self) -> None:
-        """A round begins."""
-        self._bound = None
-        self._since, self._asked = self._asked, {}
+    def begin(self, now: float) -> None:
+        """A round begins. now: seconds, monotonic."""
+        self._ledger.advance(now)
+        self._since = now - REFUSES_SECONDS
+        self._now = None
 
-    def lately(self, policy: str, held: Iterable[str], beside: Iterable[str], now: float) -> set[str]:
-        """Which of the nodes `beside`, where a policy's placeholders are bound and no holds any more, are it,
-        but not for longer than kubelet may take. held: where holds lie now. now: seconds, monotonic.
+    def lately(self, policy: str, held: Iterable[str], beside: Iterable[str]) -> frozenset[str]:
+        """Which of the nodes `beside`, where a policy's placeholders are bound and its holds lay until now,
+        pods have come to that kubelet may refuse yet. held: where holds lie.
         """
-        found, before = set[str](), self._held.get(policy, frozenset())
-        for node in before.intersection(beside):
-            if self._bound is None:
-                self._bound = self._standing.bound()
-            if self._ledger.has_room_for(node, self._bound.get(node, {})):
-                continue
-            since = self._asked[node] = self._since.get(node, now)
-            if now - since < REFUSES_SECONDS:
-                found.add(node)
-        self._held[policy] = frozenset(held) | found
+        found = self._held.get(policy, frozenset()).intersection(beside)
+        if found:
+            if self._now is None:
+                self._now = self._ledger.overcommitted(self._standing.bound(), self._since)
+            found &= self._now
+        self._held[policy] = found.union(held)
         return found
 
     def forget(self, policy: str) -> None:

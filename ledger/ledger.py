@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from ledger import report
+from ledger import latecomers, report
 from ledger.bind import bind_pod
 from ledger.budgets import Budgets
 from ledger.claims import ClaimState
@@ -428,9 +428,15 @@ class Ledger:
         """How many holds of each demand lie on a node, by key."""
         return report.holds_on(self._state, node)
 
-    def has_room_for(self, node: str, slots: Mapping[str, int]) -> bool:
-        """Whether pods leave a node room for so many slots of each demand, by key, whatever is held there."""
-        return report.has_room_for(self._state, node, slots)
+    def advance(self, now: float) -> None:
+        """Take the time, so that what comes next is known to come now, where nobody calls the verbs."""
+        self._state.now = max(self._state.now, now)
+
+    def overcommitted(self, kept: Mapping[str, Mapping[str, int]], since: float) -> frozenset[str]:
+        """Nodes where pods leave no room for so many slots of each demand, by node and key, and would but for
+        those that came after `since`.
+        """
+        return latecomers.overcommitted(self._state, kept, since)
 
     def held_nodes(self) -> frozenset[str]:
         """Nodes with at least one hold."""

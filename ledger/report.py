@@ -177,18 +177,6 @@ def holds_on(state: State, name: str) -> dict[str, int]:
     return {state.demands[number].key: int(state.holds.count[number, row]) for number in state.holds.on(row)}
 
 
-def has_room_for(state: State, name: str, slots: Mapping[str, int]) -> bool:
-    """Whether pods leave a node room for so many slots of each demand, by key, whatever is held there."""
-    row, demands = state.table.index.get(name), state.demands
-    if row is None:
-        return False
-    numbers = [(demands.numbers[key], count) for key, count in slots.items() if key in demands.numbers]
-    asked = np.zeros_like(state.holds.total)
-    for number, count in numbers:
-        asked += demands.vectors[number] * count
-    return not ((asked > 0) & (asked > state.table.free[:, row])).any()
-
-
 def held_nodes(state: State) -> frozenset[str]:
     """Names of the nodes with at least one hold."""
     settle(state)

@@ -47,6 +47,30 @@ async def test_no_slot_is_lost_to_pods_that_kubelet_will_refuse(
         assert nodes_of(api, "waits") == {}
 
 
+async def test_a_stream_of_such_pods_of_which_one_is_always_there_takes_none_either(
+    api, keeping, make_node, make_pod, make_policy, eventually, monkeypatch
+):
+    full(api, make_node, make_pod, make_policy)
+    later, told = 0.0, [0.0]
+    async with keeping(clock=lambda: time.monotonic() + later) as program:
+        advance = program.ledger.advance
+        monkeypatch.setattr(program.ledger, "advance", lambda now: told.append(now) or advance(now))
+        await eventually(lambda: stand(api) == {"n1": 2})
+        before, last = names(api), None
+        while later < 2 * REFUSES_SECONDS:
+            one = make_pod(f"past-{later:g}", cpu="2", node="n1")
+            uid = api.put(PODS, one)["metadata"]["uid"]
+            await eventually(lambda uid=uid: program.ledger.known(uid) is not None)
+            await eventually(lambda: slots(api) == {"unplaced": 2})
+            if last is not None:
+                api.remove(PODS, "default", last)
+            last = one["metadata"]["name"]
+            later += 4.0
+            now = time.monotonic() + later
+            await eventually(lambda now=now: told[-1] >= now)  # the ledger knows how late it is
+        assert names(api) == before
+
+
 async def test_of_pods_that_stay_all_the_same_the_slots_do_not_keep_others_waiting(
     api, keeping, make_node, make_pod, make_policy, eventually
 ):
