@@ -280,7 +280,9 @@ class HandOver:
         coming = held + len(openings.ending)
         if place is not None and not self._is_there(place.predecessor):
             coming += 1  # its slot, until the ledger has a place for it
-        soon = unsure + openings.missing if now - since < UNPLACED_SECONDS else 0
+        soon = unsure + openings.missing
+        if now - since >= UNPLACED_SECONDS:  # but for those that stay until kubelet has refused others
+            soon = min(openings.missing, max(0, useless - openings.held))
         if before < coming + soon:
             return True
         if not self._unlifted.bars(uid, now):  # else it has been said

@@ -25,11 +25,12 @@ class Overcommitted:
         self._since = 0.0
         self._now: frozenset[str] | None = None
         self._held: dict[str, frozenset[str]] = {}
-        """By policy, where holds lay when that was last looked at, and where placeholders stay."""
+        """By policy, where holds lay when that was last looked at, and where placeholders stay. Until then,
+        after a restart, they lay where placeholders stand.
+        """
 
     def begin(self, now: float) -> None:
         """A round begins. now: seconds, monotonic."""
-        self._ledger.advance(now)
         self._since = now - REFUSES_SECONDS
         self._now = None
 
@@ -37,7 +38,9 @@ class Overcommitted:
         """Which of the nodes `beside`, where a policy's placeholders are bound and its holds lay until now,
         pods have come to that kubelet may refuse yet. held: where holds lie.
         """
-        found = self._held.get(policy, frozenset()).intersection(beside)
+        found = frozenset(beside)
+        if policy in self._held:
+            found &= self._held[policy]
         if found:
             if self._now is None:
                 self._now = self._ledger.overcommitted(self._standing.bound(), self._since)

@@ -116,6 +116,7 @@ class Program:
             reservations=config.koordinator.reservations,
             quotas=self.limits,
         )
+        self.ledger.advance(clock())  # what is listed first comes now
         self.snapshots = Snapshots(self.ledger, clock)
         self.owners = Owners()
         self.view = View()
@@ -439,7 +440,8 @@ class Program:
         wakes = self.config.keepers.runs(Keeper.EXTENDER)
 
         def due() -> bool:
-            look = wakes and self.waker.due  # always asked: the ledger takes the time from it
+            self.ledger.advance(self._clock())
+            look = wakes and self.waker.due
             return look or self.catalog.due or self.reservations.due or self.ledger.unsettled
 
         return when_due(due, LOOK_SECONDS, self._tend, self._clock)

@@ -429,7 +429,7 @@ class Ledger:
         return report.holds_on(self._state, node)
 
     def advance(self, now: float) -> None:
-        """Take the time, so that what comes next is known to come now, where nobody calls the verbs."""
+        """Take the time: nobody may call a verb for long, and what comes next is to be known to come now."""
         self._state.now = max(self._state.now, now)
 
     def overcommitted(self, kept: Mapping[str, Mapping[str, int]], since: float) -> frozenset[str]:

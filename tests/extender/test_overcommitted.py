@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 from adapters.api import NODES, PODS, POLICIES, PRIORITY_CLASSES
+from extender.hand_over import UNPLACED_SECONDS
 from extender.overcommitted import REFUSES_SECONDS
-from tests.extender.placeholder_cluster import nodes_of, ours, stand
+from tests.extender.placeholder_cluster import gated, nodes_of, ours, stand
 
 
 def names(api) -> set[str]:
@@ -16,6 +17,12 @@ def names(api) -> set[str]:
 def slots(api) -> dict[str, int]:
     said = api.objects(POLICIES)[0].get("status", {}).get("slots", {})
     return {name: said[name] for name in ("held", "unplaced") if said.get(name)}
+
+
+def slowly(later=lambda: 0.0):
+    """A clock on which next to no time passes but what is said."""
+    began = time.monotonic()
+    return lambda: began + (time.monotonic() - began) / 100 + later()
 
 
 def full(api, make_node, make_pod, make_policy) -> None:
@@ -71,6 +78,52 @@ async def test_a_stream_of_such_pods_of_which_one_is_always_there_takes_none_eit
         assert names(api) == before
 
 
+async def test_an_owner_waits_for_its_slot_until_they_are_refused(
+    api, keeping, make_node, make_pod, make_policy, eventually, monkeypatch
+):
+    """It would evict somebody else."""
+    full(api, make_node, make_pod, make_policy)
+    later, looked = 0.0, 0
+    async with keeping(clock=slowly(lambda: later)) as program:
+        policy_of = program.ledger.policy_of
+
+        def looks(pod):
+            nonlocal looked
+            looked += 1
+            return policy_of(pod)
+
+        monkeypatch.setattr(program.ledger, "policy_of", looks)
+        await eventually(lambda: stand(api) == {"n1": 2})
+        past = make_pod("past", cpu="2", node="n1")
+        api.put(PODS, past)
+        await eventually(lambda: slots(api) == {"unplaced": 2})
+        api.put(PODS, gated(make_pod("checkout-1", cpu="1", app="checkout")))
+        await eventually(lambda: looked >= 4)  # two rounds
+        later, looked = UNPLACED_SECONDS, 0
+        await eventually(lambda: looked >= 8)
+        assert nodes_of(api, "checkout") == {}
+        assert len(program.keeper.standing.gated) == 1
+        api.remove(PODS, "default", "past")
+        await eventually(lambda: nodes_of(api, "checkout") == {"checkout-1": "n1"})
+        await eventually(lambda: stand(api) == {"n1": 1})
+
+
+async def test_after_a_restart_they_stay_as_well(api, keeping, make_node, make_pod, make_policy, eventually):
+    full(api, make_node, make_pod, make_policy)
+    async with keeping():
+        await eventually(lambda: stand(api) == {"n1": 2})
+    before, past = names(api), make_pod("past", cpu="1", node="n1")
+    api.put(PODS, past)
+    api.put(PODS, make_pod("waits", cpu="1"))
+    async with keeping() as program:
+        await eventually(lambda: slots(api) == {"held": 1, "unplaced": 1})
+        api.put(PODS, past | {"status": {"phase": "Failed", "reason": "OutOfcpu"}})
+        await eventually(lambda: program.ledger.report()["default/checkout"].held == 2)
+        await eventually(lambda: slots(api) == {"held": 2})
+    assert names(api) == before
+    assert nodes_of(api, "waits") == {}
+
+
 async def test_of_pods_that_stay_all_the_same_the_slots_do_not_keep_others_waiting(
     api, keeping, make_node, make_pod, make_policy, eventually
 ):
@@ -92,9 +145,8 @@ async def test_what_makes_room_for_another_hold_goes_at_once(
     api, keeping, make_node, make_pod, make_policy, eventually
 ):
     full(api, make_node, make_pod, make_policy)
-    began = time.monotonic()
     api.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
-    async with keeping(clock=lambda: began + (time.monotonic() - began) / 100):  # else it would be over
+    async with keeping(clock=slowly()):  # else it would be over
         await eventually(lambda: stand(api) == {"n1": 2})
         first = names(api)
         api.put(POLICIES, make_policy("higher", count=2, cpu="1", priorityClassName="high"))
