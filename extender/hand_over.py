@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,6 +70,7 @@ class HandOver:
 
     Thousands of these must not come before the others.
 
+    `overcommitted`: nodes by policy where placeholders stay though their slots are lost: no owner fits there.
     `changes` tells of gated pods and of the account; `view`: of nodes. `clock`: seconds, monotonic.
     """
 
@@ -78,6 +79,7 @@ class HandOver:
         api: ClusterAPI,
         ledger: Ledger,
         standing: Standing,
+        overcommitted: Mapping[str, frozenset[str]],
         metrics: Metrics,
         changes: Changes,
         view: View,
@@ -88,6 +90,7 @@ class HandOver:
         self._giving = Giving(api, standing, ledger.holds_on, namespace)
         self._ledger = ledger
         self._standing = standing
+        self._overcommitted = overcommitted
         self._metrics = metrics
         self._changes = changes
         self._view = view
@@ -183,7 +186,8 @@ class HandOver:
         busy = self.busy() - {self._heirs[uid].node if uid in self._heirs else ""}
         if policy not in idle:
             idle[policy] = [held for held in self._standing.of(policy) if held.keeps] if policy else []
-        idle[policy] = [held for held in idle[policy] if held.node not in busy]
+        shut = busy.union(*self._overcommitted.values())
+        idle[policy] = [held for held in idle[policy] if held.node not in shut]
         # What one of its kind could not use is not taken from the policy for each of them at once.
         now = self._clock()
         pauses = any(self._in_vain.bars(key, now) for key in (uid, _kind(policy, one.pod)))
@@ -282,13 +286,17 @@ class HandOver:
             coming += 1  # its slot, until the ledger has a place for it
         soon = unsure + openings.missing
         if now - since >= UNPLACED_SECONDS:  # but for those that stay until kubelet has refused others
-            soon = min(openings.missing, max(0, useless - openings.held))
+            soon = min(openings.missing, self._staying(policy))
         if before < coming + soon:
             return True
         if not self._unlifted.bars(uid, now):  # else it has been said
             text = "no place for an owner pod=%s policy=%s before=%d %s"
             log.info(text, one.pod.key, policy, before, openings)
         return False
+
+    def _staying(self, policy: str) -> int:
+        there = self._overcommitted.get(policy)
+        return sum(held.bound and held.node in there for held in self._standing.of(policy)) if there else 0
 
     def _begin(self, one: Gated, work: Coroutine[None, None, None], node: str) -> None:
         self._seen.setdefault(one.pod.uid, self._clock())

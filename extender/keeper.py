@@ -22,6 +22,7 @@ from extender.guarding import EachByItsKeeper, Guard, Guarding, Guards, NobodyBy
 from extender.hand_over import HandOver
 from extender.leaving import Leaving
 from extender.metrics import Metrics
+from extender.overcommitted import Overcommitted
 from extender.placeholders import Placeholders, random_name
 from extender.priority_classes import Raising
 from extender.refused import Refused
@@ -98,10 +99,12 @@ class PlaceholderKeeper:
         self._holds, self._owners, self._waiting = (Changes(IDLE_SECONDS) for _ in range(3))
         self._rests = Rests(LOOKS_A_SECOND, LOOKS_IN_A_ROW, REST_SECONDS, clock)
         self.standing = Standing(settings.namespace, self.note, clock)
+        overcommitted = Overcommitted(ledger, self.standing, self._keeps)
         self._hand_over = HandOver(
             api,
             ledger,
             self.standing,
+            overcommitted.nodes,
             metrics,
             self._owners,
             cluster.view,
@@ -114,6 +117,7 @@ class PlaceholderKeeper:
             ledger,
             self.standing,
             standing_by,
+            overcommitted,
             metrics,
             self._holds,
             namespace=settings.namespace,

@@ -1,53 +1,55 @@
 """Nodes that have less room than the placeholders on them: pods came past the scheduler that bound these.
 
 kubelet refuses such a pod, for it counts whom it knew before. So a placeholder stays until it has had time
-to: made anew, it would come behind whoever waits.
+to: made anew, it would come behind whoever waits. Meanwhile nobody fits there, owners neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from extender.standing import Standing
 from ledger.ledger import Ledger
 
-REFUSES_SECONDS: Final = 10.0
-"""How long kubelet may take with a pod; one that is there for longer has been admitted."""
+REFUSES_SECONDS: Final = 5.0
+"""How long kubelet may take with a pod: less than an owner waits for its place."""
 
 
 class Overcommitted:
-    """Where placeholders stay. Each round begins with `begin`, and asks about a policy once."""
+    """Where placeholders stay. `kept`: whether they keep a policy. `nodes`: by policy, until they go."""
 
-    def __init__(self, ledger: Ledger, standing: Standing) -> None:
+    def __init__(self, ledger: Ledger, standing: Standing, kept: Callable[[str], bool]) -> None:
+        self.nodes: dict[str, frozenset[str]] = {}
         self._ledger = ledger
         self._standing = standing
-        self._since = 0.0
-        self._now: frozenset[str] | None = None
+        self._kept = kept
+        self._latecomers = ledger.latecomers(REFUSES_SECONDS)
         self._held: dict[str, frozenset[str]] = {}
         """By policy, where holds lay when that was last looked at, and where placeholders stay. Until then,
         after a restart, they lay where placeholders stand.
         """
 
-    def begin(self, now: float) -> None:
-        """A round begins. now: seconds, monotonic."""
-        self._since = now - REFUSES_SECONDS
-        self._now = None
-
-    def lately(self, policy: str, held: Iterable[str], beside: Iterable[str]) -> frozenset[str]:
+    def look(self, policy: str, held: Iterable[str], beside: Iterable[str]) -> frozenset[str]:
         """Which of the nodes `beside`, where a policy's placeholders are bound and its holds lay until now,
         pods have come to that kubelet may refuse yet. held: where holds lie.
         """
-        found = frozenset(beside)
-        if policy in self._held:
-            found &= self._held[policy]
-        if found:
-            if self._now is None:
-                self._now = self._ledger.overcommitted(self._standing.bound(), self._since)
-            found &= self._now
+        beside = frozenset(beside)
+        lay = beside & self._held.get(policy, beside)
+        found = frozenset(node for node in lay if self._latecomers.took_room(node, self._there(node)))
         self._held[policy] = found.union(held)
+        stood = self.nodes.pop(policy, frozenset()) & beside
+        if found or stood:
+            self.nodes[policy] = found | stood
         return found
+
+    def _there(self, node: str) -> dict[str, int]:
+        """What takes room there beside pods, until now at least: placeholders, and holds of other keepers."""
+        held = self._ledger.holds_on(node)
+        others = {policy: slots for policy, slots in held.items() if not self._kept(policy)}
+        return {**others, **self._standing.bound_on(node)}
 
     def forget(self, policy: str) -> None:
         """The policy is gone."""
         self._held.pop(policy, None)
+        self.nodes.pop(policy, None)

@@ -84,6 +84,7 @@ class Placeholders:
         ledger: Ledger,
         standing: Standing,
         standing_by: StandingBy,
+        overcommitted: Overcommitted,
         metrics: Metrics,
         changes: Changes,
         *,
@@ -112,7 +113,7 @@ class Placeholders:
         self._ordinary = ordinary
         self._kept = kept
         self._roaming = Roaming(awaited, clock)
-        self._overcommitted = Overcommitted(ledger, standing)
+        self._overcommitted = overcommitted
         self._closed = closed
         self._serves = serves
         self._busy = busy
@@ -152,7 +153,6 @@ class Placeholders:
         # What waits elsewhere is a reason for those alone whose own may have to make room.
         pressed = self._standing.asking_policies() if crowded else set[str]()
         self._roaming.begin()
-        self._overcommitted.begin(self._clock())
         for holding in self._ledger.gather_holdings():
             # Nothing may come between what it says and what is done of it.
             if holding is not None and self._kept(holding.demand.key):
@@ -224,7 +224,7 @@ class Placeholders:
         beside = Counter(one.node for one in there if one.bound) - Counter(wanted)
         lost = {node for node in beside if not self._serves(demand.where, node)}
         unplaced = holding.unplaced
-        short = self._overcommitted.lately(demand.key, wanted, beside if unplaced else ())
+        short = self._overcommitted.look(demand.key, wanted, beside if unplaced else ())
         steps = decide(wanted, form, there, crowded, standby, barred, lost, short, unplaced)
         unmade = self._unmade.barred(self._clock())
         self._guards[demand.key] = _guard(missing, barred, unmade.get(demand.key, ""))

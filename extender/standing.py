@@ -57,6 +57,7 @@ class Standing:
         self._clock = clock
         self._by_uid: dict[str, Placeholder] = {}
         self._by_policy: dict[str, dict[str, Placeholder]] = {}
+        self._bound: dict[str, dict[str, str]] = {}
         self._asked: dict[str, float] = {}
         self._given: dict[str, Placeholder] = {}
         self._gone: dict[str, None] = {}
@@ -106,6 +107,7 @@ class Standing:
             self._by_uid[one.uid] = self._by_policy[one.policy][one.uid] = one  # of another version perhaps
             return
         if one.bound:
+            self._bound.setdefault(one.node, {})[one.uid] = one.policy
             self._asked.pop(one.uid, None)
         else:
             self._asked.setdefault(one.uid, self._clock())
@@ -153,6 +155,11 @@ class Standing:
         if one is None:
             return
         self._asked.pop(uid, None)
+        if one.bound:
+            there = self._bound[one.node]
+            del there[uid]
+            if not there:
+                del self._bound[one.node]
         self._gone[uid] = None
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
@@ -224,13 +231,10 @@ class Standing:
         """Where a policy's bound placeholders stand, and how many: holds lay there before a restart."""
         return sorted(Counter(one.node for one in self.of(policy) if one.bound).items())
 
-    def bound(self) -> dict[str, Counter[str]]:
-        """How many are bound of each policy, by node, without those that are given to owners."""
-        found: dict[str, Counter[str]] = {}
-        for one in self._by_uid.values():
-            if one.bound and one.uid not in self._given:
-                found.setdefault(one.node, Counter())[one.policy] += 1
-        return found
+    def bound_on(self, node: str) -> Counter[str]:
+        """How many are bound there of each policy, without those that are given to owners."""
+        there = self._bound.get(node, {})
+        return Counter(policy for uid, policy in there.items() if uid not in self._given)
 
     def late(self) -> set[str]:
         """UIDs of the placeholders that have waited to be bound for longer than PATIENCE_SECONDS."""

@@ -93,7 +93,10 @@ class Claims:
         if claim is not None:
             self._subtract(claim)
         row = self._table.row(node)
-        fresh = Claim(pod, row, requests, state, now)
+        since = now
+        if claim is not None and claim.row == row and claim.state is ClaimState.SEEN:
+            since = claim.since  # it was there before, whatever it asks for now
+        fresh = Claim(pod, row, requests, state, since)
         self._table.claim(row, requests, 1)
         self._headcount.count(pod, row, 1)
         self._own(fresh, owner)

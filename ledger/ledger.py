@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from ledger import latecomers, report
+from ledger import report
 from ledger.bind import bind_pod
 from ledger.budgets import Budgets
 from ledger.claims import ClaimState
@@ -13,6 +13,7 @@ from ledger.decisions import BindDecision, DemandReport, Filtered, Mode
 from ledger.demands import NO_DEMAND, losers
 from ledger.filter import filter_nodes, prioritize_nodes
 from ledger.gangs import Gangs
+from ledger.latecomers import Latecomers
 from ledger.lost_nodes import NOT_READY_SECONDS
 from ledger.placement import settle, unfinished, unsettled
 from ledger.preempt import candidates, open_hole
@@ -432,11 +433,9 @@ class Ledger:
         """Take the time: nobody may call a verb for long, and what comes next is to be known to come now."""
         self._state.now = max(self._state.now, now)
 
-    def overcommitted(self, kept: Mapping[str, Mapping[str, int]], since: float) -> frozenset[str]:
-        """Nodes where pods leave no room for so many slots of each demand, by node and key, and would but for
-        those that came after `since`.
-        """
-        return latecomers.overcommitted(self._state, kept, since)
+    def latecomers(self, seconds: float) -> Latecomers:
+        """Who came in the last `seconds`, and what they took."""
+        return Latecomers(self._state, seconds)
 
     def held_nodes(self) -> frozenset[str]:
         """Nodes with at least one hold."""

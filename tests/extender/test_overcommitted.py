@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+
+import pytest
 
 from adapters.api import NODES, PODS, POLICIES, PRIORITY_CLASSES
 from extender.hand_over import UNPLACED_SECONDS
 from extender.overcommitted import REFUSES_SECONDS
-from tests.extender.placeholder_cluster import gated, nodes_of, ours, stand
+from qos import keys
+from tests.extender import placeholder_cluster
+from tests.extender.placeholder_cluster import condition, gated, nodes_of, ours, stand
 
 
 def names(api) -> set[str]:
@@ -72,7 +77,7 @@ async def test_a_stream_of_such_pods_of_which_one_is_always_there_takes_none_eit
             if last is not None:
                 api.remove(PODS, "default", last)
             last = one["metadata"]["name"]
-            later += 4.0
+            later += 0.4 * REFUSES_SECONDS
             now = time.monotonic() + later
             await eventually(lambda now=now: told[-1] >= now)  # the ledger knows how late it is
         assert names(api) == before
@@ -106,6 +111,47 @@ async def test_an_owner_waits_for_its_slot_until_they_are_refused(
         api.remove(PODS, "default", "past")
         await eventually(lambda: nodes_of(api, "checkout") == {"checkout-1": "n1"})
         await eventually(lambda: stand(api) == {"n1": 1})
+
+
+@pytest.mark.parametrize("refused", [True, False])
+async def test_no_owner_is_sent_where_nobody_fits_meanwhile(
+    api, keeping, make_node, make_pod, make_policy, eventually, monkeypatch, refused
+):
+    """One hold is left there: kube-scheduler would find no room beside the placeholder that stays."""
+    full(api, make_node, make_pod, make_policy)
+    later, tried = 0.0, set()
+    monkeypatch.setattr(placeholder_cluster, "refuse", lambda _, pod: tried.add(pod["metadata"]["name"]))
+    async with keeping(clock=slowly(lambda: later)):
+        await eventually(lambda: stand(api) == {"n1": 2})
+        api.put(PODS, make_pod("past", cpu="1", node="n1"))
+        await eventually(lambda: slots(api) == {"held": 1, "unplaced": 1})
+        api.put(PODS, gated(make_pod("checkout-1", cpu="1", app="checkout")))
+        await eventually(lambda: condition(api, keys.GUARDED)[0] == "True")
+        if refused:
+            api.remove(PODS, "default", "past")
+        else:
+            later = REFUSES_SECONDS
+        await eventually(lambda: nodes_of(api, "checkout") == {"checkout-1": "n1"})
+        assert "checkout-1" not in tried
+        await eventually(lambda: stand(api) == Counter({"n1": 1} if refused else {}))
+
+
+async def test_beside_a_hold_of_the_other_keeper_they_stay_as_well(
+    api, keeping, make_node, make_pod, make_policy, eventually
+):
+    full(api, make_node, make_pod, make_policy)
+    api.put(POLICIES, make_policy(count=1, cpu="1", keeper="Placeholders"))
+    api.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    api.put(POLICIES, make_policy("asked", count=1, cpu="1", keeper="Extender", priorityClassName="high"))
+    async with keeping(bothKeepers=True, warmup_seconds=0) as program:
+        await eventually(lambda: stand(api) == {"n1": 1})
+        await eventually(lambda: all(one.held for one in program.ledger.report().values()))
+        before = names(api)
+        api.put(PODS, make_pod("past", cpu="1", node="n1"))
+        await eventually(lambda: slots(api) == {"unplaced": 1})
+        api.remove(PODS, "default", "past")
+        await eventually(lambda: slots(api) == {"held": 1})
+        assert names(api) == before
 
 
 async def test_after_a_restart_they_stay_as_well(api, keeping, make_node, make_pod, make_policy, eventually):

@@ -6,7 +6,12 @@ import pytest
 
 from tests.ledger.builders import demand, ledger, node, pod
 
-TWO_EACH = {"a": {"default/checkout": 2}, "b": {"default/checkout": 2}}
+TWO = {"default/checkout": 2}
+
+
+def late_pods(account, late):
+    for number, (name, cpus) in enumerate(late):
+        account.set_pod(pod(f"late-{number}", cpus, node=name))
 
 
 @pytest.mark.parametrize(
@@ -20,20 +25,38 @@ TWO_EACH = {"a": {"default/checkout": 2}, "b": {"default/checkout": 2}}
         ([("b", 4)], [("b", 1), ("a", 1), ("a", 4)], "ab"),
     ],
 )
-def test_only_where_they_would_have_room_but_for_those_that_came_late(early, late, found):
+def test_only_where_there_would_be_room_but_for_those_that_came_late(early, late, found):
     """Nodes of 8 CPUs, two slots of 2 on each: what pods leave, by node and CPUs."""
     account = ledger(node("a"), node("b"), demand("checkout", 4))
     for number, (name, cpus) in enumerate(early):
         account.set_pod(pod(f"early-{number}", cpus, node=name))
     account.advance(100.0)
-    for number, (name, cpus) in enumerate(late):
-        account.set_pod(pod(f"late-{number}", cpus, node=name))
-    assert account.overcommitted(TWO_EACH, 99.0) == frozenset(found)
-    assert not account.overcommitted(TWO_EACH, 100.0)
+    latecomers = account.latecomers(5.0)
+    assert not latecomers.took_room("a", TWO)
+    late_pods(account, late)
+    assert "".join(name for name in "ab" if latecomers.took_room(name, TWO)) == found
+    account.advance(104.0)
+    assert "".join(name for name in "ab" if latecomers.took_room(name, TWO)) == found
+    account.advance(105.0)
+    assert not any(latecomers.took_room(name, TWO) for name in "ab")
 
 
-def test_what_is_not_there_is_nowhere():
-    account = ledger(node("a"))
-    account.set_pod(pod("late", 9, node="a"))
-    assert not account.overcommitted({"a": {"default/gone": 1}, "gone": {"default/gone": 1}}, -1.0)
-    assert not account.overcommitted({}, -1.0)
+def test_those_that_are_gone_or_elsewhere_took_nothing():
+    account = ledger(node("a"), demand("checkout", 4))
+    latecomers = account.latecomers(5.0)
+    late_pods(account, [("a", 5)])
+    assert latecomers.took_room("a", TWO)
+    account.remove_pod("late-0")
+    assert not latecomers.took_room("a", TWO)
+    assert not latecomers.took_room("gone", TWO)
+    late_pods(account, [("a", 9)])
+    assert not latecomers.took_room("a", {"default/gone": 2})
+
+
+def test_who_asks_for_more_later_came_when_it_came():
+    account = ledger(node("a"), demand("checkout", 2))
+    latecomers = account.latecomers(5.0)
+    account.set_pod(pod("there", 1, node="a"))
+    account.advance(100.0)
+    account.set_pod(pod("there", 5, node="a"))
+    assert not latecomers.took_room("a", TWO)
