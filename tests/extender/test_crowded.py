@@ -10,6 +10,7 @@ import pytest
 from adapters.loops import Changes
 from adapters.memory import MemoryAPI
 from extender.metrics import Metrics
+from extender.overcommitted import Overcommitted
 from extender.placeholders import Placeholders
 from extender.standing import PATIENCE_SECONDS, Standing
 from extender.standing_by import StandingBy
@@ -47,6 +48,7 @@ async def test_one_that_waits_has_no_other_policy_looked_at(monkeypatch: pytest.
         ledger,
         standing,
         StandingBy(ledger, kept=lambda _: True, changed=changes.note, clock=lambda: now[0]),
+        Overcommitted(ledger, standing, lambda _: True),
         Metrics(),
         changes,
         namespace="holds",
