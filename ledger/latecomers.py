@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ledger.claims import Claim
 from ledger.state import State
 
 
@@ -17,10 +16,10 @@ class Latecomers:
         self._state = state
         self._seconds = seconds
         self._until = self._followed = float("-inf")
-        self._newest: Claim | None = None
-        self._by_row: dict[int, dict[str, Claim]] = {}
-        self._before: dict[int, dict[str, Claim]] = {}
-        """What came before the last turn of so many seconds."""
+        self._newest = ""
+        self._by_row: dict[int, set[str]] = {}
+        self._before: dict[int, set[str]] = {}
+        """UIDs of what came before the last turn of so many seconds."""
 
     def took_room(self, node: str, kept: Mapping[str, int]) -> bool:
         """Whether there is no room on a node for so many slots of each demand, by key, and would be but for
@@ -29,8 +28,9 @@ class Latecomers:
         state = self._state
         self._follow()
         row = state.table.index.get(node, -1)
-        there = self._before.get(row, {}) | self._by_row.get(row, {})
-        late = [one for one in there.values() if self._is_late(one, row)]
+        uids = self._before.get(row, set()) | self._by_row.get(row, set())
+        there = [claim for uid in uids if (claim := state.claims.by_uid.get(uid)) is not None]
+        late = [claim for claim in there if claim.row == row and claim.since > state.now - self._seconds]
         if not late:
             return False
         numbers, asked = state.demands.numbers, np.zeros_like(state.holds.total)
@@ -41,19 +41,15 @@ class Latecomers:
         needed = asked > 0
         return bool((needed & (asked > free)).any() and not (needed & (asked > without)).any())
 
-    def _is_late(self, one: Claim, row: int) -> bool:
-        there = self._state.claims.by_uid.get(one.pod.uid) is one
-        return there and one.row == row and one.since > self._state.now - self._seconds
-
     def _follow(self) -> None:
         """Claims are in the order in which they came, so the new ones are the last."""
         now, newest = self._state.now, self._newest
         if now >= self._until:
             self._by_row, self._before, self._until = {}, self._by_row, now + self._seconds
-        for one in reversed(self._state.claims.by_uid.values()):
-            if one is newest or one.since <= now - self._seconds or one.since < self._followed:
+        for uid, claim in reversed(self._state.claims.by_uid.items()):
+            if uid == newest or claim.since <= now - self._seconds or claim.since < self._followed:
                 break
-            if self._newest is newest:
-                self._newest = one
-            self._by_row.setdefault(one.row, {})[one.pod.uid] = one
+            if self._newest == newest:
+                self._newest = uid
+            self._by_row.setdefault(claim.row, set()).add(uid)
         self._followed = now

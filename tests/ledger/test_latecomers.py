@@ -53,6 +53,17 @@ def test_those_that_are_gone_or_elsewhere_took_nothing():
     assert not latecomers.took_room("a", {"default/gone": 2})
 
 
+def test_whoever_changes_once_there_came_late_all_the_same():
+    account = ledger(node("a"), demand("checkout", 2))
+    latecomers = account.latecomers(5.0)
+    account.set_pod(pod("past", 5, node="a"))
+    assert latecomers.took_room("a", TWO)
+    account.advance(1.0)
+    assert latecomers.took_room("a", TWO)
+    account.set_pod(pod("past", 6, node="a"))
+    assert latecomers.took_room("a", TWO)
+
+
 def test_who_asks_for_more_later_came_when_it_came():
     account = ledger(node("a"), demand("checkout", 2))
     latecomers = account.latecomers(5.0)
