@@ -231,7 +231,7 @@ class Ledger:
 
         GET each, then set_pod, release or settle.
         """
-        self._state.now = max(self._state.now, now)
+        self.advance(now)
         due = now - self._state.settle_seconds
         flights = [flight.pod for flight in self._state.flights.by_uid.values() if flight.since <= due]
         return flights + [claim.pod for claim in self._state.claims.unseen.values() if claim.since <= due]
@@ -363,7 +363,7 @@ class Ledger:
         kube-scheduler is to preempt nobody for it. False: it does so already, or the pod does not wait.
         """
         state = self._state
-        state.now = max(state.now, now)
+        self.advance(now)
         if not self.waits(pod) or not state.rooms.evict(pod.uid, now):
             return False
         if state.nominations.foresee(state.counted(pod), node, now):
@@ -453,7 +453,7 @@ class Ledger:
 
     def gather_waiting(self, now: float) -> Iterator[list[Pod]]:
         """The same in steps of some milliseconds; the last is all of it."""
-        self._state.now = max(self._state.now, now)
+        self.advance(now)
         if self._waiting.lapse(self._state.now):
             self._state.changed()
         return self._waiting.gather(self._state)
@@ -462,7 +462,7 @@ class Ledger:
         """Take the time; whether `gather_waiting` has pods to judge. Where not, only what is told here can
         bring some, or time.
         """
-        self._state.now = max(self._state.now, now)
+        self.advance(now)
         return self._waiting.unjudged(self._state)
 
     def gauges(self) -> Mapping[str, float]:

@@ -141,8 +141,8 @@ def decide(
     for one in standing:
         (freed if room[one.node] > 0 else others).append(one)
         room[one.node] -= 1
-    staying = {one.uid for one in others if one.form == form and one.node in overcommitted}
-    staying -= {one.uid for one in others if one.node in lost}
+    useful = [one for one in others if one.form == form and one.node not in lost]
+    staying = {one.uid for one in useful if one.node in overcommitted}
     others.sort(key=lambda one: (one.uid in staying, one.node not in lost))
     kept = missing + min(unplaced, len(staying))
     gone = (*useless, *freed, *others[: max(0, len(others) - kept)])

@@ -31,7 +31,7 @@ def slowly(later=lambda: 0.0):
 
 
 def full(api, make_node, make_pod, make_policy) -> None:
-    """A node of four CPUs, two of them for slots, two used, and a pod that waits for one."""
+    """A node of four CPUs, two of them for slots, two used."""
     api.put(NODES, make_node("n1"))
     api.put(PODS, make_pod("there", cpu="2", node="n1"))
     api.put(POLICIES, make_policy(count=2, cpu="1"))
