@@ -42,7 +42,9 @@ class Ledger:
     before the start is not known. After `not_ready_seconds` owners on a node that is not ready fill no slot.
     `reservations`: pods use Koordinator's Reservations, and say which. `sample`: a pod that is shown as many
     nodes may have been shown a part of them. `most_nodes`: filter answers so many at the most to a pod that
-    prefers none; 0: all. `quotas`: what refuses pods beside; None: nothing does.
+    prefers none; 0: all. `asked` False: no scheduler asks us; a pod is in flight to where a hold has moved
+    for it, and is refused there as long as that has not come true. `quotas`: what refuses pods beside; None:
+    nothing does.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Ledger:
         sample: int = SAMPLE,
         most_nodes: int = 0,
         reservations: bool = False,
+        asked: bool = True,
         quotas: Quotas | None = None,
     ) -> None:
         self.mode = mode
@@ -71,6 +74,7 @@ class Ledger:
             pool_labels=pool_labels,
             most_nodes=most_nodes,
             reservations=reservations,
+            asked=asked,
             quotas=quotas,
         )
         self._budgets = Budgets(self._state)

@@ -103,6 +103,7 @@ class State:
         pool_labels: Sequence[str] = (),
         most_nodes: int = 0,
         reservations: bool = False,
+        asked: bool = True,
         quotas: quoted.Quotas | None = None,
     ) -> None:
         self.mode = mode
@@ -110,6 +111,7 @@ class State:
         self.reoffered = True
         self.cap_percent = cap_percent
         self.binds = binds
+        self._asked = asked
         self.settle_seconds = settle_seconds
         self.warmup_until = warmup_until
         self.now = 0.0
@@ -196,11 +198,11 @@ class State:
 
     @property
     def charges_win(self) -> bool:
-        """True when a pod in flight will run where it was sent, whatever bind says.
+        """True when a pod in flight will run where it was sent, whatever bind says, or no bind is asked.
 
         Holds make way at once.
         """
-        return self.mode is not Mode.STRICT or not self.binds
+        return self._asked and (self.mode is not Mode.STRICT or not self.binds)
 
     def given_up(self) -> dict[object, Flags]:
         """Rows, by kind of pod, where the search for moves failed since the last change.

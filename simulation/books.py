@@ -253,6 +253,7 @@ def opened(
         warmup_until=clock() + config.warmup,
         not_ready_seconds=config.not_ready_seconds,
         reservations=config.koordinator.reservations,
+        asked=not world.standing,
         most_nodes=config.most_nodes,
         sample=world.sample or SAMPLE,
     )
