@@ -24,7 +24,6 @@ from simulation import objects
 from simulation.api import Client, Fault
 from simulation.books import PLACEHOLDERS
 from simulation.cluster import OTHER_SCHEDULER, App
-from simulation.placeholder_watcher import PlaceholderWatcher
 from simulation.play import Play
 from simulation.store import EPOCH, Body, timestamp
 
@@ -155,10 +154,7 @@ def placeholder_gone(play: Play, which: int) -> None:
         body["metadata"] for body in play.store.bodies(PODS) if body["metadata"]["namespace"] == PLACEHOLDERS
     ]
     if there:
-        meta = there[which % len(there)]
-        if isinstance(play.watcher, PlaceholderWatcher):
-            play.watcher.taken.add(meta["uid"])
-        play.store.remove(PODS, PLACEHOLDERS, meta["name"])
+        play.store.remove(PODS, PLACEHOLDERS, there[which % len(there)]["name"])
 
 
 def app(

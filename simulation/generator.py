@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from simulation.bursts import Bursts
+from simulation.bypassing import with_bypassers
 from simulation.history import History, Step, World
 from simulation.objects import PRIORITIES
 from simulation.reserving import Reserving
@@ -130,7 +131,8 @@ def history(seed: int, *, mode: str = "", binds: bool | None = None, keeper: str
     """The history of a seed; `mode` and `binds` where they are not to be drawn."""
     if keeper == EXTENDER:
         return Maker(seed, mode, binds).make()
-    return Bursts(seed).made() if seed % 2 else WithPlaceholders(Maker(seed, mode, binds).plain()).made()
+    made = Bursts(seed).made() if seed % 2 else WithPlaceholders(Maker(seed, mode, binds).plain()).made()
+    return with_bypassers(made)
 
 
 class Maker:

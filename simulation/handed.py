@@ -13,15 +13,17 @@ from qos.cluster.objects import Demand, Pod
 class Handed:
     """An owner whose hand-over has begun.
 
-    `demand`: its policy's, None where that is gone. `nominated`: it was, to `node`; kube-scheduler may have
-    taken that back. `covered`: a placeholder that stands by keeps the place for it until then.
-    `placeholder`: the one that goes for it, by UID, "" none so far. `overtaken`: kube-scheduler had given its
-    place to another pod before, or gave it to one of higher priority. `until`: so long it is judged.
+    `demand`: its policy's, None where that is gone. `gated`: it was, then. `nominated`: it was, to `node`;
+    kube-scheduler may have taken that back. `covered`: a placeholder that stands by keeps the place for it
+    until then. `placeholder`: the one that goes for it, by UID, "" none so far. `overtaken`: kube-scheduler
+    had given its place to another pod before, or gave it to one of higher priority, or did not heed that it
+    was nominated. `until`: so long it is judged.
     """
 
     node: str
     policy: str
     demand: Demand | None
+    gated: bool = False
     nominated: bool = False
     covered: bool = False
     placeholder: str = ""

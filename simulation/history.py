@@ -26,7 +26,8 @@ class World:
     that pods take to end when nothing else is said. `settle`, `warmup`, `reference_grace`, `not_ready`: the
     extender's settings; `grace`: the checker's. `skew`: workloads' pods, and policies' slots, are spread over
     three zones with this maxSkew; 0: they are not. `reservations`: Koordinator's are held, and their status
-    is written. `keeper`: Extender or Placeholders.
+    is written. `keeper`: Extender or Placeholders. `refuses`: the longest time until kubelet has said that it
+    refuses a pod; 0: kubelets take any.
     """
 
     seed: int
@@ -51,6 +52,7 @@ class World:
     skew: int = 0
     reservations: bool = False
     keeper: str = "Extender"
+    refuses: float = 0.0
 
     @property
     def standing(self) -> bool:

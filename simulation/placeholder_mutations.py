@@ -11,9 +11,11 @@ from typing import Any
 import extender.placeholders
 from adapters.api import PODS, APIError, Unreachable
 from extender.gate import Gate
+from extender.overcommitted import Overcommitted
 from extender.refused import Refused
 from extender.standing import Standing
 from ledger.ledger import Ledger
+from ledger.state import State
 from simulation.api import Client
 from simulation.mutations import Mutation
 
@@ -81,6 +83,10 @@ def _does_nothing(answer: Any = None) -> Any:
     return lambda _right: lambda *_args, **_options: answer
 
 
+def _is_true(_right: Any) -> Any:
+    return property(lambda _self: True)
+
+
 def _asks_nobody(_right: Any) -> Any:
     async def ask(*_args: Any) -> None:
         pass
@@ -119,5 +125,7 @@ OF_PLACEHOLDERS = tuple(
         ("a placeholder that did not go counts as gone", Standing, "take_back", _does_nothing()),
         ("the answer to a create counts more than the watch", Standing, "made", _believes_the_answer),
         ("no hold moves for who was refused", Refused, "_ask", _asks_nobody),
+        ("a hold's room is lost to whom it moved for", State, "charges_win", _is_true),
+        ("placeholders go before kubelet refuses", Overcommitted, "look", _does_nothing(frozenset())),
     )
 )

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 from adapters.api import NODES, PODS, Resource
 from adapters.kubernetes import placeholders
 from ledger.decisions import DemandReport
+from ledger.unplaced import INSUFFICIENT
 from qos.cluster.objects import Demand, Node, Pod
 from qos.cluster.placeholders import Placeholder
 from qos.cluster.selectors import admits
 from simulation import parsed
+from simulation.arrivals import Arrivals
+from simulation.at_rest import wrongly_said, wrongly_standing
 from simulation.books import PLACEHOLDERS, WATCHED
 from simulation.handed import Handed, HandOvers
 from simulation.history import World
@@ -57,18 +60,20 @@ class _Standing:
 
 
 class PlaceholderWatcher(Watching):
-    """Told of everything by the players. `taken`: placeholders that somebody else deletes, by UID."""
+    """Told of everything by the players."""
 
     def __init__(self, world: World, store: Store, clock: Callable[[], float]) -> None:
         super().__init__(world, store, clock)
-        self.taken: set[str] = set()
         self._bound = 0
+        self._arrivals = Arrivals(clock)
         self._pods: dict[str, Pod] = {}
         self._standing: dict[str, _Standing] = {}
         self._gated: dict[str, float] = {}
         self._handed = HandOvers()
         self._assumed: dict[str, tuple[Pod, str]] = {}
         """Pods that kube-scheduler has chosen a node for and that are not bound."""
+        self._unheeded: set[str] = set()
+        """Nominated owners that kube-scheduler does not know to be."""
         self._evicted: set[str] = set()
         self._leaving: set[str] = set()
         """Placeholders whose DELETE was sent."""
@@ -92,6 +97,12 @@ class PlaceholderWatcher(Watching):
         self._leaving.clear()
         self._leads_since = float("inf")
 
+    def scheduler_starts(self) -> None:
+        """kube-scheduler is about to list pods: it does not heed the nomination of one with gates."""
+        self._unheeded = {uid for uid in self._gated if self._pods[uid].nominated_node_name}
+        for uid, one in self._handed:
+            one.overtaken |= uid in self._gated
+
     def disturbed(self) -> None:
         """Something happened from outside."""
 
@@ -100,15 +111,17 @@ class PlaceholderWatcher(Watching):
     def claimed(self, uid: str, node: str, slot: str, reservation: str) -> None:  # noqa: ARG002 - of Told
         """A hand-over begins."""
         self.say(f"extender claims {node} for {self._name(uid)}")
-        extender, pod = self.extender, self._pods.get(uid)
+        pod = self._pods.get(uid)
         policy = self._policy(pod) if pod is not None else ""
-        demand = extender.books.demands().get(policy) if extender is not None else None
+        demand = self._demands().get(policy)
         waits = [s.one for s in self._standing.values() if s.one.nominated and s.waits_for(node)]
-        one = Handed(node, policy, demand, covered=any(there.policy == policy for there in waits))
+        covered = any(there.policy == policy for there in waits)
+        one = Handed(node, policy, demand, gated=uid in self._gated, covered=covered)
         if pod is not None and demand is not None:
             left = Counter(self._left(node))
             left.update(demand.vector if self._stand(policy, node) else {})
             one.overtaken = any(left[name] < pod.requests.get(name, 0) for name in demand.vector)
+            one.overtaken |= uid in self._unheeded
         self._handed.begin(uid, one, pod)
 
     def released(self, uid: str) -> None:
@@ -121,9 +134,13 @@ class PlaceholderWatcher(Watching):
         """kube-scheduler has chosen."""
         self.say(f"kube-scheduler chooses {node} for {pod.name}")
         self._assumed[pod.uid] = pod, node
+        self._overtakes(node, pod.priority)
+
+    def _overtakes(self, node: str, priority: float) -> None:
+        """A pod is about to be on a node, whatever is kept there for owners of less priority."""
         for uid, one in self._handed:
             owner = self._pods.get(uid)
-            if one.node == node and owner is not None and pod.priority > owner.priority:
+            if one.node == node and owner is not None and priority > owner.priority:
                 left = self._left(node)
                 one.overtaken |= any(left.get(name, 0) < amount for name, amount in owner.requests.items())
 
@@ -143,16 +160,22 @@ class PlaceholderWatcher(Watching):
     def unassumed(self, pod: Pod) -> None:
         """kube-scheduler takes its choice back."""
         self.say(f"kube-scheduler gives up binding {pod.name}")
-        self._assumed.pop(pod.uid, None)
+        _, node = self._assumed.pop(pod.uid, (pod, ""))
+        if pod.namespace == PLACEHOLDERS:  # perhaps before it knows whom the place is given to
+            for _, one in self._handed:
+                one.overtaken |= one.node == node
 
     def preempted(self, pod: Pod, node: str, victims: list[Pod], *, asked: bool) -> None:  # noqa: ARG002
         """kube-scheduler evicts."""
         self.say(f"{pod.name} preempts {' '.join(one.name for one in victims)} on {node}")
         handed = self._handed.get(pod.uid)
-        more = [one for one in victims if one.uid not in self._evicted]
+        harmless = self._evicted | self._arrivals.refused | self._leaving
+        more = [one for one in victims if one.uid not in harmless]
         self._evicted.update(one.uid for one in victims)
         if handed is None or not more or handed.overtaken or handed.until < self._clock():
             return
+        if not (handed.nominated or handed.gated):
+            return  # kube-scheduler had its turn before it could know
         demand = handed.demand
         if demand is None or not self._serves(demand, handed.node):
             return
@@ -174,7 +197,8 @@ class PlaceholderWatcher(Watching):
             return
         pod, gone = parsed.pod(entry.raw), entry.type == "DELETED"
         if before is None:
-            self.say(f"{pod.name} is created, {pod.requests.get('cpu', 0)}m, priority {pod.priority}")
+            to = f" on {pod.node_name}" if pod.node_name else ""
+            self.say(f"{pod.name} is created{to}, {pod.requests.get('cpu', 0)}m, priority {pod.priority}")
         elif gone:
             self.say(f"{pod.name} is gone")
         elif pod.node_name and not before["spec"].get("nodeName"):
@@ -196,6 +220,9 @@ class PlaceholderWatcher(Watching):
             self._handed.see(pod)
         if gone or pod.node_name:
             self._assumed.pop(pod.uid, None)
+        if before is None and pod.node_name:
+            self._arrivals.bypass(pod.node_name)
+            self._overtakes(pod.node_name, float("inf"))
         gated = parsed.wants(entry.raw).gated
         if before is None and not gated:
             self._judge_ungated(pod)
@@ -218,6 +245,8 @@ class PlaceholderWatcher(Watching):
             self.wrong("owners wait", f"{pod.name} is not gated, and its policy has {said}")
 
     def _see_placeholder(self, pod: Pod, entry: Entry, *, gone: bool) -> None:
+        if gone or pod.node_name:
+            self._assumed.pop(pod.uid, None)
         if gone:
             self._standing.pop(pod.uid, None)
             return
@@ -232,7 +261,7 @@ class PlaceholderWatcher(Watching):
         """
         if not sent:
             self._leaving.discard(uid)
-        if not sent or uid not in self._standing or uid in self._leaving:
+        if not sent or uid not in self._standing or uid in self._leaving | self._arrivals.refused:
             return
         self._leaving.add(uid)
         one, extender = self._standing[uid].one, self.extender
@@ -248,9 +277,38 @@ class PlaceholderWatcher(Watching):
             return
         wanted = known.desired - known.missing
         after = self._kept(demand, wanted - known.held, extender.ledger.claimed)
+        left = self._left(one.node)
+        there = [pod for pod in self._pods.values() if pod.node_name == one.node and not pod.terminal]
+        if self._arrivals.are_in_the_way(left, there, demand.vector) or self._fits(demand, one.node):
+            wanted = known.desired
         if after < wanted:
             said = f"{one.name} of {one.policy} on {one.node} goes"
             self.wrong("slots are kept", f"{said}: {after} are left of {wanted}")
+
+    def _fits(self, demand: Demand, node: str) -> bool:
+        """Whether a slot has room on a node, beside holds that want to be there and owners on their way, and
+        is said to have none.
+        """
+        demands, left = self._demands(), Counter(self._left(node))
+        reports = self._reports()
+        other_reasons = any(one.reason != INSUFFICIENT for one in reports[demand.key].unplaced)
+        if other_reasons or demand.max_slots_per_node is not None:
+            return False
+        for key in reports.keys() & demands.keys():
+            for _ in range(dict(reports[key].holds).get(node, 0) - self._stand(key, node)):
+                left.subtract(demands[key].vector)
+        coming = {uid for uid, one in self._handed if one.node == node}
+        coming |= {p.uid for p in self._pods.values() if p.nominated_node_name == node and not p.node_name}
+        for uid in coming & self._pods.keys():
+            left.subtract(self._pods[uid].requests)
+        return all(left[name] >= amount for name, amount in demand.vector.items())
+
+    def refused(self, pod: Pod, resource: str) -> None:
+        """kubelet refuses a pod, and no owner but where pods have just come past kube-scheduler."""
+        self.say(f"kubelet of {pod.node_name} refuses {pod.name}: OutOf{resource}")
+        self._arrivals.refused.add(pod.uid)
+        if self._policy(pod) and not self._arrivals.bypassed(pod.node_name):
+            self.wrong("owners are admitted", f"kubelet of {pod.node_name} refuses {pod.name}")
 
     def _unheard(self, policy: str) -> bool:
         """Whether our service has still to hear of something that concerns a policy."""
@@ -275,13 +333,16 @@ class PlaceholderWatcher(Watching):
         stays = self._stand(one.policy, one.node) < holds.get(one.policy, 0)
         return not stays and any(self._stand(key, one.node) < holds.get(key, 0) for key in waits)
 
+    def _demands(self) -> Mapping[str, Demand]:
+        return self.extender.books.demands() if self.extender is not None else {}
+
     def _reports(self) -> Mapping[str, DemandReport]:
         return self.extender.ledger.report() if self.extender is not None else {}
 
     def _stand(self, policy: str, node: str) -> int:
         """How many of a policy's placeholders of the right form stand on a node, without those that go."""
         extender = self.extender
-        demand = extender.books.demands().get(policy) if extender is not None else None
+        demand = self._demands().get(policy)
         if extender is None or demand is None:
             return 0
         what = policy, extender.form_of(demand), node
@@ -343,8 +404,9 @@ class PlaceholderWatcher(Watching):
             return
         for uid in self._gated:
             self.wrong("no gate stays", f"{self._name(uid)} is gated after quiet")
-        self._look_where_they_stand(extender)
-        self._look_what_is_said(extender)
+        standing = [there.one for there in self._standing.values()]
+        self._all_wrong("placeholders stand", wrongly_standing(extender, standing))
+        self._all_wrong("Guarded is said", wrongly_said(extender, self._clock()))
         since = self._clock() - SETTLED_SECONDS
         before = max(writes for at, writes in self._written if at <= since)
         stay = sum(one.since >= since for one in self._standing.values())
@@ -358,35 +420,3 @@ class PlaceholderWatcher(Watching):
             let_in = [node for node in self._passes(again, pod, nodes, now) if node in would_now]
             if let_in:
                 self.wrong("nobody waits for ever", f"{name} would be let in to {' '.join(let_in)}")
-
-    def _look_where_they_stand(self, extender: Extender) -> None:
-        """A bound placeholder of the right form wherever a hold lies, and none beside."""
-        demands, reports = extender.books.demands(), extender.ledger.report()
-        wanted = {
-            (key, extender.form_of(demands[key]), node): count
-            for key, report in reports.items()
-            for node, count in report.holds
-        }
-        there = Counter(
-            (s.one.policy, s.one.form, s.one.node) for s in self._standing.values() if s.one.bound
-        )
-        for what in sorted(wanted.keys() | there.keys()):
-            if wanted.get(what, 0) != there[what]:
-                key, _, node = what
-                self.wrong(
-                    "placeholders stand", f"{key}: {wanted.get(what, 0)} holds, {there[what]} on {node}"
-                )
-        for standing in self._standing.values():
-            if standing.one.policy not in reports:
-                self.wrong(
-                    "placeholders stand", f"{standing.one.name} is of {standing.one.policy}, which is gone"
-                )
-
-    def _look_what_is_said(self, extender: Extender) -> None:
-        """The condition Guarded, where placeholders stand as they are to."""
-        guarding = extender.books.guarding
-        recent = guarding.recent(self._clock())
-        for key in extender.ledger.report():
-            guard = guarding.judge(key, recent, ())
-            if not guard.guarded:
-                self.wrong("Guarded is said", f"{key}: {guard.message}")

@@ -17,6 +17,7 @@ from simulation.chance import Chance
 from simulation.cluster import Cluster
 from simulation.extender import Extender
 from simulation.history import History
+from simulation.kubelets import Kubelets
 from simulation.loop import Stuck, VirtualLoop
 from simulation.placeholder_watcher import PlaceholderWatcher
 from simulation.scheduler.extended import Extended
@@ -81,6 +82,8 @@ class Play:
         if isinstance(who, Watcher):
             return Extended(self.world, api, self.extender, who, *rest)
         self.extender_api.deleting = who.deletes
+        if self.world.refuses:
+            Kubelets(self.world, self.store, self.loop, self.chance, who)
         self.store.admit = Admission(self.store, self.extender.review).admit
         return Scheduler(self.world, api, who, *rest)
 
@@ -203,6 +206,7 @@ class Play:
 
     def _start_scheduler(self) -> None:
         if not self.scheduler.part.alive:
+            self.watcher.scheduler_starts()
             self.scheduler.start()
 
 

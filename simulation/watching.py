@@ -79,6 +79,9 @@ class Watching(Told, ABC):
     def restarted(self) -> None:
         """The extender is another one."""
 
+    def scheduler_starts(self) -> None:
+        """kube-scheduler is about to list pods."""
+
     @abstractmethod
     def disturbed(self) -> None:
         """Something happened from outside."""

@@ -41,6 +41,8 @@ OF_ONE_SEED = [
     (13, "no hold moves for who was refused"),
     (56, "a hand-over that failed keeps its claim"),
     (50, "the answer to a create counts more than the watch"),
+    (66, "a hold's room is lost to whom it moved for"),
+    (55, "placeholders go before kubelet refuses"),
 ]
 
 

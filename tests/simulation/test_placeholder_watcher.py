@@ -10,6 +10,7 @@ import pytest
 
 from adapters.api import NODES, PODS
 from adapters.kubernetes import placeholders
+from ledger.unplaced import CAP_REACHED, INSUFFICIENT
 from qos.cluster.objects import Demand, Selector
 from simulation import objects, parsed
 from simulation.books import PLACEHOLDERS
@@ -30,6 +31,8 @@ class There:
         self.watcher = PlaceholderWatcher(World(1, keeper="Placeholders"), self.store, lambda: self.now)
         self.holds = {"n0": 2}
         self.filled = 0
+        self.reason = INSUFFICIENT
+        """Why slots that are not held have no place."""
         self.claimed: list[str] = []
         """Owners whose claims our service counts as filled slots, and that are not bound."""
         self.behind = False
@@ -62,7 +65,8 @@ class There:
     def report(self) -> Any:
         holds = tuple(self.holds.items())
         held = sum(self.holds.values())
-        return SimpleNamespace(filled=self.filled, held=held, desired=2, holds=holds)
+        unplaced = () if held == 2 else (SimpleNamespace(reason=self.reason),)
+        return SimpleNamespace(filled=self.filled, held=held, desired=2, holds=holds, unplaced=unplaced)
 
     def openings(self, report: Any) -> Any:
         missing = report.desired - report.filled - report.held
@@ -80,6 +84,10 @@ class There:
 
     def owner(self, name: str = "a-1", cpu: int = 1000) -> str:
         return self.pod(name, CLASS, cpu, app="a")
+
+    def bypassing(self, name: str, cpu: int) -> None:
+        """A pod that is created on n0."""
+        self.store.create(PODS, objects.pod(name, cpu, 64, 0, {}, nodeName="n0"))
 
     def body(self, name: str, namespace: str = "default") -> Body:
         return self.store.get(PODS, namespace, name)
@@ -205,6 +213,93 @@ def test_one_that_is_wanted_elsewhere_goes_for_one_that_has_waited_for_its_place
     there.placeholder("waits", "default/b", bound=False)
     there.now += there_already
     there.watcher.deletes(uid_of(there, "hold-0"), True)
+    assert there.found == found
+
+
+@pytest.mark.parametrize(("refused", "found"), [(True, ["slots are kept"]), (False, [])])
+def test_no_placeholder_goes_for_one_that_kubelet_refuses(
+    there: There, refused: bool, found: list[str]
+) -> None:
+    """Of 4 CPUs two placeholders and a batch pod have three: the account has no room for the second hold."""
+    there.bypassing("bypass", 2000)
+    if refused:
+        there.watcher.refused(parsed.pod(there.store.raw(PODS, "default", "bypass")), "cpu")
+    there.holds["n0"] = 1
+    there.watcher.deletes(uid_of(there, "hold-0"), True)
+    assert there.found == found
+
+
+def test_one_that_kubelet_has_refused_goes(there: There) -> None:
+    there.bypassing("bypass", 2000)
+    there.holds["n0"] = 1
+    place = there.body("hold-0", PLACEHOLDERS)
+    there.watcher.refused(parsed.pod(there.store.raw(PODS, PLACEHOLDERS, "hold-0")), "cpu")
+    there.watcher.deletes(place["metadata"]["uid"], True)
+    assert not there.found
+
+
+@pytest.mark.parametrize(("reason", "found"), [(INSUFFICIENT, ["slots are kept"]), (CAP_REACHED, [])])
+def test_no_placeholder_goes_for_a_slot_that_lacks_room_and_would_fit_there(
+    there: There, reason: str, found: list[str]
+) -> None:
+    there.holds, there.reason = {"n0": 1}, reason
+    there.watcher.deletes(uid_of(there, "hold-0"), True)
+    assert there.found == found
+
+
+def test_one_goes_where_somebody_is_nominated_to_its_place(there: There) -> None:
+    there.holds = {"n0": 1}
+    there.pod("important", 2 * CLASS, 2000)
+    there.change("important", status={"nominatedNodeName": "n0"})
+    there.watcher.deletes(uid_of(there, "hold-0"), True)
+    assert not there.found
+
+
+def test_who_was_refused_is_evicted_by_anybody(there: There) -> None:
+    there.bypassing("bypass", 2000)
+    there.watcher.refused(parsed.pod(there.store.raw(PODS, "default", "bypass")), "cpu")
+    there.handed("a-1", "hold-0")
+    there.preempts("a-1", "bypass")
+    assert not there.found
+
+
+def test_a_place_that_somebody_past_the_scheduler_took_is_an_excuse(there: There) -> None:
+    there.handed("a-1", "hold-0")
+    there.bypassing("bypass", 2000)
+    there.preempts("a-1", "batch")
+    assert not there.found
+
+
+def test_a_place_whose_placeholder_was_about_to_be_bound_is_an_excuse(there: There) -> None:
+    there.placeholder("waits", bound=False)
+    place = parsed.pod(there.store.raw(PODS, PLACEHOLDERS, "waits"))
+    there.watcher.assumed(place, "n0")
+    there.handed("a-1", "hold-0")
+    there.watcher.unassumed(place)
+    there.preempts("a-1", "batch")
+    assert not there.found
+
+
+def test_kube_scheduler_heeds_no_nomination_of_one_with_gates_when_it_starts(there: There) -> None:
+    uid = there.owner()
+    there.watcher.claimed(uid, "n0", POLICY, "")
+    there.change("a-1", status={"nominatedNodeName": "n0"})
+    there.watcher.scheduler_starts()
+    there.delete(uid_of(there, "hold-0"), "hold-0")
+    there.change("a-1", spec={"schedulingGates": None})
+    there.preempts("a-1", "batch")
+    assert not there.found
+
+
+@pytest.mark.parametrize(("bypassed", "found"), [(False, ["owners are admitted"]), (True, [])])
+def test_kubelet_refuses_an_owner_only_where_somebody_came_past_the_scheduler(
+    there: There, bypassed: bool, found: list[str]
+) -> None:
+    there.owner()
+    there.change("a-1", spec={"nodeName": "n0"})
+    if bypassed:
+        there.bypassing("bypass", 2000)
+    there.watcher.refused(parsed.pod(there.store.raw(PODS, "default", "a-1")), "cpu")
     assert there.found == found
 
 
