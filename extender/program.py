@@ -114,7 +114,7 @@ class Program:
             not_ready_seconds=config.not_ready_seconds,
             most_nodes=config.most_nodes if config.keeper is Keeper.EXTENDER else 0,
             reservations=config.koordinator.reservations,
-            asked=asked,
+            answers=asked,
             quotas=self.limits,
         )
         self.ledger.advance(clock())  # what is listed first comes now

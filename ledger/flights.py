@@ -205,6 +205,19 @@ class Flights:
             self.drop(uid)
         return bool(late)
 
+    def drop_beneath(self, held: Columns) -> None:
+        """Forget pods that can go to one node alone, where what is held leaves them no room any more."""
+        table, late = self._table, list[str]()
+        for uid, flight in self.by_uid.items():
+            if not flight.certain:
+                continue
+            row = flight.first_row
+            dims = [table.dims[name] for name in flight.pod.requests if name in table.dims]
+            if any(0 < held[dim, row] > table.free[dim, row] - table.charged[dim, row] for dim in dims):
+                late.append(uid)
+        for uid in late:
+            self.drop(uid)
+
     def _lacks(self, row: int, dim: int, amount: int) -> bool:
         """As fits_free: who is owed what a node does not offer gets in all the same."""
         return bool(amount > self._table.free[dim, row] and self._table.allocatable[dim, row])

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ledger.beside import slots_of
+from ledger.claims import Claim
 from ledger.state import State
 
 
@@ -21,25 +23,31 @@ class Latecomers:
         self._before: dict[int, set[str]] = {}
         """UIDs of what came before the last turn of so many seconds."""
 
+    def came_to(self, node: str) -> bool:
+        """Whether any did."""
+        return bool(self._late(self._state.table.index.get(node, -1)))
+
     def took_room(self, node: str, kept: Mapping[str, int]) -> bool:
         """Whether there is no room on a node for so many slots of each demand, by key, and would be but for
         them. Whatever is held there.
         """
         state = self._state
-        self._follow()
         row = state.table.index.get(node, -1)
-        uids = self._before.get(row, set()) | self._by_row.get(row, set())
-        there = [claim for uid in uids if (claim := state.claims.by_uid.get(uid)) is not None]
-        late = [claim for claim in there if claim.row == row and claim.since > state.now - self._seconds]
+        late = self._late(row)
         if not late:
             return False
-        numbers, asked = state.demands.numbers, np.zeros_like(state.holds.total)
-        for number, count in [(numbers[key], count) for key, count in kept.items() if key in numbers]:
-            asked += state.demands.vectors[number] * count
+        asked = slots_of(state, kept)
         free = state.table.free[:, row]
         without = free + sum((state.table.vector(one.requests) for one in late), np.zeros_like(free))
         needed = asked > 0
         return bool((needed & (asked > free)).any() and not (needed & (asked > without)).any())
+
+    def _late(self, row: int) -> list[Claim]:
+        state = self._state
+        self._follow()
+        uids = self._before.get(row, set()) | self._by_row.get(row, set())
+        there = [claim for uid in uids if (claim := state.claims.by_uid.get(uid)) is not None]
+        return [claim for claim in there if claim.row == row and claim.since > state.now - self._seconds]
 
     def _follow(self) -> None:
         """Claims are in the order in which they came, so the new ones are the last."""

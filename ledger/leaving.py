@@ -160,7 +160,8 @@ def leave_short_nodes(state: State) -> None:
     else:
         short = np.zeros(len(table.names), dtype=np.bool_)
         for dim in state.demands.dims:
-            short |= (holds.all[dim] > 0) & (holds.all[dim] > table.free[dim] - table.charged[dim])
+            free = table.free[dim] - (table.charged[dim] if state.charges_win else 0)
+            short |= (holds.all[dim] > 0) & (holds.all[dim] > free)
         rows = np.flatnonzero(short).tolist()
     state.recheck = False
     table.touched.update(rows[_SHORT_PER_SETTLE:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from ledger import report
+from ledger.beside import fits_beside
 from ledger.bind import bind_pod
 from ledger.budgets import Budgets
 from ledger.claims import ClaimState
@@ -42,7 +43,7 @@ class Ledger:
     before the start is not known. After `not_ready_seconds` owners on a node that is not ready fill no slot.
     `reservations`: pods use Koordinator's Reservations, and say which. `sample`: a pod that is shown as many
     nodes may have been shown a part of them. `most_nodes`: filter answers so many at the most to a pod that
-    prefers none; 0: all. `asked` False: no scheduler asks us; a pod is in flight to where a hold has moved
+    prefers none; 0: all. `answers` False: no scheduler asks us; a pod is in flight to where a hold has moved
     for it, and is refused there as long as that has not come true. `quotas`: what refuses pods beside; None:
     nothing does.
     """
@@ -60,7 +61,7 @@ class Ledger:
         sample: int = SAMPLE,
         most_nodes: int = 0,
         reservations: bool = False,
-        asked: bool = True,
+        answers: bool = True,
         quotas: Quotas | None = None,
     ) -> None:
         self.mode = mode
@@ -74,7 +75,7 @@ class Ledger:
             pool_labels=pool_labels,
             most_nodes=most_nodes,
             reservations=reservations,
-            asked=asked,
+            answers=answers,
             quotas=quotas,
         )
         self._budgets = Budgets(self._state)
@@ -348,6 +349,12 @@ class Ledger:
         gather_clearances.
         """
         return left_at(self._state, pod, node, leaving)
+
+    def fits_beside(self, pod: Pod, node: str, slots: Mapping[str, int]) -> bool:
+        """Whether there is room for a pod beside those that are there, those of no lower priority nominated
+        there, and so many slots of each demand, by key, whatever is held there: in all that it requests.
+        """
+        return fits_beside(self._state, pod, node, slots)
 
     def ends_on(self, node: str) -> bool:
         """Whether a pod that has this node, or may any moment, is being deleted."""

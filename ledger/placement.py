@@ -76,6 +76,8 @@ def _settle(state: State, thorough: bool, patience: Patience) -> None:
     due = bool(state.turns or state.crowded) if thorough else not all(state.turns.values())
     if state.grown or grown or state.holds.wanting or due or (thorough and state.overdue):
         _place(state, thorough, patience)
+        if not state.answers:
+            state.flights.drop_beneath(state.holds.all)
     else:
         state.table.grown.clear()
     waiting = state.table.touched or state.holds.wanting or state.uneven or not all(state.turns.values())

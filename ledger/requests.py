@@ -106,7 +106,9 @@ def vector_of(state: State, demand: int) -> Amounts:
 
 
 def fits_free(state: State, request: Request, rows: Rows) -> NDArray[np.bool_] | None:
-    """Where the request fits into free capacity; None when there is nothing to compare."""
+    """Where the request fits into free capacity; None when there is nothing to compare. Where nobody asks us,
+    what holds have moved for is not free: no scheduler has it in its account.
+    """
     if not request.parts:
         return None
     table = state.table
@@ -114,6 +116,8 @@ def fits_free(state: State, request: Request, rows: Rows) -> NDArray[np.bool_] |
     taken = _nominated(state, request, [dim for dim, _ in request.parts], rows)
     for place, (dim, amount) in enumerate(request.parts):
         free = table.free[dim].take(rows)
+        if not state.answers:
+            free = free - table.charged[dim].take(rows)
         enough = (free if taken is None else free - taken[place]) >= amount
         if dim >= CORE_DIMS:
             enough |= table.allocatable[dim].take(rows) == 0

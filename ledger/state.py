@@ -103,7 +103,7 @@ class State:
         pool_labels: Sequence[str] = (),
         most_nodes: int = 0,
         reservations: bool = False,
-        asked: bool = True,
+        answers: bool = True,
         quotas: quoted.Quotas | None = None,
     ) -> None:
         self.mode = mode
@@ -111,7 +111,7 @@ class State:
         self.reoffered = True
         self.cap_percent = cap_percent
         self.binds = binds
-        self._asked = asked
+        self.answers = answers
         self.settle_seconds = settle_seconds
         self.warmup_until = warmup_until
         self.now = 0.0
@@ -202,7 +202,7 @@ class State:
 
         Holds make way at once.
         """
-        return self._asked and (self.mode is not Mode.STRICT or not self.binds)
+        return self.answers and (self.mode is not Mode.STRICT or not self.binds)
 
     def given_up(self) -> dict[object, Flags]:
         """Rows, by kind of pod, where the search for moves failed since the last change.

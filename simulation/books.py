@@ -253,10 +253,11 @@ def opened(
         warmup_until=clock() + config.warmup,
         not_ready_seconds=config.not_ready_seconds,
         reservations=config.koordinator.reservations,
-        asked=not world.standing,
+        answers=not world.standing,
         most_nodes=config.most_nodes,
         sample=world.sample or SAMPLE,
     )
+    ledger.advance(clock())
     owners, view, catalogs = Owners(), View(), list[Catalog]()
     keeper: PlaceholderKeeper | None = None
     if world.standing:

@@ -97,11 +97,11 @@ async def test_whom_the_ledger_has_room_for_is_asked_about_again() -> None:
     assert hand_over.pods == ["w", "w"]
 
 
-def crowded(memory: int, *, asked: bool = False) -> Ledger:
+def crowded(memory: int, *, answers: bool = False) -> Ledger:
     """A slot of 2 CPUs, and no memory, lies on n0, and fits on n1 as well, where `memory` of 4 is used."""
     slot = replace(demand("a", 1), vector={"cpu": 2_000, "pods": 1})
     there = pod("there", 6, 1, node="n0"), pod("beside", 5, memory, node="n1")
-    return ledger(node("n0", 8, 4), node("n1", 8, 4), *there, slot, mode=Mode.GUARD, asked=asked)
+    return ledger(node("n0", 8, 4), node("n1", 8, 4), *there, slot, mode=Mode.GUARD, answers=answers)
 
 
 def asking(account: Ledger) -> Refused:
@@ -118,12 +118,12 @@ async def test_room_on_a_node_without_memory_keeps_no_hold_from_moving(memory: i
     assert account.moved == moves
 
 
-@pytest.mark.parametrize(("asked", "holds"), [(False, (("n0", 1),)), (True, ())])
+@pytest.mark.parametrize(("answers", "holds"), [(False, (("n0", 1),)), (True, ())])
 async def test_a_hold_whose_new_place_is_lost_is_back_where_it_moved_from(
-    asked: bool, holds: tuple[tuple[str, int], ...]
+    answers: bool, holds: tuple[tuple[str, int], ...]
 ) -> None:
     """A batch pod got a slot's last place: its placeholder left n0 for it, and never stood on n1."""
-    account = crowded(4, asked=asked)
+    account = crowded(4, answers=answers)
     await asking(account).run_once()
     assert account.report()["default/a"].holds == (("n1", 1),)
     account.set_pod(pod("late", 3, 0, node="n1"))
