@@ -57,34 +57,32 @@ class Giving:
         body = nomination(pod.uid, node)
         await repeated(lambda: self._api.patch(PODS, pod.namespace, pod.name, body, subresource="status"))
 
-    async def clear(self, node: str, pod: Pod, *, comes: bool) -> None:
+    async def clear(self, node: str, pod: Pod, *, comes: bool, given: Placeholder | None = None) -> None:
         """Have those go that stand by there and are above the owner; if it `comes` now, those of its own
-        priority step aside as well: it does not fit beside them.
+        priority step aside as well, and those that are about to go, but for the one that is `given` to it: it
+        does not fit beside them.
 
         Those of holds stay: there is room for them and the owner, and without them it is somebody else's.
         """
-        given = list[Placeholder]()
+        gone = list[Placeholder]()
         async with self._standing.nominating[node]:
             try:
-                # Asked anew: one may be bound by now.
-                while there := self._in_its_way(node, pod.priority, comes=comes):
+                while True:  # asked anew: one may be bound by now
+                    there = self._standing.beyond(node, self._holds_on(node))
                     above = [one for one in there if one.priority > pod.priority]
-                    given += above
+                    beside = [one for one in there if one.nominated and one.priority == pod.priority]
+                    going = [one for one in self._standing.going(node) if one != given]
+                    going = [one for one in going if one.nominated and one.priority >= pod.priority]
+                    aside = [*beside, *going] if comes else []
+                    if not (above or aside):
+                        break
+                    gone += above
                     await asyncio.gather(
-                        *(self._go(one) for one in above),
-                        *(self._step(one) for one in there if one not in above),
+                        *(self._go(one) for one in above), *(self._step(one) for one in aside)
                     )
             finally:
-                for one in given:  # those that went are not there any more
+                for one in gone:  # those that went are not there any more
                     self._standing.take_back(one)
-
-    def _in_its_way(self, node: str, priority: int, *, comes: bool) -> list[Placeholder]:
-        there = self._standing.beyond(node, self._holds_on(node))
-        return [
-            one
-            for one in there
-            if one.priority > priority or (comes and one.nominated and one.priority == priority)
-        ]
 
     async def _go(self, one: Placeholder) -> None:
         self._standing.give(one)

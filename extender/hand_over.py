@@ -30,6 +30,8 @@ from qos.cluster.refusals import Refusals
 
 log = logging.getLogger(__name__)
 
+_TRIES: Final = 4
+"""Nodes that the ledger may choose in vain for an owner at a time: it counts less than kube-scheduler."""
 AT_ONCE: Final = 16
 BEGUN: Final = 2 * AT_ONCE
 """No owner has a place that cannot be handed to it soon: its node would be closed to others all the time."""
@@ -156,11 +158,13 @@ class HandOver:
         now = self._clock()
         for uid, one in [*self._handed.items()]:
             pod = self._ledger.known(uid)
-            refused = one.gated and pod is not None and pod.unschedulable_since
             if pod is None or pod.node_name:
                 self._closed[one.node] = now
                 del self._handed[uid]
-            elif refused or one.since + (BIND_SECONDS if one.gated else UNGATED_SECONDS) <= now:
+                continue
+            # For one that it refuses and nominates kube-scheduler evicts: whom kubelet has refused, perhaps.
+            refused = one.gated and pod.unschedulable_since and pod.nominated_node_name != one.node
+            if refused or one.since + (BIND_SECONDS if one.gated else UNGATED_SECONDS) <= now:
                 del self._handed[uid]
                 self._ledger.release(uid)
                 self._in_vain.note(_kind(self._ledger.policy_of(pod), pod), "in vain", now)
@@ -224,15 +228,27 @@ class HandOver:
     def _choose(self, one: Gated, policy: str, idle: list[Placeholder]) -> _Place | None:
         """The placeholder whose place the owner gets, by the ledger, which claims it for the owner.
 
-        One that stands by may not be bound yet; the ledger knows whether its place is free by now.
+        One that stands by may not be bound yet. Where others stand the ledger would move their holds.
         """
         there = [held for held in idle if self._admits(one.where, held.node)]
+        there = [held for held in there if held.bound or self._has_room(held, one)]
         by_node = {held.node: held for held in sorted(there, key=lambda held: held.bound)}
-        node = self._claim(one.pod, [*by_node])
-        if not node:
-            return None
-        self._standing.give(by_node[node])
-        return _Place(policy, node, by_node[node])
+        for _ in range(_TRIES):
+            node = self._claim(one.pod, [*by_node])
+            if not node:
+                return None
+            if self._has_room(by_node[node], one):
+                self._standing.give(by_node[node])
+                return _Place(policy, node, by_node[node])
+            self._ledger.release(one.pod.uid)
+            del by_node[node]
+        return None
+
+    def _has_room(self, held: Placeholder, one: Gated) -> bool:
+        """Whether the owner fits there once it goes, by all that kube-scheduler counts."""
+        beside = self._standing.bound_on(held.node)
+        beside[held.policy] -= held.bound
+        return self._ledger.fits_beside(one.pod, held.node, beside)
 
     def _admits(self, where: NodePredicate, name: str) -> bool:
         """Whether the owner may run there: a place that it cannot take is lost to whoever waits."""
@@ -342,9 +358,11 @@ class HandOver:
         outcome = "handed"
         try:
             await self._giving.nominate(one.pod, place.node)
-            await self._giving.clear(place.node, one.pod, comes=True)
+            await self._giving.clear(place.node, one.pod, comes=True, given=place.given)
             if place.given is not None:
                 await self._giving.let_go(place.given, lambda: self._is_there(one.pod.uid))
+                # Meanwhile a pod may have come, so that the owner does not fit beside all of them any more.
+                await self._giving.clear(place.node, one.pod, comes=True)
             if one.gates:
                 await self._giving.lift(one, {keys.POLICY_ANNOTATION: place.policy})
         except Taken:

@@ -202,6 +202,11 @@ class Standing:
         """Placeholders of all policies that wait to be bound to this node."""
         return [one for one in self.waiting() if one.node == node]
 
+    def going(self, node: str) -> list[Placeholder]:
+        """Those that wait to be bound to this node, and are given to owners or about to go."""
+        there = [self._by_uid[uid] for uid in self._asked if uid in self._given]
+        return [one for one in there if one.node == node]
+
     def waiting(self) -> list[Placeholder]:
         """Those that wait to be bound, without those that are given to owners."""
         return [self._by_uid[uid] for uid in self._asked if uid not in self._given]
@@ -231,10 +236,13 @@ class Standing:
         """Where a policy's bound placeholders stand, and how many: holds lay there before a restart."""
         return sorted(Counter(one.node for one in self.of(policy) if one.bound).items())
 
-    def bound_on(self, node: str) -> Counter[str]:
-        """How many are bound there of each policy, without those that are given to owners."""
-        there = self._bound.get(node, {})
-        return Counter(policy for uid, policy in there.items() if uid not in self._given)
+    def bound_on(self, node: str, form: str = "") -> Counter[str]:
+        """How many are bound there of each policy, of a `form` if one is asked for, without those that are
+        given to owners.
+        """
+        there = {uid: policy for uid, policy in self._bound.get(node, {}).items() if uid not in self._given}
+        some = (uid for uid in there if not form or self._by_uid[uid].form == form)
+        return Counter(there[uid] for uid in some)
 
     def late(self) -> set[str]:
         """UIDs of the placeholders that have waited to be bound for longer than PATIENCE_SECONDS."""

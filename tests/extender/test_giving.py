@@ -99,6 +99,20 @@ async def test_who_stands_by_steps_aside_where_an_owner_would_not_fit_beside_it(
     assert standing.aside == ({one.uid} if steps else set())
 
 
+@pytest.mark.parametrize(
+    ("priority", "own", "steps"), [(0, False, True), (-1, False, False), (0, True, False)]
+)
+async def test_one_that_is_about_to_go_steps_aside_as_well(
+    api: MemoryAPI, standing: Standing, priority: int, own: bool, steps: bool
+) -> None:
+    """It kept the owner out until its DELETE had arrived; not so the one whose place the owner gets."""
+    one = replace(waiting(api, standing), nominated=True, priority=priority)
+    standing.put(one)
+    standing.give(one)
+    await gives(api, standing).clear("n0", OWNER, comes=True, given=one if own else None)
+    assert [verb for verb, *_ in api.calls] == (["patch"] if steps else [])
+
+
 @pytest.mark.parametrize(("status", "calls"), [(403, 1), (503, 3)])
 async def test_what_the_api_server_refuses_is_not_asked_at_once_again(
     api: MemoryAPI, standing: Standing, status: int, calls: int
