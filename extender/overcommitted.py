@@ -30,18 +30,24 @@ class Overcommitted:
         after a restart, they lay where placeholders stand.
         """
 
-    def look(self, policy: str, held: Iterable[str], beside: Iterable[str]) -> frozenset[str]:
-        """Which of the nodes `beside`, where a policy's placeholders are bound and its holds lay until now,
-        pods have come to that kubelet may refuse yet. held: where holds lie.
+    def look(
+        self, policy: str, held: Iterable[str], beside: Iterable[str], asking: Iterable[str] = ()
+    ) -> frozenset[str]:
+        """Which of the nodes `beside`, where a policy's placeholders are bound and its holds lay until they
+        had to go, pods have come to that kubelet may refuse yet. held: where holds lie. asking: where others
+        of its placeholders are about to be bound.
         """
         beside = frozenset(beside)
-        lay = beside & self._held.get(policy, beside)
-        found = frozenset(node for node in lay if self._latecomers.took_room(node, self._there(node)))
-        self._held[policy] = found.union(held)
+        lay = self._held.get(policy, beside)
+        found = frozenset(node for node in beside & lay if self._took_room(node))
+        self._held[policy] = (lay & beside.union(asking)).union(held)
         stood = self.nodes.pop(policy, frozenset()) & beside
         if found or stood:
             self.nodes[policy] = found | stood
         return found
+
+    def _took_room(self, node: str) -> bool:
+        return self._latecomers.came_to(node) and self._latecomers.took_room(node, self._there(node))
 
     def _there(self, node: str) -> dict[str, int]:
         """What takes room there beside pods, until now at least: placeholders, and holds of other keepers."""

@@ -121,7 +121,7 @@ class Placeholders:
         self._name = name
         self._turns = Turns(PER_SECOND, AT_ONCE, clock, asyncio.sleep)
         self._settled: dict[str, tuple[Holding, int, Mapping[str, int], int]] = {}
-        self._decided: dict[str, Openings | None] = {}
+        self._decided: dict[str, tuple[Demand, Openings | None]] = {}
         """Of each policy, what was true when it was decided which of its placeholders go."""
         self._guards: dict[str, Guard] = {}
         self._classes: set[int] = set()
@@ -211,7 +211,7 @@ class Placeholders:
 
     def _decide(self, holding: Holding, crowded: Mapping[str, int], barred: Mapping[str, str]) -> Steps:
         demand, wanted = holding.demand, dict(holding.nodes)
-        self._decided[demand.key] = self._ledger.openings(demand.key)
+        self._decided[demand.key] = demand, self._ledger.openings(demand.key)
         mine = self._standing.of(demand.key)
         there = [one for one in mine if one.node]
         form = form_of(demand, priority_of(demand), self._image)
@@ -224,7 +224,8 @@ class Placeholders:
         beside = Counter(one.node for one in there if one.bound) - Counter(wanted)
         lost = {node for node in beside if not self._serves(demand.where, node)}
         unplaced = holding.unplaced
-        short = self._overcommitted.look(demand.key, wanted, beside if unplaced else ())
+        asking = [one.node for one in there if not one.bound]
+        short = self._overcommitted.look(demand.key, wanted, beside, asking)
         steps = decide(wanted, form, there, crowded, standby, barred, lost, short, unplaced)
         unmade = self._unmade.barred(self._clock())
         self._guards[demand.key] = _guard(missing, barred, unmade.get(demand.key, ""))
@@ -279,7 +280,7 @@ class Placeholders:
         if not self._standing.give(one):
             return  # an owner gets its place
         async with self._turns.turn():
-            if one.uid not in self._standing.ended and self._is_outdated(one.policy):
+            if one.uid not in self._standing.ended and self._is_outdated(one):
                 self._standing.take_back(one)
                 return  # an owner may have been given a place meanwhile; the next round decides
             try:
@@ -297,9 +298,24 @@ class Placeholders:
         self._standing.ended.pop(one.uid, None)
         self._metrics.placeholder("deleted")
 
-    def _is_outdated(self, policy: str) -> bool:
-        was = self._decided.get(policy)
-        return was is not None and self._ledger.openings(policy) != was
+    def _is_outdated(self, one: Placeholder) -> bool:
+        """Whether it was decided by what is no longer so that this one goes: its policy's slots are others, a
+        hold lies where it stands, or others that it was to make room for have got that.
+        """
+        demand, openings = self._decided.get(one.policy, (None, None))
+        if demand is None:
+            return False
+        if self._ledger.openings(one.policy) != openings:
+            return True
+        if not one.bound or one.form != form_of(demand, priority_of(demand), self._image):
+            return False
+        holds, standing = self._ledger.holds_on(one.node), self._standing
+        if holds.get(one.policy, 0) > standing.bound_on(one.node, one.form)[one.policy]:
+            return True
+        held = openings.held if openings is not None else 0
+        few = sum(slots for _, slots in standing.nodes(one.policy)) < held
+        wanted = len(standing.asking(one.node)) > len(standing.beyond(one.node, holds))
+        return few and not wanted and self._serves(demand.where, one.node)
 
     async def _nominate(self, one: Placeholder) -> None:
         body, standing = nomination(one.uid, one.node), self._standing

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from adapters.api import NODES, PODS, POLICIES, PRIORITY_CLASSES
 from extender.hand_over import UNPLACED_SECONDS
-from extender.overcommitted import REFUSES_SECONDS
+from extender.overcommitted import REFUSES_SECONDS, Overcommitted
+from extender.standing import Standing
+from ledger.decisions import Mode
 from qos import keys
+from qos.cluster.placeholders import Placeholder
 from tests.extender import placeholder_cluster
 from tests.extender.placeholder_cluster import condition, gated, nodes_of, ours, stand
+from tests.ledger.builders import demand, ledger, node, pod
 
 
 def names(api) -> set[str]:
@@ -197,3 +202,39 @@ async def test_what_makes_room_for_another_hold_goes_at_once(
         first = names(api)
         api.put(POLICIES, make_policy("higher", count=2, cpu="1", priorityClassName="high"))
         await eventually(lambda: stand(api) == {"n1": 2} and not names(api) & first)
+
+
+class Looked:
+    """A node of two CPUs where a slot of both of them lies, and its placeholder stands."""
+
+    def __init__(self) -> None:
+        slot = replace(demand("a", 1), vector={"cpu": 2_000, "pods": 1})
+        self.account = ledger(node("n1", 2), slot, mode=Mode.GUARD, answers=False)
+        self.account.advance(10.0)
+        self.standing = Standing("holds", lambda: None, lambda: 10.0)
+        self.over = Overcommitted(self.account, self.standing, lambda _: True)
+
+    def stand(self, *, bound: bool) -> None:
+        self.standing.put(Placeholder("p", "p", "default/a", "form", "n1", bound=bound))
+
+    def late(self) -> None:
+        self.account.set_pod(pod("late", 2, node="n1"))
+
+
+def test_a_hold_that_had_moved_keeps_its_placeholder_once_its_new_place_is_lost() -> None:
+    there = Looked()
+    there.stand(bound=True)
+    assert not there.over.look("default/a", ["n1"], [])
+    there.late()
+    assert there.over.look("default/a", ["n2"], ["n1"]) == {"n1"}
+    assert there.over.look("default/a", [], ["n1"]) == {"n1"}
+
+
+def test_so_does_one_whose_placeholder_was_about_to_be_bound() -> None:
+    there = Looked()
+    there.stand(bound=False)
+    assert not there.over.look("default/a", ["n1"], [], ["n1"])
+    there.late()
+    assert not there.over.look("default/a", [], [], ["n1"])
+    there.stand(bound=True)
+    assert there.over.look("default/a", [], ["n1"]) == {"n1"}
