@@ -217,6 +217,7 @@ class Extender:
 
     def _due(self) -> bool:
         """As extender.program asks ten times a second."""
+        self.ledger.advance(self._loop.time())
         reservations = self.books.reservations
         due = self.books.catalog.due or (reservations is not None and reservations.due)
         return due or self.ledger.unsettled

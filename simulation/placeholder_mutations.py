@@ -11,7 +11,9 @@ from typing import Any
 import extender.placeholders
 from adapters.api import PODS, APIError, Unreachable
 from extender.gate import Gate
+from extender.hand_over import HandOver
 from extender.overcommitted import Overcommitted
+from extender.placeholders import Placeholders
 from extender.refused import Refused
 from extender.standing import Standing
 from ledger.ledger import Ledger
@@ -126,6 +128,9 @@ OF_PLACEHOLDERS = tuple(
         ("the answer to a create counts more than the watch", Standing, "made", _believes_the_answer),
         ("no hold moves for who was refused", Refused, "_ask", _asks_nobody),
         ("a hold's room is lost to whom it moved for", State, "charges_win", _is_true),
+        ("placeholders go by what was decided before", Placeholders, "_is_outdated", _does_nothing(False)),
+        ("places where others stand are handed over", HandOver, "_has_room", _does_nothing(True)),
+        ("owners come beside placeholders that are to go", Standing, "going", _does_nothing(())),
         ("placeholders go before kubelet refuses", Overcommitted, "look", _does_nothing(frozenset())),
     )
 )

@@ -119,7 +119,11 @@ class PlaceholderWatcher(Watching):
         one = Handed(node, policy, demand, gated=uid in self._gated, covered=covered)
         if pod is not None and demand is not None:
             left = Counter(self._left(node))
-            left.update(demand.vector if self._stand(policy, node) else {})
+            standing = [s for other, s in self._standing.items() if other not in self._leaving]
+            for there in standing:  # that others' are there is no excuse
+                left.update(there.pod.requests if there.one.bound and there.one.node == node else {})
+            for other in self._coming(node, uid):
+                left.subtract(other.requests if other.priority > pod.priority else {})
             one.overtaken = any(left[name] < pod.requests.get(name, 0) for name in demand.vector)
             one.overtaken |= uid in self._unheeded
         self._handed.begin(uid, one, pod)
@@ -174,7 +178,7 @@ class PlaceholderWatcher(Watching):
         self._evicted.update(one.uid for one in victims)
         if handed is None or not more or handed.overtaken or handed.until < self._clock():
             return
-        if not (handed.nominated or handed.gated):
+        if not handed.gated and self._pods[pod.uid].nominated_node_name != handed.node:
             return  # kube-scheduler had its turn before it could know
         demand = handed.demand
         if demand is None or not self._serves(demand, handed.node):
@@ -292,16 +296,21 @@ class PlaceholderWatcher(Watching):
         demands, left = self._demands(), Counter(self._left(node))
         reports = self._reports()
         other_reasons = any(one.reason != INSUFFICIENT for one in reports[demand.key].unplaced)
-        if other_reasons or demand.max_slots_per_node is not None:
+        unheard = self.extender is None or any(self.extender.api.unseen(PODS.plural))
+        if unheard or other_reasons or demand.max_slots_per_node is not None:
             return False
         for key in reports.keys() & demands.keys():
             for _ in range(dict(reports[key].holds).get(node, 0) - self._stand(key, node)):
                 left.subtract(demands[key].vector)
+        for pod in self._coming(node):
+            left.subtract(pod.requests)
+        return all(left[name] >= amount for name, amount in demand.vector.items())
+
+    def _coming(self, node: str, but: str = "") -> list[Pod]:
+        """Owners that a place there is handed over to, and pods that are nominated to it, `but` this one."""
         coming = {uid for uid, one in self._handed if one.node == node}
         coming |= {p.uid for p in self._pods.values() if p.nominated_node_name == node and not p.node_name}
-        for uid in coming & self._pods.keys():
-            left.subtract(self._pods[uid].requests)
-        return all(left[name] >= amount for name, amount in demand.vector.items())
+        return [self._pods[uid] for uid in coming & self._pods.keys() - {but}]
 
     def refused(self, pod: Pod, resource: str) -> None:
         """kubelet refuses a pod, and no owner but where pods have just come past kube-scheduler."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from simulation.generator import history
+from simulation.history import load
 from simulation.mutations import MUTATIONS, caught
 from simulation.placeholder_mutations import OF_PLACEHOLDERS
+from simulation.play import play
 
 
 def test_every_mistake_is_about_something_that_is_there() -> None:
@@ -43,6 +47,8 @@ OF_ONE_SEED = [
     (50, "the answer to a create counts more than the watch"),
     (66, "a hold's room is lost to whom it moved for"),
     (55, "placeholders go before kubelet refuses"),
+    (369, "placeholders go by what was decided before"),
+    (426, "owners come beside placeholders that are to go"),
 ]
 
 
@@ -50,6 +56,15 @@ OF_ONE_SEED = [
 def test_a_seed_shows_a_mistake_in_keeping_placeholders(seed: int, about: str) -> None:
     mutation = next(one for one in OF_PLACEHOLDERS if one.about == about)
     assert caught(mutation, 1, seed)[0]
+
+
+def test_a_history_shows_that_places_are_handed_over_where_others_stand() -> None:
+    mutation = next(
+        one for one in OF_PLACEHOLDERS if one.about == "places where others stand are handed over"
+    )
+    made = load(Path(__file__).parent / "histories" / "scaled-up-beside-who-stands-by.json")
+    with mutation.planted():
+        assert play(made).rules == {"nobody is evicted"}
 
 
 NARROW = [
