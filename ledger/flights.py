@@ -19,7 +19,7 @@ import numpy as np
 
 from ledger.holds import Holds
 from ledger.nominations import Nominations
-from ledger.table import Columns, Rows, Table
+from ledger.table import Columns, Flags, Rows, Table
 from qos.cluster.objects import Pod, Resources
 
 _MOST_DOUBTED: Final = 256
@@ -206,17 +206,14 @@ class Flights:
         return bool(late)
 
     def drop_beneath(self, held: Columns) -> None:
-        """Forget pods that can go to one node alone, where what is held leaves them no room any more."""
-        table, late = self._table, list[str]()
-        for uid, flight in self.by_uid.items():
-            if not flight.certain:
-                continue
-            row = flight.first_row
-            dims = [table.dims[name] for name in flight.pod.requests if name in table.dims]
-            if any(0 < held[dim, row] > table.free[dim, row] - table.charged[dim, row] for dim in dims):
-                late.append(uid)
-        for uid in late:
-            self.drop(uid)
+        """Forget pods that can go to one node alone, where more is held than they leave."""
+        if not self.by_uid:
+            return
+        table = self._table
+        short: Flags = np.any((held > 0) & (held > table.free - table.charged), axis=0)
+        if short.any():
+            for uid in [uid for uid, one in self.by_uid.items() if one.certain and short[one.first_row]]:
+                self.drop(uid)
 
     def _lacks(self, row: int, dim: int, amount: int) -> bool:
         """As fits_free: who is owed what a node does not offer gets in all the same."""

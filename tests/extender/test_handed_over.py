@@ -98,6 +98,12 @@ def test_no_place_is_given_where_what_the_owner_asks_for_beside_its_slot_is_used
     assert not There().chosen(pod("a-1", 1, 20, app="a"))
 
 
+def test_no_place_is_given_where_the_owner_asks_for_what_the_node_does_not_offer() -> None:
+    there = There()
+    there.account.set_node(node("n2", 4, extra={"nvidia.com/gpu": 1}))
+    assert not there.chosen(pod("a-1", 1, 1, app="a", extra={"nvidia.com/gpu": 1}))
+
+
 def test_an_owner_for_which_kube_scheduler_evicts_on_its_node_is_on_its_way() -> None:
     """Given up, it was kept out by who stands by, and evicted somebody else."""
     there, refused = There(), replace(OWNER, unschedulable_since=1.0)
