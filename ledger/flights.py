@@ -205,14 +205,10 @@ class Flights:
             self.drop(uid)
         return bool(late)
 
-    def drop_beneath(self, held: Columns) -> None:
-        """Forget pods that can go to one node alone, where more is held than they leave."""
-        if not self.by_uid:
-            return
-        table = self._table
-        short: Flags = np.any((held > 0) & (held > table.free - table.charged), axis=0)
-        if short.any():
-            for uid in [uid for uid, one in self.by_uid.items() if one.certain and short[one.first_row]]:
+    def drop_on(self, rows: Flags) -> None:
+        """Forget pods that can go to one of these nodes alone."""
+        if rows.any():
+            for uid in [uid for uid, one in self.by_uid.items() if one.certain and rows[one.first_row]]:
                 self.drop(uid)
 
     def _lacks(self, row: int, dim: int, amount: int) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ledger.lifting import lift, lift_least_useful, lift_many, lift_uneven
 from ledger.state import State
-from ledger.table import Rows, Table, Vector
+from ledger.table import Flags, Rows, Table, Vector
 
 _UNEVEN_PER_SETTLE = 8
 """Demands with spread constraints, at a tenth of a millisecond each."""
@@ -39,6 +39,12 @@ def leave_lost_nodes(state: State) -> None:
     for demand in sorted(lost, key=state.demands.position.__getitem__):
         rows = np.asarray(sorted(lost[demand]), dtype=np.intp)
         lift_many(state, demand, rows, count[demand].take(rows).astype(np.int64))
+
+
+def forget_beneath_holds(state: State) -> None:
+    """Where nobody asks us, pods in flight land on no node where holds leave them no room any more."""
+    if not state.answers and state.flights.by_uid:
+        state.flights.drop_on(_short_rows(state, charged=True))
 
 
 def forget_hopeless(state: State) -> None:
@@ -144,6 +150,15 @@ def _in_excess(state: State, demand: int, short: Mapping[int, int]) -> int:
     return max((-(-lack // int(vector[dim])) for dim, lack in short.items() if vector[dim]), default=0)
 
 
+def _short_rows(state: State, *, charged: bool) -> Flags:
+    """Where more of something is held than is free, or than pods in flight leave of it (`charged`)."""
+    table, short = state.table, np.zeros(len(state.table.names), dtype=np.bool_)
+    for dim in state.demands.dims:
+        held = state.holds.all[dim]
+        short |= (held > 0) & (held > table.free[dim] - (table.charged[dim] if charged else 0))
+    return short
+
+
 def leave_short_nodes(state: State) -> None:
     """Something took what was held (a bypass, a resize, a pod of higher priority).
 
@@ -158,11 +173,7 @@ def leave_short_nodes(state: State) -> None:
     if len(touched) * 8 < len(table.names) and not state.recheck:
         rows = [row for row in touched if holds.number[row] and _short_dims(state, row)]
     else:
-        short = np.zeros(len(table.names), dtype=np.bool_)
-        for dim in state.demands.dims:
-            free = table.free[dim] - (table.charged[dim] if state.charges_win else 0)
-            short |= (holds.all[dim] > 0) & (holds.all[dim] > free)
-        rows = np.flatnonzero(short).tolist()
+        rows = np.flatnonzero(_short_rows(state, charged=state.charges_win)).tolist()
     state.recheck = False
     table.touched.update(rows[_SHORT_PER_SETTLE:])
     for row in rows[:_SHORT_PER_SETTLE]:

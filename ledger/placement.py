@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ledger.board import Amounts, slots_that_fit
 from ledger.judge import commit, moved
 from ledger.leaving import (
+    forget_beneath_holds,
     forget_hopeless,
     leave_lost_nodes,
     leave_short_node,
@@ -76,8 +77,7 @@ def _settle(state: State, thorough: bool, patience: Patience) -> None:
     due = bool(state.turns or state.crowded) if thorough else not all(state.turns.values())
     if state.grown or grown or state.holds.wanting or due or (thorough and state.overdue):
         _place(state, thorough, patience)
-        if not state.answers:
-            state.flights.drop_beneath(state.holds.all)
+        forget_beneath_holds(state)
     else:
         state.table.grown.clear()
     waiting = state.table.touched or state.holds.wanting or state.uneven or not all(state.turns.values())
