@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +11,7 @@ from simulation import objects
 from simulation.chance import Chance
 from simulation.history import World
 from simulation.kubelets import Kubelets
-from simulation.loop import VirtualLoop
+from simulation.loop import Stuck, VirtualLoop
 from simulation.placeholder_watcher import PlaceholderWatcher
 from simulation.store import EPOCH, Store
 
@@ -38,9 +37,10 @@ class Node:
         self.store.write(PODS, objects.resized(self.store.get(PODS, "default", name), cpu))
 
     def refused(self) -> dict[str, str]:
-        """Why, by pod, once everything has been said."""
+        """Why, by pod, once everything has been said: nothing is left to happen."""
 
-        self.loop.run_until_complete(asyncio.sleep(REFUSES_SECONDS))
+        with pytest.raises(Stuck):
+            self.loop.run_until_complete(self.loop.create_future())
         there = self.store.bodies(PODS)
         return {one["metadata"]["name"]: one["status"].get("reason", "") for one in there if _failed(one)}
 
