@@ -174,7 +174,7 @@ class HandOver:
         self._unlifted.forget(self._clock())
         waiting = self._standing.gated.keys() | self._refused.keys()
         self._seen = {uid: since for uid, since in self._seen.items() if uid in waiting}
-        self._heirs = {uid: place for uid, place in self._heirs.items() if uid in self._standing.gated}
+        self._heirs = {uid: place for uid, place in self._heirs.items() if self._inherits(uid, place)}
         for uid in [*self._refused]:
             pod = self._ledger.known(uid)
             if pod is None or pod.node_name or uid in self._standing.gated:
@@ -231,36 +231,46 @@ class HandOver:
         One that stands by may not be bound yet. Where others stand the ledger would move their holds.
         """
         there = [held for held in idle if self._admits(one.where, held.node)]
-        there = [held for held in there if held.bound or self._has_room(held, one)]
+        there = [held for held in there if held.bound or self._has_room(one.pod, held.node, held)]
         by_node = {held.node: held for held in sorted(there, key=lambda held: held.bound)}
         for _ in range(_TRIES):
             node = self._claim(one.pod, [*by_node])
             if not node:
                 return None
-            if self._has_room(by_node[node], one):
+            if self._has_room(one.pod, node, by_node[node]):
                 self._standing.give(by_node[node])
                 return _Place(policy, node, by_node[node])
             self._ledger.release(one.pod.uid)
             del by_node[node]
         return None
 
-    def _has_room(self, held: Placeholder, one: Gated) -> bool:
-        """Whether the owner fits there once it goes, by all that kube-scheduler counts."""
-        beside = self._standing.bound_on(held.node)
-        beside[held.policy] -= held.bound
-        return self._ledger.fits_beside(one.pod, held.node, beside)
+    def _has_room(self, pod: Pod, node: str, held: Placeholder | None) -> bool:
+        """Whether the owner fits there once what is `held` goes, by all that kube-scheduler counts."""
+        holds = self._ledger.holds_on(node)
+        beside = self._standing.counted_on(node, pod.priority, holds, held.uid if held is not None else "")
+        return self._ledger.fits_beside(pod, node, beside)
 
     def _admits(self, where: NodePredicate, name: str) -> bool:
         """Whether the owner may run there: a place that it cannot take is lost to whoever waits."""
         node = self._view.nodes.get(name)
         return node is not None and admits_node(where, node)
 
+    def _inherits(self, uid: str, place: _Place) -> bool:
+        """Whether it may still: its node may be closed by now."""
+        one = self._standing.gated.get(uid)
+        return one is not None and (uid in self._under_way or self._admits(one.where, place.node))
+
     def _inherited(self, pod: Pod) -> _Place | None:
         """The place it was nominated to, once the predecessor is gone."""
         place = self._heirs.get(pod.uid)
         if place is None or self._is_there(place.predecessor):
             return None
-        return place if self._claim(pod, [place.node]) else None
+        if not self._claim(pod, [place.node]):
+            return None
+        if self._has_room(pod, place.node, None):
+            return place
+        self._ledger.release(pod.uid)  # others still stand there whose holds have moved for it
+        return None
 
     def _is_there(self, uid: str) -> bool:
         pod = self._ledger.known(uid)
@@ -302,17 +312,15 @@ class HandOver:
             coming += 1  # its slot, until the ledger has a place for it
         soon = unsure + openings.missing
         if now - since >= UNPLACED_SECONDS:  # but for those that stay until kubelet has refused others
-            soon = min(openings.missing, self._staying(policy))
+            soon = min(
+                openings.missing, self._standing.bound_among(policy, self._overcommitted.get(policy, ()))
+            )
         if before < coming + soon:
             return True
         if not self._unlifted.bars(uid, now):  # else it has been said
             text = "no place for an owner pod=%s policy=%s before=%d %s"
             log.info(text, one.pod.key, policy, before, openings)
         return False
-
-    def _staying(self, policy: str) -> int:
-        there = self._overcommitted.get(policy)
-        return sum(held.bound and held.node in there for held in self._standing.of(policy)) if there else 0
 
     def _begin(self, one: Gated, work: Coroutine[None, None, None], node: str) -> None:
         self._seen.setdefault(one.pod.uid, self._clock())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -243,6 +243,21 @@ class Standing:
         there = {uid: policy for uid, policy in self._bound.get(node, {}).items() if uid not in self._given}
         some = (uid for uid in there if not form or self._by_uid[uid].form == form)
         return Counter(there[uid] for uid in some)
+
+    def bound_among(self, policy: str, nodes: Collection[str]) -> int:
+        """How many of a policy's are bound on these nodes."""
+        return sum(one.bound and one.node in nodes for one in self.of(policy)) if nodes else 0
+
+    def counted_on(self, node: str, priority: int, wanted: Mapping[str, int], but: str = "") -> Counter[str]:
+        """How many of each policy kube-scheduler counts there for a pod of this priority, without one: all
+        that are bound, also those that are about to go, and those nominated that holds need. Others step
+        aside (extender.giving). `wanted`: holds there.
+        """
+        there = {uid: policy for uid, policy in self._bound.get(node, {}).items() if uid != but}
+        asking = [one for one in self.asking(node) if one.nominated and one.priority >= priority]
+        beyond = {one.uid for one in self.beyond(node, wanted)} if asking else set[str]()
+        nominated = (one.policy for one in asking if one.uid != but and one.uid not in beyond)
+        return Counter([*there.values(), *nominated])
 
     def late(self) -> set[str]:
         """UIDs of the placeholders that have waited to be bound for longer than PATIENCE_SECONDS."""

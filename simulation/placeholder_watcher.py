@@ -165,9 +165,13 @@ class PlaceholderWatcher(Watching):
         """kube-scheduler takes its choice back."""
         self.say(f"kube-scheduler gives up binding {pod.name}")
         _, node = self._assumed.pop(pod.uid, (pod, ""))
-        if pod.namespace == PLACEHOLDERS:  # perhaps before it knows whom the place is given to
-            for _, one in self._handed:
-                one.overtaken |= one.node == node
+        if pod.namespace == PLACEHOLDERS:
+            self._not_bound(node)
+
+    def _not_bound(self, node: str) -> None:
+        """kube-scheduler gives a placeholder up, perhaps before it knows whom the place is given to."""
+        for _, one in self._handed:
+            one.overtaken |= one.node == node
 
     def preempted(self, pod: Pod, node: str, victims: list[Pod], *, asked: bool) -> None:  # noqa: ARG002
         """kube-scheduler evicts."""
@@ -250,7 +254,9 @@ class PlaceholderWatcher(Watching):
 
     def _see_placeholder(self, pod: Pod, entry: Entry, *, gone: bool) -> None:
         if gone or pod.node_name:
-            self._assumed.pop(pod.uid, None)
+            _, node = self._assumed.pop(pod.uid, (pod, ""))
+            if gone:
+                self._not_bound(node)
         if gone:
             self._standing.pop(pod.uid, None)
             return

@@ -280,6 +280,16 @@ def test_a_place_whose_placeholder_was_about_to_be_bound_is_an_excuse(there: The
     assert not there.found
 
 
+def test_so_is_one_whose_placeholder_was_deleted_then(there: There) -> None:
+    """kube-scheduler learns that from its Binding, perhaps before the watch shows it a nomination."""
+    there.placeholder("waits", bound=False)
+    there.watcher.assumed(parsed.pod(there.store.raw(PODS, PLACEHOLDERS, "waits")), "n0")
+    there.handed("a-1", "hold-0")
+    there.delete(uid_of(there, "waits"), "waits")
+    there.preempts("a-1", "batch")
+    assert not there.found
+
+
 def test_kube_scheduler_heeds_no_nomination_of_one_with_gates_when_it_starts(there: There) -> None:
     uid = there.owner()
     there.watcher.claimed(uid, "n0", POLICY, "")
