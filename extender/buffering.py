@@ -44,6 +44,16 @@ LONGEST_MESSAGE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
+class Account:
+    """What a policy's buffer follows from. waiting: its owners that are unschedulable now."""
+
+    policy: Policy
+    resolved: Demand | Problem
+    report: DemandReport | None
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """The buffer of one policy: so many pods like `content` (buffers.slot_content)."""
 

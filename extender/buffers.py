@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -27,7 +26,9 @@ from adapters.kubernetes.reflector import Reflector
 from adapters.kubernetes.scale import has_kind
 from adapters.kubernetes.wire import DecodeError
 from adapters.pace import Pace
+from extender.awaiting import Awaiting
 from extender.buffering import (
+    Account,
     Action,
     Kind,
     Step,
@@ -43,9 +44,7 @@ from extender.metrics import Metrics
 from ledger.decisions import DemandReport
 from qos import keys
 from qos.cluster.objects import Demand
-from qos.cluster.placeholders import may_roam
 from qos.cluster.policy import Policy
-from qos.cluster.precedence import Problem
 
 log = logging.getLogger(__name__)
 
@@ -60,22 +59,12 @@ CHANGED_SECONDS: Final = 300.0
 """The same of what somebody changes on its way, an admission webhook say: we do not fight."""
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """What a policy's buffer follows from. waiting: its owners that are unschedulable now."""
-
-    policy: Policy
-    resolved: Demand | Problem
-    report: DemandReport | None
-    waiting: int
-
-
 class Buffers:
     """What is there of ours, what is wanted, and the calls between. `clock`: seconds, monotonic.
 
     changed: called when what autoscalers say may have changed. asking: False in mode Observe, which asks
     nobody for nodes: what is there is taken away. standing: whether placeholders keep a policy's holds.
-    awaited: by policy, how many placeholders are to wait for a node, in place of a buffer.
+    awaiting: where placeholders wait for a node, in place of a buffer.
     """
 
     def __init__(
@@ -85,14 +74,15 @@ class Buffers:
         *,
         asking: bool,
         standing: Callable[[Policy], bool] = lambda _policy: False,
+        awaiting: Awaiting | None = None,
         changed: Callable[[], None],
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.awaited: Mapping[str, int] = {}
         self._api = api
         self._metrics = metrics
         self._asking, self._standing, self._changed = asking, standing, changed
+        self._awaiting = awaiting
         self._clock, self._sleep = clock, sleep
         self._pace = Pace(PER_SECOND, PER_SECOND, clock)
         self._resource: Resource | None = None
@@ -116,30 +106,20 @@ class Buffers:
         """Take what all policies hold and lack now."""
         wanted: dict[str, Wanted] = {}
         reports: dict[str, DemandReport | None] = {}
-        awaited: dict[str, int] = {}
         for done, one in enumerate(accounts):
             if done % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
             reports[one.policy.key] = one.report
-            found = self._follow_one(one) if self._asking else None
-            if self._waits(one):
-                known = self.awaited.get(one.policy.key, 0) if one.report is None else 0
-                awaited[one.policy.key] = known if found is None else found.replicas
-            elif found is not None:
+            waits = self._awaiting is not None and self._awaiting.waits(one)
+            found = self._follow_one(one) if self._asking and not waits else None
+            if found is not None:
                 wanted[found.owner.key] = found
         self._reports = reports
-        if self.awaited != awaited:
-            self.awaited = awaited
-            self._changed()
         if self._wanted != wanted:
             self._wanted = wanted
             self._state += 1
         self._contents = {key: known for key, known in self._contents.items() if key in self._reports}
         self._refused = {at: why for at, why in self._refused.items() if at[1] in wanted}
-
-    def _waits(self, one: Account) -> bool:
-        """Whether placeholders wait for what is unplaced."""
-        return isinstance(one.resolved, Demand) and self._standing(one.policy) and may_roam(one.resolved)
 
     def _follow_one(self, one: Account) -> Wanted | None:
         if one.report is None and isinstance(one.resolved, Demand):  # the ledger is still about to place it
@@ -161,8 +141,9 @@ class Buffers:
         if not self._asking:
             text = "the extender is in mode Observe: no autoscaler is asked for nodes"
             return Condition(keys.PROVISIONED, "Unknown", "ObserveMode", text)
-        if policy.key in self.awaited:
-            return waited_for(self.awaited[policy.key], self._reports.get(policy.key))
+        slots = None if self._awaiting is None else self._awaiting.slots.get(policy.key)
+        if slots is not None:
+            return waited_for(slots, self._reports.get(policy.key))
         if not self.heard:
             return Condition(keys.PROVISIONED, "Unknown", "NotServed", self._problem)
         if self._wanted is None:

@@ -113,7 +113,7 @@ class Autoscaling(Section):
     buffers: bool = Field(
         default=False,
         description="Ask for the nodes of slots that are held or unplaced, by a CapacityBuffer "
-        "(autoscaling.x-k8s.io) for each policy, or by placeholders that wait (docs/autoscaling.md).",
+        "(autoscaling.x-k8s.io) for each policy without placeholders that wait (docs/autoscaling.md).",
     )
 
 

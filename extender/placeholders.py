@@ -74,7 +74,7 @@ class Placeholders:
     `scheduler`: who is to bind them. `image`: what they run, "" for nothing. `ordinary`: the priority of pods
     that name no PriorityClass. `kept`: whether placeholders keep a policy; the others' go. `closed`: nodes
     where none may be made for now. `busy`: nodes to which an owner is on its way. `awaited`: for how many of
-    its slots autoscalers are to bring nodes. `serves`: whether a policy's pods may run on a node now. `asked`
+    its unplaced slots one is to wait. `serves`: whether a policy's pods may run on a node now. `asked`
     is called when one is made, whose binding others wait for.
     """
 
@@ -112,7 +112,8 @@ class Placeholders:
         self._image = image
         self._ordinary = ordinary
         self._kept = kept
-        self._roaming = Roaming(awaited, clock)
+        self._awaited = awaited
+        self._roaming = Roaming(self._lack_room, clock)
         self._overcommitted = overcommitted
         self._closed = closed
         self._serves = serves
@@ -204,6 +205,11 @@ class Placeholders:
         same = was[0].demand is holding.demand and was[0].nodes is holding.nodes
         others = self._due(holding.demand), self._roaming.awaited(holding)
         return same and was[2:] == others
+
+    def _lack_room(self, policy: str) -> int:
+        """How many slots are to get one that waits: not those whose placeholders stay where pods came."""
+        stay = self._standing.bound_among(policy, self._overcommitted.nodes.get(policy, ()))
+        return max(0, self._awaited(policy) - stay)
 
     def _due(self, demand: Demand) -> Mapping[str, int]:
         """Nobody stands by where ordinary pods are above: they would not see it."""

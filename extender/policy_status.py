@@ -14,13 +14,16 @@ from adapters.kubernetes.events import EventWriter
 from adapters.kubernetes.status import StatusWriter
 from adapters.loops import last_of
 from extender import status
-from extender.buffers import Account, Buffers
+from extender.awaiting import Awaiting
+from extender.buffering import Account
+from extender.buffers import Buffers
 from extender.catalog import Catalog
 from extender.guarding import Guard, Guards, Recent
 from extender.lives import Lives
 from extender.metrics import Metrics
 from extender.node_reports import NodeReports
 from extender.view import View
+from ledger.decisions import DemandReport
 from ledger.ledger import Ledger
 from qos.cluster.objects import Demand
 from qos.cluster.policy import Policy
@@ -32,7 +35,8 @@ _PODS_AT_ONCE: Final = 2_000
 
 
 class PolicyStatus:
-    """Gathers what a policy's status is computed from, and has it written; buffers follow from it, too.
+    """Gathers what a policy's status is computed from, and has it written. From it follow buffers, too, and
+    for which slots placeholders wait.
 
     `clock`: monotonic, for rates; `wall`: for what is written or compared with times of Kubernetes.
     """
@@ -49,6 +53,7 @@ class PolicyStatus:
         *,
         reports: NodeReports,
         buffers: Buffers | None = None,
+        awaiting: Awaiting | None = None,
         owner_priority: Callable[[Demand], int | None] = lambda _demand: None,
         owner_wait: float,
         clock: Callable[[], float],
@@ -59,7 +64,7 @@ class PolicyStatus:
         self._view = view
         self._guarding = guarding
         self._reports = reports
-        self._buffers = buffers
+        self._buffers, self._awaiting = buffers, awaiting
         self._owner_priority = owner_priority
         self._lives = Lives(api, ledger)
         self._owner_wait = owner_wait
@@ -106,13 +111,10 @@ class PolicyStatus:
         waiting, long = await last_of(self._waiting_owners())
         recent = self._guarding.recent(self._wall())
         exposed = self._ledger.exposed(recent.bypassed)
+        if self._awaiting is not None:
+            self._awaiting.follow(self._accounts(reports, waiting))
         if self._buffers is not None:
-            accounts = [
-                Account(policy, self._catalog.resolved[key], reports.get(key), waiting[key])
-                for key, policy in self._catalog.policies.items()
-                if key in self._catalog.resolved
-            ]
-            await self._buffers.follow(accounts)
+            await self._buffers.follow(self._accounts(reports, waiting))
         found = []
         for key, resolved in [*self._catalog.resolved.items()]:
             if key not in self._catalog.policies:
@@ -141,6 +143,13 @@ class PolicyStatus:
             )
         return found
 
+    def _accounts(self, reports: Mapping[str, DemandReport], waiting: Mapping[str, int]) -> list[Account]:
+        return [
+            Account(policy, self._catalog.resolved[key], reports.get(key), waiting[key])
+            for key, policy in self._catalog.policies.items()
+            if key in self._catalog.resolved
+        ]
+
     def _guard(self, policy: Policy, recent: Recent, exposed: Collection[str]) -> Guard:
         if lacking := self._catalog.keepers.lacking(policy):
             return Guard(False, "KeeperNotInstalled", lacking)
@@ -158,11 +167,12 @@ class PolicyStatus:
         is all of it.
         """
         before = self._wall() - self._owner_wait
+        counted = self._buffers is not None or self._awaiting is not None
         pods, waiting, long = list(self._view.unschedulable.values()), Counter[str](), Counter[str]()
         for start in range(0, len(pods) + 1, _PODS_AT_ONCE):
             for pod in pods[start : start + _PODS_AT_ONCE]:
                 is_long = pod.unschedulable_since <= before
-                if not (is_long or self._buffers):
+                if not (is_long or counted):
                     continue
                 policy = self._ledger.policy_of(pod)
                 waiting[policy] += 1

@@ -19,6 +19,7 @@ from adapters.serving.readiness import Readiness
 from adapters.serving.server import Serving, serve_until
 from adapters.serving.server import server as server_of
 from extender import rest, server
+from extender.awaiting import Awaiting
 from extender.binder import Binder
 from extender.budget_status import BudgetStatus
 from extender.buffers import Buffers
@@ -50,6 +51,7 @@ from extender.waking import Waker
 from ledger.decisions import Mode
 from ledger.ledger import Ledger
 from qos.cluster.objects import Demand, Keeper, Pod
+from qos.cluster.policy import Policy
 from quota.limits import Limits
 
 log = logging.getLogger(__name__)
@@ -147,12 +149,18 @@ class Program:
         )
         self.guarding = verbs if self.keeper is None else self.keeper.guards(verbs)
         self.reports = NodeReports(self.ledger, clock=clock, changed=self._note)
+
+        def standing(policy: Policy) -> bool:
+            return keepers.of(policy) is Keeper.PLACEHOLDERS
+
+        self.awaiting = None if self.keeper is None else Awaiting(standing=standing, changed=self._note)
         self.buffers = (
             Buffers(
                 api,
                 self.metrics,
                 asking=config.mode is not Mode.OBSERVE,
-                standing=lambda policy: keepers.of(policy) is Keeper.PLACEHOLDERS,
+                standing=standing,
+                awaiting=self.awaiting,
                 changed=self._note,
                 clock=clock,
             )
@@ -169,6 +177,7 @@ class Program:
             self.metrics,
             reports=self.reports,
             buffers=self.buffers,
+            awaiting=self.awaiting,
             owner_priority=(lambda _demand: None) if self.keeper is None else self.keeper.owner_priority,
             owner_wait=config.owner_wait_seconds,
             clock=clock,
@@ -218,7 +227,7 @@ class Program:
             away=lambda: self.guarding.recent(self._wall()).away,
             namespaces=self._with_placeholders,
             complete=lambda: not self.readiness.problem(),
-            awaited=lambda key: self.buffers.awaited.get(key, 0) if self.buffers is not None else 0,
+            awaited=lambda key: self.awaiting.slots.get(key, 0) if self.awaiting is not None else 0,
         )
         return PlaceholderKeeper(
             self.config,

@@ -1,4 +1,4 @@
-"""Placeholders for slots without a place: they may go to any node, so autoscalers bring one for them."""
+"""Placeholders for slots without a place: they may go to any node, and wait until there is room on one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PATIENCE_SECONDS: Final = 1.0
 
 
 class Roaming:
-    """How many are to roam, and what becomes of them. `wanted`: for how many slots of a policy autoscalers
-    are to bring nodes. `clock`: seconds, monotonic.
+    """How many are to roam, and what becomes of them. `wanted`: for how many slots of a policy one
+    is to wait. `clock`: seconds, monotonic.
     """
 
     def __init__(self, wanted: Callable[[str], int], clock: Callable[[], float]) -> None:
@@ -30,7 +30,9 @@ class Roaming:
         self._most = self._share = MOST
         self._left: dict[str, float] = {}
         self._misplaced = Refusals()
-        """By policy: kube-scheduler bound one where the ledger does not want it."""
+        """By policy: kube-scheduler bound one where the ledger does not want it. It may do so again, so one
+        at a time is tried for a while.
+        """
 
     def begin(self) -> None:
         """A round begins: policies are asked about in their order.
@@ -47,7 +49,8 @@ class Roaming:
         """For how many slots without a place one is to wait."""
         key = holding.demand.key
         if key not in self._awaited:
-            self._asked[key] = min(self._wanted(key), holding.unplaced)
+            most = 1 if self._misplaced.knows(key, self._clock()) else holding.unplaced
+            self._asked[key] = min(self._wanted(key), holding.unplaced, most)
             self._awaited[key] = min(self._asked[key], self._share, self._most)
             self._most -= self._awaited[key]
         return self._awaited[key]

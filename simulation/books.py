@@ -22,6 +22,7 @@ from adapters.api import (
     Unreachable,
 )
 from adapters.kubernetes.events import EventWriter
+from extender.awaiting import Awaiting
 from extender.catalog import Catalog
 from extender.config import ExtenderConfig, Koordinator
 from extender.gang_book import GangBook
@@ -192,6 +193,7 @@ class Books:
     owners: Owners
     reservations: Reservations | None
     keeper: PlaceholderKeeper | None
+    awaiting: Awaiting | None
 
     def demands(self) -> dict[str, Demand]:
         """What policies and Reservations ask for, by key."""
@@ -258,7 +260,7 @@ def opened(
         sample=world.sample or SAMPLE,
     )
     ledger.advance(clock())
-    owners, view, catalogs = Owners(), View(), list[Catalog]()
+    owners, view, catalogs, awaiting = Owners(), View(), list[Catalog](), list[Awaiting]()
     keeper: PlaceholderKeeper | None = None
     if world.standing:
         numbers = count(int(clock() * 1000) * 1000)  # another process names no pod as this one does
@@ -276,7 +278,7 @@ def opened(
                 away=lambda: False,
                 namespaces=lambda: ["default"],
                 complete=leads,
-                awaited=lambda _policy: 0,
+                awaited=lambda key: awaiting[0].slots.get(key, 0),
             ),
             changed=changed,
             clock=clock,
@@ -284,6 +286,7 @@ def opened(
             name=lambda: f"{next(numbers):010}",
         )
         changed = keeper.note
+        awaiting.append(Awaiting(standing=lambda _policy: True, changed=changed))
     catalogs.append(
         Catalog(
             ledger,
@@ -311,6 +314,7 @@ def opened(
         owners,
         Reservations(ledger, changed, wall=wall) if world.reservations else None,
         keeper,
+        next(iter(awaiting), None),
     )
 
 

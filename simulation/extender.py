@@ -119,6 +119,7 @@ class Extender:
             books.events,
             RECORDER,
             reports=books.reports,
+            awaiting=books.awaiting,
             owner_wait=self._config.owner_wait_seconds,
             clock=clock,
             wall=self.wall,
@@ -194,7 +195,7 @@ class Extender:
         self._loop_of("expiry", program.EXPIRY_SECONDS, expiry.run_once)
         if self._world.reservations:
             self._loop_of("holds", WAKE_SECONDS, tend)
-        if self._world.status:
+        if self._world.status or self._world.standing:  # from it follows for which slots placeholders wait
             self._loop_of("status", program.STATUS_SECONDS, self._status)
         self.part.start(self._open(), "start")
 

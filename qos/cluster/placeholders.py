@@ -91,10 +91,14 @@ def may_roam(demand: Demand) -> bool:
 
     Not where it depends on the policy's other slots, on what a node offers or says only once our agent runs,
     or on volumes of single pods: the ledger would not want it there, and the node that came would go again.
+    Nor where no node may hold it.
     """
     together = demand.spread or demand.max_slots_per_node is not None
     strange = demand.needs is not None or demand.anchors
-    return not (together or strange) and not any(name in demand.vector for name in BANDWIDTHS.values())
+    nowhere = () in (demand.where.affinity, *demand.where.volumes)
+    return not (together or strange or nowhere) and not any(
+        name in demand.vector for name in BANDWIDTHS.values()
+    )
 
 
 def decide(

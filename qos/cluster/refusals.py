@@ -45,6 +45,11 @@ class Refusals:
         known = self._nodes.get(node)
         return known is not None and now < known.until
 
+    def knows(self, node: str, now: float) -> bool:
+        """Whether it has refused any, and is not as good as new yet."""
+        self.forget(now)
+        return node in self._nodes
+
     def forget(self, now: float) -> None:
         """Leave out nodes that are as good as new."""
         for name, one in [*self._nodes.items()]:

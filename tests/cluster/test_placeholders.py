@@ -35,6 +35,9 @@ HIGH = {
     "value": 1000,
 }
 
+BACK_OFF_SECONDS = 5.0
+"""kube-scheduler's own is one at first, ten at the most."""
+
 
 def pod(name: str, cpu: str, app: str, **spec: Any) -> Object:
     container = {"name": "main", "image": "registry.invalid/none", "resources": {"requests": {"cpu": cpu}}}
@@ -92,11 +95,11 @@ class Rig:
 
     def refused(self, app: str) -> int:
         """How many kube-scheduler has no place for."""
-        waiting = [
-            one for one in self.get("pods", "-l", f"app={app}")["items"] if "nodeName" not in one["spec"]
-        ]
-        conditions = (one for pod in waiting for one in pod["status"].get("conditions", ()))
-        return sum(one.get("reason") == "Unschedulable" for one in conditions)
+        return _refused(self.get("pods", "-l", f"app={app}")["items"])
+
+    def refused_placeholders(self) -> int:
+        """Likewise, and has tried for the last time so long ago that it may try again at once."""
+        return _refused(self.get("pods", "-n", placeholders.NAMESPACE)["items"], BACK_OFF_SECONDS)
 
     def classes(self, app: str) -> dict[str, tuple[str, int]]:
         """PriorityClass and priority of the bound pods."""
@@ -142,6 +145,14 @@ class Rig:
         began = time.monotonic()
         until(ready, what, seconds, self.program.last_words)
         return time.monotonic() - began
+
+
+def _refused(pods: list[Object], seconds: float = 0.0) -> int:
+    """How many have no node, and have been said to be unschedulable for so long."""
+    waiting = [one for one in pods if "nodeName" not in one["spec"]]
+    conditions = (one for pod in waiting for one in pod["status"].get("conditions", ()))
+    since = [one["lastTransitionTime"] for one in conditions if one.get("reason") == "Unschedulable"]
+    return sum(time.time() - datetime.fromisoformat(one).timestamp() >= seconds for one in since)
 
 
 @pytest.fixture
@@ -254,6 +265,20 @@ def test_who_stands_by_is_in_nobodys_way_for_long(rig: Rig) -> None:
     rig.cluster.kubectl("delete", "pods", "checkout-0")
     rig.wait(lambda: slots(rig) == (0, 1, 0) and rig.stand() == 1, "the slot is held")
     assert len(rig.bound("batch")) == 5
+
+
+def test_an_unplaced_slot_comes_before_pods_that_wait(rig: Rig) -> None:
+    rig.with_nodes(2, "4")
+    rig.create(HIGH, policy(3, "1", priorityClassName="high"))
+    rig.wait(lambda: rig.stand() == 3, "a placeholder for each slot")
+    rig.create(*(pod(f"batch-{number}", "1", "batch") for number in range(15)))
+    rig.wait(lambda: len(rig.bound("batch")) == 5 and rig.refused("batch") == 10, "batch pods take the rest")
+    rig.cluster.kubectl("patch", "mrp", "checkout", "--type=merge", "-p", '{"spec": {"slots": {"count": 4}}}')
+    rig.wait(lambda: rig.refused_placeholders() == 1, "one waits for the slot that has no place")
+    first, *_ = rig.bound("batch")
+    rig.cluster.kubectl("delete", "pod", first["metadata"]["name"])
+    rig.wait(lambda: slots(rig) == (0, 4, 0) and rig.stand() == 4, "it gets the first that comes free")
+    assert (len(rig.bound("batch")), rig.evicted()) == (4, 0), rig.story()
 
 
 def slots(rig: Rig) -> tuple[int, int, int]:

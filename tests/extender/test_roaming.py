@@ -6,6 +6,7 @@ from extender.roaming import MOST, Roaming
 from ledger.report import Holding
 from qos.cluster.objects import Demand, Selector
 from qos.cluster.placeholders import Placeholder, Steps
+from qos.cluster.refusals import CALM_SECONDS
 
 FORM = "f"
 
@@ -46,6 +47,10 @@ def test_one_that_went_astray_ends_it_for_a_while(clock):
     assert roaming.with_them(Steps((), (astray,)), lacks, FORM, []) == Steps((), (astray,))
     assert roaming.pauses("default/a")
     clock.advance(1.0)
+    roaming.begin()
+    assert roaming.with_them(Steps(), lacks, FORM, []) == Steps(("",)), "one is tried"
+    clock.advance(CALM_SECONDS)
+    roaming.begin()
     assert roaming.with_them(Steps(), lacks, FORM, []) == Steps(("", ""))
 
 

@@ -45,7 +45,7 @@ OF_ONE_SEED = [
     (13, "no hold moves for who was refused"),
     (56, "a hand-over that failed keeps its claim"),
     (50, "the answer to a create counts more than the watch"),
-    (66, "a hold's room is lost to whom it moved for"),
+    (47, "a hold's room is lost to whom it moved for"),
     (55, "placeholders go before kubelet refuses"),
     (369, "placeholders go by what was decided before"),
     (426, "owners come beside placeholders that are to go"),
