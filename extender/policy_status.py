@@ -65,6 +65,7 @@ class PolicyStatus:
         self._guarding = guarding
         self._reports = reports
         self._buffers, self._awaiting = buffers, awaiting
+        self._follows = buffers is not None or awaiting is not None
         self._owner_priority = owner_priority
         self._lives = Lives(api, ledger)
         self._owner_wait = owner_wait
@@ -111,10 +112,11 @@ class PolicyStatus:
         waiting, long = await last_of(self._waiting_owners())
         recent = self._guarding.recent(self._wall())
         exposed = self._ledger.exposed(recent.bypassed)
+        accounts = self._accounts(reports, waiting) if self._follows else []
         if self._awaiting is not None:
-            self._awaiting.follow(self._accounts(reports, waiting))
+            self._awaiting.follow(accounts)
         if self._buffers is not None:
-            await self._buffers.follow(self._accounts(reports, waiting))
+            await self._buffers.follow(accounts)
         found = []
         for key, resolved in [*self._catalog.resolved.items()]:
             if key not in self._catalog.policies:
@@ -167,12 +169,11 @@ class PolicyStatus:
         is all of it.
         """
         before = self._wall() - self._owner_wait
-        counted = self._buffers is not None or self._awaiting is not None
         pods, waiting, long = list(self._view.unschedulable.values()), Counter[str](), Counter[str]()
         for start in range(0, len(pods) + 1, _PODS_AT_ONCE):
             for pod in pods[start : start + _PODS_AT_ONCE]:
                 is_long = pod.unschedulable_since <= before
-                if not (is_long or counted):
+                if not (is_long or self._follows):
                     continue
                 policy = self._ledger.policy_of(pod)
                 waiting[policy] += 1

@@ -253,11 +253,11 @@ class PlaceholderWatcher(Watching):
             self.wrong("owners wait", f"{pod.name} is not gated, and its policy has {said}")
 
     def _see_placeholder(self, pod: Pod, entry: Entry, *, gone: bool) -> None:
+        _, node = self._assumed.get(pod.uid, (pod, ""))
         if gone or pod.node_name:
-            _, node = self._assumed.pop(pod.uid, (pod, ""))
-            if gone:
-                self._not_bound(node)
+            self._assumed.pop(pod.uid, None)
         if gone:
+            self._not_bound(node)
             self._standing.pop(pod.uid, None)
             return
         known = self._standing.get(pod.uid)

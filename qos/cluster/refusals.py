@@ -18,6 +18,11 @@ class _Node:
     pause: float
     until: float
 
+    @property
+    def good_from(self) -> float:
+        """When it is as good as new."""
+        return self.until + max(CALM_SECONDS, self.pause)
+
 
 class Refusals:
     """What kubelet refused, by node; times are seconds on the caller's clock."""
@@ -35,7 +40,7 @@ class Refusals:
             known.reason = reason
             return False
         pause = FIRST_SECONDS
-        if known is not None and now < known.until + max(CALM_SECONDS, known.pause):
+        if known is not None and now < known.good_from:
             pause = min(LONGEST_SECONDS, 2 * known.pause)
         self._nodes[node] = _Node(reason, pause, now + pause)
         return True
@@ -47,13 +52,13 @@ class Refusals:
 
     def knows(self, node: str, now: float) -> bool:
         """Whether it has refused any, and is not as good as new yet."""
-        self.forget(now)
-        return node in self._nodes
+        known = self._nodes.get(node)
+        return known is not None and now < known.good_from
 
     def forget(self, now: float) -> None:
         """Leave out nodes that are as good as new."""
         for name, one in [*self._nodes.items()]:
-            if now >= one.until + max(CALM_SECONDS, one.pause):
+            if now >= one.good_from:
                 del self._nodes[name]
 
     def barred(self, now: float) -> Mapping[str, str]:

@@ -98,7 +98,7 @@ class Rig:
         return _refused(self.get("pods", "-l", f"app={app}")["items"])
 
     def refused_placeholders(self) -> int:
-        """Likewise, and has tried for the last time so long ago that it may try again at once."""
+        """Likewise, since so long ago that its first back-off is over."""
         return _refused(self.get("pods", "-n", placeholders.NAMESPACE)["items"], BACK_OFF_SECONDS)
 
     def classes(self, app: str) -> dict[str, tuple[str, int]]:
