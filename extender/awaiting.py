@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from extender.buffering import Account, replicas
+from ledger.decisions import DemandReport
 from qos.cluster.objects import Demand
 from qos.cluster.placeholders import may_roam
 from qos.cluster.policy import Policy
@@ -19,6 +20,7 @@ class Awaiting:
 
     def __init__(self, *, standing: Callable[[Policy], bool], changed: Callable[[], None]) -> None:
         self.slots: Mapping[str, int] = {}
+        self._unknown: set[str] | None = None
         self._standing, self._changed = standing, changed
 
     def waits(self, one: Account) -> bool:
@@ -27,12 +29,21 @@ class Awaiting:
 
     def follow(self, accounts: Iterable[Account]) -> None:
         """Take what all policies lack now. Of one that the ledger is still about to place nothing changes."""
-        slots = {one.policy.key: self._of(one) for one in accounts if self.waits(one)}
-        if slots != self.slots:
-            self.slots = slots
+        slots, unknown = dict[str, int](), set[str]()
+        for one in accounts:
+            key = one.policy.key
+            if one.report is None and key not in self.slots:
+                unknown.add(key)
+            elif self.waits(one):
+                slots[key] = self.slots[key] if one.report is None else self._of(one, one.report)
+        if (slots, unknown) != (self.slots, self._unknown):
+            self.slots, self._unknown = slots, unknown
             self._changed()
 
-    def _of(self, one: Account) -> int:
-        if one.report is None:
-            return self.slots.get(one.policy.key, 0)
-        return replicas(one.report, one.waiting, standing=True)
+    def wanted(self, policy: str) -> int | None:
+        """For how many slots of a policy one is to wait; None while nobody knows, as after a start."""
+        known = self._unknown is not None and policy not in self._unknown
+        return self.slots.get(policy, 0) if known else None
+
+    def _of(self, one: Account, report: DemandReport) -> int:
+        return replicas(report.held, one.lacking, one.waiting, standing=True)

@@ -45,12 +45,15 @@ LONGEST_MESSAGE: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a policy's buffer follows from. waiting: its owners that are unschedulable now."""
+    """What a policy's buffer follows from. waiting: its owners that are unschedulable now. lacking: for how
+    many of its slots a node is to come; what the cap gives, all policies have together.
+    """
 
     policy: Policy
     resolved: Demand | Problem
     report: DemandReport | None
     waiting: int
+    lacking: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,33 +99,34 @@ class There:
     buffers: Mapping[str, Seen] = field(default_factory=dict)
 
 
-def replicas(report: DemandReport, waiting: int, *, standing: bool = False) -> int:
-    """How many pods a policy's buffer has. waiting: its owners that are unschedulable now. standing: a
-    placeholder stands where each hold lies.
+def lacking(report: DemandReport) -> int:
+    """For how many slots of a policy a node might come, as if there were no other policy."""
+    return sum(one.count for one in report.unplaced if one.reason not in BRINGS_NO_NODES)
+
+
+def replicas(held: int, lacking: int, waiting: int, *, standing: bool = False) -> int:
+    """How many pods a policy's buffer has. lacking, waiting: Account's. standing: a placeholder stands where
+    each hold lies.
     """
-    unplaced = sum(one.count for one in report.unplaced if one.reason not in BRINGS_NO_NODES)
     if standing:
-        return max(0, unplaced - max(0, waiting - report.held))
-    return max(0, report.held + unplaced - waiting)
+        return max(0, lacking - max(0, waiting - held))
+    return max(0, held + lacking - waiting)
 
 
 def wanted_of(
-    policy: Policy,
-    resolved: Demand | Problem,
-    report: DemandReport | None,
-    waiting: int,
+    one: Account,
     content_of: Callable[[Demand], Mapping[str, Any] | None] = slot_content,
     *,
     standing: bool = False,
 ) -> Wanted | None:
     """The buffer that a policy is to have; None: it asks for no node."""
-    if isinstance(resolved, Problem) or report is None:
+    if isinstance(one.resolved, Problem) or one.report is None:
         return None
-    count = replicas(report, waiting, standing=standing)
-    content = content_of(resolved) if count else None
+    count = replicas(one.report.held, one.lacking, one.waiting, standing=standing)
+    content = content_of(one.resolved) if count else None
     if content is None:
         return None
-    return Wanted(owner_of(policy), count, content)
+    return Wanted(owner_of(one.policy), count, content)
 
 
 def owner_of(policy: Policy) -> Owner:

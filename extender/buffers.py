@@ -125,9 +125,7 @@ class Buffers:
         if one.report is None and isinstance(one.resolved, Demand):  # the ledger is still about to place it
             return (self._wanted or {}).get(owner_of(one.policy).key)
         content_of = partial(self._content, one.policy.key)
-        return wanted_of(
-            one.policy, one.resolved, one.report, one.waiting, content_of, standing=self._standing(one.policy)
-        )
+        return wanted_of(one, content_of, standing=self._standing(one.policy))
 
     def _content(self, key: str, demand: Demand) -> Mapping[str, Any] | None:
         """What a slot looks like; made anew when the demand is another."""

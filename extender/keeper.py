@@ -56,7 +56,7 @@ class Cluster:
     PriorityClass' value by its name, if it is there. `kept`: whether placeholders are to keep a policy, by
     key. `away`: whether pods are bound that the verbs were not asked about. `namespaces`: those with policies
     that placeholders keep. `complete`: whether its account is.
-    `awaited`: for how many unplaced slots of a policy placeholders are to wait.
+    `awaited`: for how many unplaced slots of a policy placeholders are to wait, None while nobody knows.
     """
 
     view: View
@@ -67,7 +67,7 @@ class Cluster:
     away: Callable[[], bool]
     namespaces: Callable[[], Iterable[str]]
     complete: Callable[[], bool]
-    awaited: Callable[[str], int]
+    awaited: Callable[[str], int | None]
 
 
 class PlaceholderKeeper:

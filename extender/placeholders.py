@@ -37,6 +37,8 @@ PER_SECOND: Final = 200
 AT_ONCE: Final = 16
 _A_ROUND: Final = 100
 """Writes of one round, half a second's: holds may have moved since."""
+_ROAMING_A_ROUND: Final = AT_ONCE // 2
+"""So that what is held does not wait behind them for long, on an API server that takes seconds for each."""
 
 _REFUSALS: Final = frozenset({400, 403, 409, 422})
 """What the API server will answer again: it is invalid, or beyond a quota, or admission is against it."""
@@ -63,6 +65,11 @@ def _guard(missing: Collection[str], barred: Mapping[str, str], refusal: str) ->
     return Guard(False, _WHY, f"{text}: they are made again, later each time")
 
 
+def _refused_as(demand: Demand, node: str) -> str:
+    """As what a refusal is kept: held slots do not wait because those that roam are refused."""
+    return demand.key if node else f"{demand.key} roaming"
+
+
 def random_name() -> str:
     """What no other placeholder's name ends with."""
     return token_hex(5)
@@ -74,8 +81,8 @@ class Placeholders:
     `scheduler`: who is to bind them. `image`: what they run, "" for nothing. `ordinary`: the priority of pods
     that name no PriorityClass. `kept`: whether placeholders keep a policy; the others' go. `closed`: nodes
     where none may be made for now. `busy`: nodes to which an owner is on its way. `awaited`: for how many of
-    its unplaced slots one is to wait. `serves`: whether a policy's pods may run on a node now. `asked`
-    is called when one is made, whose binding others wait for.
+    its unplaced slots one is to wait, None while nobody knows. `serves`: whether a policy's pods may run on a
+    node now. `asked` is called when one is made, whose binding others wait for.
     """
 
     def __init__(
@@ -93,7 +100,7 @@ class Placeholders:
         image: str,
         ordinary: Callable[[], int],
         kept: Callable[[str], bool],
-        awaited: Callable[[str], int],
+        awaited: Callable[[str], int | None],
         closed: Callable[[], set[str]],
         serves: Callable[[NodePredicate, str], bool],
         busy: Callable[[], set[str]],
@@ -113,7 +120,7 @@ class Placeholders:
         self._ordinary = ordinary
         self._kept = kept
         self._awaited = awaited
-        self._roaming = Roaming(self._lack_room, clock)
+        self._roaming = Roaming(self._lack_room, ordinary, clock)
         self._overcommitted = overcommitted
         self._closed = closed
         self._serves = serves
@@ -121,7 +128,7 @@ class Placeholders:
         self._asked = asked
         self._name = name
         self._turns = Turns(PER_SECOND, AT_ONCE, clock, asyncio.sleep)
-        self._settled: dict[str, tuple[Holding, int, Mapping[str, int], int]] = {}
+        self._settled: dict[str, tuple[Holding, int, Mapping[str, int], int | None, int]] = {}
         self._decided: dict[str, tuple[Demand, Openings | None]] = {}
         """Of each policy, what was true when it was decided which of its placeholders go."""
         self._guards: dict[str, Guard] = {}
@@ -131,7 +138,7 @@ class Placeholders:
         """By policy: the API server refuses its placeholders, and would others as well."""
         self._nominated = Refusals()
         """By UID: somebody takes nominations away; before Kubernetes 1.35 kube-scheduler, at each attempt."""
-        self._creating, self._deleting = InTurns(), InTurns()
+        self._creating, self._sending, self._deleting = InTurns(), InTurns(), InTurns()
         self._nominators = OneAtATime()
         """By node: one at a time, and others of the node behind it."""
         self._clock = clock
@@ -162,9 +169,11 @@ class Placeholders:
                     steps = self._decide(holding, crowded, barred)
                     delete += steps.delete
                     nominate += steps.nominate
-                    if holding.demand.key not in unmade:
-                        create += [(holding.demand, node) for node in steps.create if node not in closed]
+                    asked = [(holding.demand, node) for node in steps.create if node not in closed]
+                    create += [one for one in asked if _refused_as(*one) not in unmade]
             await asyncio.sleep(0)
+        if self._roaming.end():
+            self._changes.note()
         for policy in self._standing.policies():
             if policy not in known:
                 delete += self._standing.of(policy)
@@ -203,13 +212,18 @@ class Placeholders:
         if was is None or was[1] != self._standing.versions[holding.demand.key]:
             return False
         same = was[0].demand is holding.demand and was[0].nodes is holding.nodes
-        others = self._due(holding.demand), self._roaming.awaited(holding)
-        return same and was[2:] == others
+        return same and was[2:] == self._beside(holding)
 
-    def _lack_room(self, policy: str) -> int:
+    def _beside(self, holding: Holding) -> tuple[Mapping[str, int], int | None, int]:
+        """What else is decided by: who is to stand by, and how many are to roam, at which priority."""
+        roaming = self._roaming
+        return self._due(holding.demand), roaming.awaited(holding), roaming.priority(holding.demand)
+
+    def _lack_room(self, policy: str) -> int | None:
         """How many slots are to get one that waits: not those whose placeholders stay where pods came."""
         stay = self._standing.bound_among(policy, self._overcommitted.nodes.get(policy, ()))
-        return max(0, self._awaited(policy) - stay)
+        awaited = self._awaited(policy)
+        return None if awaited is None else max(0, awaited - stay)
 
     def _due(self, demand: Demand) -> Mapping[str, int]:
         """Nobody stands by where ordinary pods are above: they would not see it."""
@@ -221,11 +235,13 @@ class Placeholders:
         mine = self._standing.of(demand.key)
         there = [one for one in mine if one.node]
         form = form_of(demand, priority_of(demand), self._image)
+        roams = form_of(demand, self._roaming.priority(demand), self._image)
         stand = Counter(one.node for one in there if one.bound and one.form == form)
         missing = {node for node, slots in wanted.items() if stand[node] < slots}
         self._standing_by.misses(demand.key, missing - barred.keys())
         standby = self._due(demand)
-        keep = Counter(one.node for one in there if one.keeps and one.form == form) - Counter(wanted)
+        keep = Counter(one.node for one in there if one.keeps and one.form in (form, roams))
+        keep -= Counter(wanted)
         self._ledger.keep(demand.key, keep)
         beside = Counter(one.node for one in there if one.bound) - Counter(wanted)
         lost = {node for node in beside if not self._serves(demand.where, node)}
@@ -238,15 +254,10 @@ class Placeholders:
         pauses = any(node in barred for node in (*wanted, *standby))  # which end without a change
         pauses |= self._standing_by.pauses(demand.key) or bool(steps.nominate)
         pauses |= bool(steps.create or short)  # so does what is left to who roams
-        steps = self._roaming.with_them(steps, holding, form, mine)
+        steps = self._roaming.with_them(steps, holding, roams, mine)
         pauses |= self._roaming.pauses(demand.key)
         if steps == Steps() and not pauses:
-            at = (
-                self._standing.versions[demand.key],
-                standby,
-                self._roaming.awaited(holding),
-            )
-            self._settled[demand.key] = holding, *at
+            self._settled[demand.key] = holding, self._standing.versions[demand.key], *self._beside(holding)
         else:
             self._settled.pop(demand.key, None)
         return steps
@@ -259,7 +270,10 @@ class Placeholders:
         edits theirs all the time, so that all of its placeholders are made anew, keeps nobody else waiting.
         """
         self._problem = ""
+        roaming = [one for one in create if not one[1]]
+        create = [one for one in create if one[1]]
         create, left_out = self._creating.next(create, lambda asked: asked[0].key, _A_ROUND)
+        create += self._sending.next(roaming, lambda asked: asked[0].key, _ROAMING_A_ROUND)[0]
         later = {node for _, node in left_out}
         waiting, seen = self._standing.waiting(), {one.uid for one in (*delete, *nominate)}
         delete, _ = self._deleting.next(delete, lambda one: one.policy, _A_ROUND)
@@ -344,9 +358,9 @@ class Placeholders:
 
     async def _create(self, demand: Demand, node: str, *, keeps: bool) -> None:
         """`keeps`: it stands by, or another one is about to go there for it: others must not be quicker."""
-        value = priority_of(demand)
+        value = priority_of(demand) if node else self._roaming.priority(demand)
         async with self._turns.turn():
-            if node in self._closed() or demand.key in self._unmade.barred(self._clock()):
+            if node in self._closed() or self._unmade.bars(_refused_as(demand, node), self._clock()):
                 return
             try:
                 if value not in self._classes:
@@ -356,7 +370,7 @@ class Placeholders:
             except (APIError, Unreachable) as error:
                 self._classes.discard(value)
                 if isinstance(error, APIError) and error.status in _REFUSALS:
-                    self._refused(demand.key, error)
+                    self._refused(demand, node, error)
                 else:
                     self._failed("create", error)
                 return
@@ -380,11 +394,11 @@ class Placeholders:
             image=self._image,
         )
 
-    def _refused(self, policy: str, error: APIError) -> None:
+    def _refused(self, demand: Demand, node: str, error: APIError) -> None:
         """Of this policy alone: others' placeholders must not wait behind what never succeeds."""
         self._metrics.placeholder("failed")
-        if self._unmade.note(policy, str(error), self._clock()):
-            log.warning("placeholders are refused policy=%s error=%s", policy, error)
+        if self._unmade.note(_refused_as(demand, node), str(error), self._clock()):
+            log.warning("placeholders are refused policy=%s error=%s", demand.key, error)
 
     def _failed(self, what: str, error: Exception) -> None:
         self._metrics.placeholder("failed")

@@ -15,7 +15,7 @@ from adapters.kubernetes.status import StatusWriter
 from adapters.loops import last_of
 from extender import status
 from extender.awaiting import Awaiting
-from extender.buffering import Account
+from extender.buffering import Account, lacking
 from extender.buffers import Buffers
 from extender.catalog import Catalog
 from extender.guarding import Guard, Guards, Recent
@@ -146,8 +146,9 @@ class PolicyStatus:
         return found
 
     def _accounts(self, reports: Mapping[str, DemandReport], waiting: Mapping[str, int]) -> list[Account]:
+        lack = self._ledger.within_cap({key: lacking(report) for key, report in reports.items()})
         return [
-            Account(policy, self._catalog.resolved[key], reports.get(key), waiting[key])
+            Account(policy, self._catalog.resolved[key], reports.get(key), waiting[key], lack.get(key, 0))
             for key, policy in self._catalog.policies.items()
             if key in self._catalog.resolved
         ]

@@ -227,7 +227,7 @@ class Program:
             away=lambda: self.guarding.recent(self._wall()).away,
             namespaces=self._with_placeholders,
             complete=lambda: not self.readiness.problem(),
-            awaited=lambda key: self.awaiting.slots.get(key, 0) if self.awaiting is not None else 0,
+            awaited=lambda key: self.awaiting.wanted(key) if self.awaiting is not None else 0,
         )
         return PlaceholderKeeper(
             self.config,

@@ -23,6 +23,7 @@ from ledger.quotas import ahead as quotas_ahead
 from ledger.quotas import settle as settle_quotas
 from ledger.report import Holding
 from ledger.reserving import Account, account
+from ledger.retries import within_cap
 from ledger.seats import Occupants, Openings, Untrue, gather_untrue, occupants, openings
 from ledger.state import State
 from ledger.waiting import SAMPLE, Waiting
@@ -130,6 +131,10 @@ class Ledger:
         hold that looks for a place lies there first. Nothing is placed anew for that.
         """
         self._state.set_kept(key, nodes)
+
+    def within_cap(self, asked: Mapping[str, int]) -> dict[str, int]:
+        """How many of the slots that demands lack, by key, the cap lets all of them hold together."""
+        return within_cap(self._state, asked)
 
     def remove_demand(self, key: str) -> None:
         """Release all holds of a demand."""

@@ -4,7 +4,7 @@ failed; as many at a time as the verbs can wait for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 
 import numpy as np
@@ -120,6 +120,27 @@ def cap_slots(state: State, demand: int) -> tuple[int, int]:
         if amount > 0:
             best = min(best, (max(0, (state.limits[dim] - there) // amount), dim))
     return best
+
+
+def within_cap(state: State, asked: Mapping[str, int]) -> dict[str, int]:
+    """How many of the slots that each demand lacks, by key, the cap lets all of them hold together.
+
+    Those that come first in the order have it, and later holds give way, as where there is room.
+    """
+    if state.cap_percent >= 100:  # a cap of all there is says no more than that the nodes lack it
+        return dict(asked)
+    used, limits = _used(state), np.asarray(state.limits, dtype=np.int64)
+    before, found = np.zeros(len(limits), dtype=np.int64), dict.fromkeys(asked, 0)
+    for number in state.demands.order:
+        key = state.demands[number].key
+        if count := asked.get(key, 0):
+            vector, left = (
+                state.demands.vectors[number],
+                limits - used[state.demands.position[number]] - before,
+            )
+            found[key] = min(count, max(0, int((left[vector > 0] // vector[vector > 0]).min())))
+            before += found[key] * vector
+    return found
 
 
 def pool_slots(state: State, demand: int, *, beside_all: bool = False) -> Slots | None:

@@ -278,7 +278,7 @@ def opened(
                 away=lambda: False,
                 namespaces=lambda: ["default"],
                 complete=leads,
-                awaited=lambda key: awaiting[0].slots.get(key, 0),
+                awaited=lambda key: awaiting[0].wanted(key),  # noqa: PLW0108 - it comes later
             ),
             changed=changed,
             clock=clock,

@@ -138,7 +138,9 @@ class PlaceholderWatcher(Watching):
         """kube-scheduler has chosen."""
         self.say(f"kube-scheduler chooses {node} for {pod.name}")
         self._assumed[pod.uid] = pod, node
-        self._overtakes(node, pod.priority)
+        placeholder = self._standing.get(pod.uid)
+        if placeholder is None or not placeholder.one.roams:  # these must not be above any owner
+            self._overtakes(node, pod.priority)
 
     def _overtakes(self, node: str, priority: float) -> None:
         """A pod is about to be on a node, whatever is kept there for owners of less priority."""

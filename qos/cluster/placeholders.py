@@ -220,15 +220,18 @@ class InTurns:
 
 
 def with_roaming(
-    steps: Steps, roaming: list[Placeholder], form: str, awaited: int, *, patient: bool
+    steps: Steps, roaming: list[Placeholder], form: str, awaited: int | None, *, patient: bool
 ) -> Steps:
     """The steps for those with a node, and those for the ones that roam, which are not bound yet.
 
-    awaited: how many slots wait for room that nobody has yet. patient: a slot that has got its place just now
-    leaves it to one of them: kube-scheduler is about to bind it there by itself.
+    awaited: how many slots wait for room that nobody has yet; None: not known, they all stay. patient: a slot
+    that has got its place just now leaves it to one of them: kube-scheduler is about to bind it there by
+    itself.
     """
     good = sorted((one for one in roaming if one.form == form), key=lambda one: one.name)
     covered = min(len(good), len(steps.create)) if patient else 0
+    if awaited is None:
+        return Steps(steps.create[covered:], steps.delete, steps.nominate)
     kept = good[: covered + awaited]
     more = covered + awaited - len(kept)
     useless = [one for one in roaming if one not in kept]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from extender.awaiting import Awaiting
-from extender.buffering import Account
+from extender.buffering import Account, lacking
 from ledger.decisions import DemandReport, Unplaced
 from qos.cluster.objects import Demand, NodePredicate
 from tests.qos.builders import CHECKOUT, policy
@@ -28,7 +28,9 @@ class Told:
         self.times += 1
 
     def follow(self, demand: Demand, report: DemandReport | None, waiting: int = 0) -> dict[str, int]:
-        self.awaiting.follow([Account(POLICY, demand, report, waiting)])
+        self.awaiting.follow(
+            [Account(POLICY, demand, report, waiting, 0 if report is None else lacking(report))]
+        )
         return dict(self.awaiting.slots)
 
 
@@ -44,6 +46,19 @@ def test_one_waits_for_each_slot_that_lacks_room():
     assert told.times == 3
     told.awaiting.follow([])
     assert not told.awaiting.slots, "the policy is gone"
+
+
+def test_after_a_start_nobody_knows_how_many_are_to_wait():
+    told = Told()
+    assert told.awaiting.wanted(POLICY.key) is None
+    assert told.follow(DEMAND, None) == {}
+    assert told.awaiting.wanted(POLICY.key) is None, "the ledger is still about to place it"
+    told.follow(DEMAND, LACKS)
+    assert told.awaiting.wanted(POLICY.key) == 3
+    told.follow(DEMAND, None)
+    assert told.awaiting.wanted(POLICY.key) == 3
+    told.follow(replace(DEMAND, max_slots_per_node=1), LACKS)
+    assert told.awaiting.wanted(POLICY.key) == 0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from adapters.api import CAPACITY_BUFFERS
 from adapters.kubernetes import buffers
 from adapters.kubernetes.buffers import Owner, Told
-from extender.buffering import Action, Kind, There, Wanted, provisioned, replicas, steps, wanted_of
+from extender.buffering import (
+    Account,
+    Action,
+    Kind,
+    There,
+    Wanted,
+    lacking,
+    provisioned,
+    replicas,
+    steps,
+    wanted_of,
+)
 from ledger.decisions import DemandReport, Unplaced
 from qos.cluster.objects import Demand, NodePredicate
 from qos.cluster.precedence import Problem
@@ -48,7 +59,7 @@ CASES = [
     ("report", "waiting", "count"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
 )
 def test_how_many_slots_autoscalers_are_told_of(report, waiting, count):
-    assert replicas(report, waiting) == count
+    assert replicas(report.held, lacking(report), waiting) == count
 
 
 @pytest.mark.parametrize(
@@ -56,17 +67,18 @@ def test_how_many_slots_autoscalers_are_told_of(report, waiting, count):
 )
 def test_placeholders_are_pods_that_autoscalers_count(waiting, count):
     report = replace(HELD, unplaced=unplaced((2, "Insufficient"), (3, "CapReached")))
-    assert replicas(report, waiting, standing=True) == count
+    assert replicas(report.held, lacking(report), waiting, standing=True) == count
 
 
 def test_who_asks_for_no_node():
-    found = wanted_of(policy(), DEMAND, HELD, 0)
+    one = Account(policy(), DEMAND, HELD, 0)
+    found = wanted_of(one)
     assert found is not None
     assert (found.replicas, found.owner.key, found.content) == (4, "shop/j10ce-checkout", CONTENT)
-    assert wanted_of(policy(), Problem("ProfileNotFound", ""), HELD, 0) is None
-    assert wanted_of(policy(), DEMAND, None, 0) is None
-    assert wanted_of(policy(), DEMAND, replace(HELD, held=0), 0) is None
-    assert wanted_of(policy(), replace(DEMAND, where=NodePredicate(affinity=())), HELD, 0) is None
+    assert wanted_of(replace(one, resolved=Problem("ProfileNotFound", ""))) is None
+    assert wanted_of(replace(one, report=None)) is None
+    assert wanted_of(replace(one, report=replace(HELD, held=0))) is None
+    assert wanted_of(replace(one, resolved=replace(DEMAND, where=NodePredicate(affinity=())))) is None
 
 
 # --- the steps, taken on a world that holds what was written ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 
 from adapters.api import (
     CAPACITY_BUFFERS,
@@ -15,6 +16,7 @@ from adapters.api import (
 )
 from extender import placeholders
 from extender.config import Autoscaling, Placeholders
+from extender.roaming import MOST
 from qos import keys
 from tests.extender.placeholder_cluster import (
     OURS,
@@ -302,6 +304,79 @@ async def test_one_that_roams_to_where_it_is_not_wanted_goes_and_is_not_made_aga
         await eventually(lambda: not ours(api))
         await asyncio.sleep(0.5)
         assert len(made) == 2  # the second pause is two seconds
+
+
+async def test_what_is_held_does_not_wait_behind_those_that_roam(
+    api, keeping, make_node, make_policy, eventually, monkeypatch
+):
+    """On an API server that takes long for each: 50 are still to be made when a policy comes."""
+    roaming, create = [], api.create
+
+    async def slow(resource, namespace, body):
+        if resource is PODS and "affinity" not in body["spec"]:
+            roaming.append(body)
+            await asyncio.sleep(0.05)
+        return await create(resource, namespace, body)
+
+    monkeypatch.setattr(api, "create", slow)
+    api.put(NODES, make_node("n1"))
+    async with keeping():
+        api.put(POLICIES, make_policy("large", count=50, cpu="8"))
+        await eventually(lambda: roaming)
+        api.put(POLICIES, make_policy(count=2, cpu="1"))
+        await eventually(lambda: stand(api) == {"n1": 2})
+        assert len(roaming) < 50
+        await eventually(lambda: len(ours(api)) == 52)
+
+
+async def test_what_is_held_does_not_wait_because_those_that_roam_are_refused(
+    api, keeping, make_node, make_policy, eventually, monkeypatch
+):
+    refused, create = [], api.create
+
+    async def limited(resource, namespace, body):
+        if resource is PODS and "affinity" not in body["spec"]:
+            refused.append(body)
+            raise APIError(403, "Forbidden", "exceeded quota: pods=2")
+        return await create(resource, namespace, body)
+
+    monkeypatch.setattr(api, "create", limited)
+    api.put(NODES, make_node("n1", cpu="4"))
+    api.put(POLICIES, make_policy(count=3, cpu="2"))
+    async with keeping():
+        await eventually(lambda: stand(api) == {"n1": 2})
+        await eventually(lambda: len(refused) >= 3)  # the pause is four seconds now
+        before = len(refused)
+        gone = ours(api)[0]["metadata"]
+        api.remove(PODS, gone["namespace"], gone["name"])
+        await eventually(lambda: stand(api) == {"n1": 2})
+        assert len(refused) == before
+        assert condition(api, keys.GUARDED)[1] == "Guarded"
+
+
+async def test_policies_share_what_may_wait_before_any_is_made(
+    api, keeping, make_node, make_policy, eventually
+):
+    made = set()
+
+    async def look():
+        while True:
+            made.update(one["metadata"]["uid"] for one in ours(api))
+            await asyncio.sleep(0)
+
+    def waits():
+        return Counter(one["metadata"]["annotations"][keys.PLACEHOLDER_OF_ANNOTATION] for one in ours(api))
+
+    api.put(NODES, make_node("n1"))
+    api.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    for name in "bc":
+        api.put(POLICIES, make_policy(name, count=100, cpu="8"))
+    async with keeping(), beside(look()):
+        await eventually(lambda: sorted(waits().values()) == [50, 50])
+        assert len(made) == MOST
+        api.put(POLICIES, make_policy("a", count=100, cpu="8", priorityClassName="high"))
+        await eventually(lambda: sorted(waits().values()) == [25, 25, 50])
+        assert len(made) == MOST + 50
 
 
 async def test_observe_makes_none(api, keeping, make_node, make_policy, eventually):

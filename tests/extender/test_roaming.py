@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from extender.roaming import MOST, Roaming
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.roaming import BY_PRIORITY, MOST, Ask, Roaming, shared
 from ledger.report import Holding
 from qos.cluster.objects import Demand, Selector
 from qos.cluster.placeholders import Placeholder, Steps
@@ -11,53 +16,124 @@ from qos.cluster.refusals import CALM_SECONDS
 FORM = "f"
 
 
-def holding(name: str, unplaced: int) -> Holding:
+def holding(name: str, unplaced: int, priority: int = 0, nodes: tuple[tuple[str, int], ...] = ()) -> Holding:
     key = f"default/{name}"
-    return Holding(Demand(key, "default", Selector(), {"cpu": 1000, "pods": 1}, unplaced, 0), (), unplaced)
+    return Holding(
+        Demand(key, "default", Selector(), {"cpu": 1000, "pods": 1}, unplaced, priority), nodes, unplaced
+    )
+
+
+def roaming_of(clock, wanted: Callable[[str], int]) -> Roaming:
+    return Roaming(wanted, lambda: 0, clock)
+
+
+def a_round(roaming: Roaming, held: list[Holding]) -> list[int]:
+    """How many roam of each once all are known."""
+    roaming.begin()
+    for one in held:
+        roaming.awaited(one)
+    if roaming.end():
+        return a_round(roaming, held)
+    return [roaming.awaited(one) for one in held]
 
 
 def test_each_policy_has_its_share(clock):
     """Slots that no node will ever do for keep nobody else's from being asked for."""
     wanted = {"default/a": 100, "default/b": 60, "default/c": 5}
-    roaming = Roaming(lambda key: wanted.get(key, 0), clock)
-    held = [holding(name, 120) for name in "abcd"]
-    for expected in ([MOST, 0, 0, 0], [47, 47, 5, 0], [47, 47, 5, 0]):
-        roaming.begin()
-        assert [roaming.awaited(one) for one in (*held, *held)] == 2 * expected
-    roaming.begin()
-    assert [roaming.awaited(holding(name, 3)) for name in "abcd"] == [3, 3, 3, 0]
-    roaming.begin()
-    assert roaming.awaited(holding("a", 120)) == MOST
+    roaming = roaming_of(clock, lambda key: wanted.get(key, 0))
+    assert a_round(roaming, [holding(name, 120) for name in "abcd"]) == [48, 47, 5, 0]
+    assert a_round(roaming, [holding(name, 3) for name in "abcd"]) == [3, 3, 3, 0]
+    assert a_round(roaming, [holding("a", 120)]) == [MOST]
 
 
-def test_where_too_many_policies_ask_the_first_have_one_each(clock):
-    roaming = Roaming(lambda _key: 9, clock)
-    held = [holding(f"p{number}", 9) for number in range(MOST + 20)]
-    for _ in range(2):
-        roaming.begin()
-        awaited = [roaming.awaited(one) for one in held]
-    assert awaited == [1] * MOST + [0] * 20
+def test_higher_policies_have_half_of_it_first(clock):
+    roaming = roaming_of(clock, lambda key: 60 if key == "default/high" else 9)
+    low = [holding(f"p{number}", 9) for number in range(MOST + 20)]
+    assert a_round(roaming, [holding("high", 60, 1000), *low]) == [50, *[1] * 50, *[0] * (MOST + 20 - 50)]
+    assert a_round(roaming, low) == [1] * MOST + [0] * 20
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=3), st.builds(Ask, st.sampled_from([0, 10, 1000]), st.integers(0, 120)), max_size=150
+    )
+)
+def test_all_that_may_wait_are_shared_out(asked):
+    given_out = shared(asked)
+    assert all(0 <= given_out[key] <= count for key, (_, count) in asked.items())
+    assert sum(given_out.values()) == min(MOST, sum(count for _, count in asked.values()))
+    waiting = sum(count > 0 for _, count in asked.values())
+    if waiting <= MOST - BY_PRIORITY:
+        assert all(given_out[key] for key, (_, count) in asked.items() if count), "nobody is passed over"
+
+
+def test_they_have_the_priority_of_the_lowest_policy_above_ordinary_pods(clock):
+    """kube-scheduler heeds a nomination against what is not above it only."""
+    roaming = roaming_of(clock, lambda _key: 1)
+    held = [holding("high", 1, 1000), holding("middle", 0, 10), holding("low", 0, 0), holding("least", 0, -5)]
+    a_round(roaming, held)
+    assert [roaming.priority(one.demand) for one in held] == [10, 10, 0, -5]
+    a_round(roaming, held[2:])
+    assert [roaming.priority(one.demand) for one in held[2:]] == [0, -5]
+
+
+def on(node: str, name: str = "u") -> Placeholder:
+    return Placeholder(name, name, "default/a", FORM, node, bound=bool(node), roams=True)
 
 
 def test_one_that_went_astray_ends_it_for_a_while(clock):
-    roaming = Roaming(lambda _key: 5, clock)
-    astray = Placeholder("u", "p", "default/a", FORM, "n1", bound=True, roams=True)
+    roaming, astray = roaming_of(clock, lambda _key: 5), on("n1")
     lacks = holding("a", 2)
+    a_round(roaming, [lacks])
     assert roaming.with_them(Steps(), lacks, FORM, []) == Steps(("", ""))
-    assert roaming.with_them(Steps((), (astray,)), lacks, FORM, []) == Steps((), (astray,))
+    assert roaming.with_them(Steps((), (astray,)), lacks, FORM, [astray]) == Steps((), (astray,))
     assert roaming.pauses("default/a")
     clock.advance(1.0)
-    roaming.begin()
+    a_round(roaming, [lacks])
     assert roaming.with_them(Steps(), lacks, FORM, []) == Steps(("",)), "one is tried"
     clock.advance(CALM_SECONDS)
-    roaming.begin()
+    a_round(roaming, [lacks])
     assert roaming.with_them(Steps(), lacks, FORM, []) == Steps(("", ""))
+
+
+def test_one_that_was_wanted_where_it_was_bound_did_not_go_astray(clock):
+    """A cordon, or a policy that has fewer slots: others are to wait as before."""
+    roaming, moved, kept = roaming_of(clock, lambda _key: 5), on("n1"), on("n2", "v")
+    wanted = holding("a", 2, nodes=(("n1", 1), ("n2", 1)))
+    a_round(roaming, [wanted])
+    roaming.with_them(Steps(), wanted, FORM, [])
+    roaming.with_them(Steps(), wanted, FORM, [moved, kept])
+    fewer = holding("a", 2, nodes=(("n2", 1),))
+    roaming.with_them(Steps((), (moved,)), fewer, FORM, [moved, kept])
+    assert not roaming.pauses("default/a")
+
+
+def test_after_a_restart_nobody_knows_which_went_astray(clock):
+    roaming, one = roaming_of(clock, lambda _key: 5), on("n1")
+    roaming.with_them(Steps((), (one,)), holding("a", 2), FORM, [one])
+    assert not roaming.pauses("default/a")
+
+
+def test_those_that_wait_stay_while_nobody_knows_how_many_are_to(clock):
+    """After a start, and until a round has shared out what all ask for."""
+    known: dict[str, int | None] = {}
+    roaming, lacks, waits = roaming_of(clock, known.get), holding("a", 2), on("")
+    assert a_round(roaming, [lacks]) == [None]
+    assert roaming.with_them(Steps(("n1",)), lacks, "another form", [waits]) == Steps(("n1",))
+    assert roaming.with_them(Steps(("n1",)), lacks, FORM, [waits]) == Steps(), "it is about to be bound there"
+    known["default/a"] = 1
+    assert a_round(roaming, [lacks]) == [1]
+    assert roaming.with_them(Steps(), lacks, "another form", [waits]) == Steps(("",), (waits,))
+    known["default/a"] = 0
+    assert a_round(roaming, [lacks]) == [0]
+    assert roaming.with_them(Steps(), lacks, FORM, [waits]) == Steps((), (waits,))
 
 
 def test_a_slot_that_has_got_its_place_leaves_it_to_one_for_a_second(clock):
-    roaming = Roaming(lambda _key: 0, clock)
+    roaming = roaming_of(clock, lambda _key: 0)
     waits = Placeholder("u", "p", "default/a", FORM, "", bound=False, roams=True)
     placed, create = holding("a", 0), Steps(("n1",))
+    a_round(roaming, [placed])
     assert roaming.with_them(create, placed, FORM, [waits]) == Steps()
     clock.advance(0.9)
     assert roaming.with_them(create, placed, FORM, [waits]) == Steps()

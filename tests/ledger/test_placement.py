@@ -95,6 +95,20 @@ def test_the_cap_is_on_all_holds_together_in_every_dimension() -> None:
     assert reports["default/a"].unplaced == (Unplaced(91, "CapReached", "cpu", 182000),)
 
 
+def test_what_policies_lack_is_within_the_cap_together():
+    """40 % of two nodes of 10 CPUs, of which the first policy holds the four that are free."""
+    made = ledger(*nodes(2, cpu=10), cap_percent=40)
+    for name in names(2):
+        made.set_pod(pod(f"on-{name}", 8, node=name))
+    for app, created in (("a", 1.0), ("b", 2.0)):
+        made.set_demand(demand(app, 9, cpu=2, created=created))
+    assert holds(made, "a") == {"n0": 1, "n1": 1}
+    lacking = {"default/b": 3, "default/a": 3, "default/unknown": 3}
+    assert made.within_cap(lacking) == {"default/b": 0, "default/a": 2, "default/unknown": 0}
+    assert made.within_cap(lacking | {"default/a": 1})["default/b"] == 1
+    assert ledger(*nodes(1)).within_cap(lacking) == lacking, "a cap of all says nothing"
+
+
 def test_a_higher_demand_takes_the_cap_from_a_later_one() -> None:
     made = ledger(*nodes(5), demand("b", 16, 1), cap_percent=40)
     assert made.report()["default/b"].held == 16

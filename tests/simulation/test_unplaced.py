@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.history import History, World
+from simulation.history import History, Step, World
 from simulation.play import Play
 
 NODES = [
@@ -29,6 +29,23 @@ def ready(*, ready: bool) -> tuple[float, str, tuple[str, bool]]:
     return 5.0, "node-ready", ("n0", ready)
 
 
+def played(seed: int, *steps: Step) -> Play:
+    world = World(seed, mode="Guard", latency=0.02, lag=0.01, settle=10.0, keeper="Placeholders")
+    play = Play(History(world, steps), story=True)
+    outcome = play.run()
+    assert not outcome.broken
+    assert not [line for line in outcome.story if "preempts" in line], "nobody is evicted"
+    return play
+
+
+def held(play: Play, policy: str = "a") -> int:
+    return play.extender.ledger.report()[f"default/{policy}"].held
+
+
+def slots(count: int, of: str = "high") -> dict[str, object]:
+    return {"floor": {"resources": {"cpu": "1"}}, "slots": {"count": count}, "priorityClassName": of}
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(
     "steps",
@@ -40,10 +57,53 @@ def ready(*, ready: bool) -> tuple[float, str, tuple[str, bool]]:
     ids=["pods end", "a node is cordoned for a while", "a node is not ready for a while"],
 )
 def test_an_unplaced_slot_comes_before_pods_that_wait(seed, steps):
-    world = World(seed, mode="Guard", latency=0.02, lag=0.01, settle=10.0, keeper="Placeholders")
-    play = Play(History(world, steps))
-    assert not play.run().broken
-    report = play.extender.ledger.report()["default/a"]
-    assert report.held == 2, report
+    play = played(seed, *steps)
+    assert held(play) == 2
     standing = play.extender.books.keeper.standing
     assert sum(slots for _, slots in standing.nodes("default/a")) == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_slots_come_back_each_time_that_nodes_are_cordoned(seed):
+    """Those that roamed once go again with their node: they did not go astray."""
+    in_turn = [
+        step
+        for node in ("n0", "n1") * 4
+        for step in ((7.0, "cordon", (node, True)), (3.0, "cordon", (node, False)))
+    ]
+    play = played(seed, *NODES, A, FLOOD, QUIET, *in_turn, QUIET)
+    assert held(play) == 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_who_waits_for_a_higher_policy_leaves_an_heir_its_place(seed):
+    """The heir is nominated, and kube-scheduler keeps that from whoever is not above it."""
+    play = played(
+        seed,
+        *NODES,
+        (0.5, "policy", ("b", slots(4, "middle"))),
+        (1.0, "app", ("b", 4, 1000, 64, 10)),
+        (4.0, "flood", ("f", 40, 1000, 64, 0)),
+        (3.0, "policy", ("a", slots(1))),
+        (4.0, "crash", ("b", 0, 1.5)),
+        QUIET,
+    )
+    report = play.extender.ledger.report()["default/b"]
+    assert (report.filled, held(play)) == (4, 0)
+
+
+@pytest.mark.parametrize("after", [0.5, 1.2, 1.5, 2.2, 3.0])
+def test_those_that_wait_outlive_a_restart(after):
+    """Nobody knows yet how many are to wait: those that do stay."""
+    ends = [(after if not pod else 0.0, "finish", (f"f-{pod}",)) for pod in range(2)]
+    play = played(0, *NODES, FLOOD, A, QUIET, (0.0, "restart-extender", (1.0,)), *ends, QUIET)
+    assert held(play) == 2
+
+
+def test_once_bound_one_has_the_priority_of_its_policy():
+    """It waits at that of the lowest."""
+    play = played(0, *NODES, FLOOD, A, (0.0, "policy", ("b", slots(1, "middle"))), QUIET, finish(0), QUIET)
+    standing = play.extender.books.keeper.standing
+    a, b = standing.of("default/a"), standing.of("default/b")
+    assert sorted((one.bound, one.priority) for one in a) == [(False, 10), (True, 100)]
+    assert [(one.bound, one.priority) for one in b] == [(False, 10)]
