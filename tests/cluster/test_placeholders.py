@@ -97,6 +97,11 @@ class Rig:
         """How many kube-scheduler has no place for."""
         return _refused(self.get("pods", "-l", f"app={app}")["items"])
 
+    def priorities(self) -> Counter[tuple[int, bool]]:
+        """Of placeholders: how many there are of each, bound or not."""
+        there = self.get("pods", "-n", placeholders.NAMESPACE)["items"]
+        return Counter((one["spec"]["priority"], bool(one["spec"].get("nodeName"))) for one in there)
+
     def refused_placeholders(self) -> int:
         """Likewise, since so long ago that its first back-off is over."""
         return _refused(self.get("pods", "-n", placeholders.NAMESPACE)["items"], BACK_OFF_SECONDS)
@@ -268,17 +273,23 @@ def test_who_stands_by_is_in_nobodys_way_for_long(rig: Rig) -> None:
 
 
 def test_an_unplaced_slot_comes_before_pods_that_wait(rig: Rig) -> None:
+    """It waits at the priority of the lowest policy, and is held at that of its own."""
     rig.with_nodes(2, "4")
-    rig.create(HIGH, policy(3, "1", priorityClassName="high"))
-    rig.wait(lambda: rig.stand() == 3, "a placeholder for each slot")
-    rig.create(*(pod(f"batch-{number}", "1", "batch") for number in range(15)))
-    rig.wait(lambda: len(rig.bound("batch")) == 5 and rig.refused("batch") == 10, "batch pods take the rest")
+    middle = HIGH | {"metadata": {"name": "middle"}, "value": 500}
+    other = policy(1, "1", priorityClassName="middle", selector={"matchLabels": {"app": "other"}})
+    rig.create(HIGH, middle, policy(3, "1", priorityClassName="high"))
+    rig.create(other | {"metadata": {"name": "other", "namespace": "default"}})
+    rig.wait(lambda: rig.priorities() == Counter({(1000, True): 3, (500, True): 1}), "one for each slot")
+    rig.create(*(pod(f"batch-{number}", "1", "batch") for number in range(14)))
+    rig.wait(lambda: len(rig.bound("batch")) == 4 and rig.refused("batch") == 10, "batch pods take the rest")
     rig.cluster.kubectl("patch", "mrp", "checkout", "--type=merge", "-p", '{"spec": {"slots": {"count": 4}}}')
     rig.wait(lambda: rig.refused_placeholders() == 1, "one waits for the slot that has no place")
+    assert rig.priorities()[500, False] == 1
     first, *_ = rig.bound("batch")
     rig.cluster.kubectl("delete", "pod", first["metadata"]["name"])
-    rig.wait(lambda: slots(rig) == (0, 4, 0) and rig.stand() == 4, "it gets the first that comes free")
-    assert (len(rig.bound("batch")), rig.evicted()) == (4, 0), rig.story()
+    rig.wait(lambda: slots(rig) == (0, 4, 0), "it gets the first that comes free")
+    rig.wait(lambda: rig.priorities() == Counter({(1000, True): 4, (500, True): 1}), "one for each slot")
+    assert (len(rig.bound("batch")), rig.evicted()) == (3, 0), rig.story()
 
 
 def slots(rig: Rig) -> tuple[int, int, int]:
