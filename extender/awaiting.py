@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from extender.buffering import Account, replicas
-from ledger.decisions import DemandReport
 from qos.cluster.objects import Demand
 from qos.cluster.placeholders import may_roam
 from qos.cluster.policy import Policy
@@ -32,10 +31,12 @@ class Awaiting:
         slots, unknown = dict[str, int](), set[str]()
         for one in accounts:
             key = one.policy.key
-            if one.report is None and key not in self.slots:
+            if one.report is not None and self.waits(one):
+                slots[key] = replicas(one.report.held, one.lacking, one.waiting, standing=True)
+            elif one.report is None and key in self.slots:
+                slots[key] = self.slots[key]
+            elif one.report is None:
                 unknown.add(key)
-            elif self.waits(one):
-                slots[key] = self.slots[key] if one.report is None else self._of(one, one.report)
         if (slots, unknown) != (self.slots, self._unknown):
             self.slots, self._unknown = slots, unknown
             self._changed()
@@ -44,6 +45,3 @@ class Awaiting:
         """For how many slots of a policy one is to wait; None while nobody knows, as after a start."""
         known = self._unknown is not None and policy not in self._unknown
         return self.slots.get(policy, 0) if known else None
-
-    def _of(self, one: Account, report: DemandReport) -> int:
-        return replicas(report.held, one.lacking, one.waiting, standing=True)

@@ -53,7 +53,7 @@ class Account:
     resolved: Demand | Problem
     report: DemandReport | None
     waiting: int
-    lacking: int = 0
+    lacking: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class There:
     buffers: Mapping[str, Seen] = field(default_factory=dict)
 
 
-def lacking(report: DemandReport) -> int:
+def lacks(report: DemandReport) -> int:
     """For how many slots of a policy a node might come, as if there were no other policy."""
     return sum(one.count for one in report.unplaced if one.reason not in BRINGS_NO_NODES)
 
@@ -199,5 +199,6 @@ def _nothing_asked(report: DemandReport | None) -> Condition:
     missing = report.missing if report is not None else 0
     text = "no slot is held, or unplaced for want of nodes: no autoscaler is asked for any"
     if missing:
-        text = f"{missing} slots are unplaced, which no new node would change: see Feasible"
+        text = f"{missing} slots are unplaced and ask for no node: none would change that, as Feasible says, "
+        text += "or policies that come first ask for all that the cap still gives"
     return Condition(keys.PROVISIONED, "True", "NothingAsked", text)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from secrets import token_hex
 from typing import Any, Final
@@ -68,6 +69,27 @@ def _guard(missing: Collection[str], barred: Mapping[str, str], refusal: str) ->
 def _refused_as(demand: Demand, node: str) -> str:
     """As what a refusal is kept: held slots do not wait because those that roam are refused."""
     return demand.key if node else f"{demand.key} roaming"
+
+
+def _apart(create: Iterable[str], outdated: Counter[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Nodes that get a placeholder in place of one of another form, and those that get one more: that may be
+    left to one that roams.
+    """
+    left, renewed, fresh = Counter(outdated), list[str](), list[str]()
+    for node in create:
+        (renewed if left[node] > 0 else fresh).append(node)
+        left[node] -= 1
+    return tuple(renewed), tuple(fresh)
+
+
+def _to_be_replaced(there: Collection[Placeholder], roams: str, form: str) -> Counter[str]:
+    """By node: how many were bound while they roamed, and for how many of them one of the policy's own
+    priority waits. They make room at once.
+    """
+    if roams == form:
+        return Counter()
+    low = Counter(one.node for one in there if one.bound and one.form == roams)
+    return low & Counter(one.node for one in there if not one.bound and one.form == form)
 
 
 def random_name() -> str:
@@ -135,7 +157,7 @@ class Placeholders:
         self._classes: set[int] = set()
         self._problem = ""
         self._unmade = Refusals()
-        """By policy: the API server refuses its placeholders, and would others as well."""
+        """As what _refused_as says: the API server refuses placeholders, and would others as well."""
         self._nominated = Refusals()
         """By UID: somebody takes nominations away; before Kubernetes 1.35 kube-scheduler, at each attempt."""
         self._creating, self._sending, self._deleting = InTurns(), InTurns(), InTurns()
@@ -247,6 +269,7 @@ class Placeholders:
         lost = {node for node in beside if not self._serves(demand.where, node)}
         unplaced = holding.unplaced
         asking = [one.node for one in there if not one.bound]
+        crowded = Counter(crowded) + _to_be_replaced(there, roams, form)
         short = self._overcommitted.look(demand.key, wanted, beside, asking)
         steps = decide(wanted, form, there, crowded, standby, barred, lost, short, unplaced)
         unmade = self._unmade.barred(self._clock())
@@ -254,7 +277,10 @@ class Placeholders:
         pauses = any(node in barred for node in (*wanted, *standby))  # which end without a change
         pauses |= self._standing_by.pauses(demand.key) or bool(steps.nominate)
         pauses |= bool(steps.create or short)  # so does what is left to who roams
-        steps = self._roaming.with_them(steps, holding, roams, mine)
+        outdated = Counter(one.node for one in there if one.bound and one.form != form)
+        renewed, fresh = _apart(steps.create, outdated)
+        steps = self._roaming.with_them(replace(steps, create=fresh), holding, roams, mine)
+        steps = replace(steps, create=(*renewed, *steps.create))
         pauses |= self._roaming.pauses(demand.key)
         if steps == Steps() and not pauses:
             self._settled[demand.key] = holding, self._standing.versions[demand.key], *self._beside(holding)
@@ -276,6 +302,8 @@ class Placeholders:
         create += self._sending.next(roaming, lambda asked: asked[0].key, _ROAMING_A_ROUND)[0]
         later = {node for _, node in left_out}
         waiting, seen = self._standing.waiting(), {one.uid for one in (*delete, *nominate)}
+        late = {one.uid for one in [one for one in delete if one.roams and not one.bound][_ROAMING_A_ROUND:]}
+        delete = [one for one in delete if one.uid not in late]  # as many of those go as can be made
         delete, _ = self._deleting.next(delete, lambda one: one.policy, _A_ROUND)
         awaited = {node for _, node in create} | {one.node for one in waiting}
         first, making_way = apart(delete, awaited)

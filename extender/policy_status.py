@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from adapters.kubernetes.status import StatusWriter
 from adapters.loops import last_of
 from extender import status
 from extender.awaiting import Awaiting
-from extender.buffering import Account, lacking
+from extender.buffering import Account, lacks
 from extender.buffers import Buffers
 from extender.catalog import Catalog
 from extender.guarding import Guard, Guards, Recent
@@ -146,12 +147,18 @@ class PolicyStatus:
         return found
 
     def _accounts(self, reports: Mapping[str, DemandReport], waiting: Mapping[str, int]) -> list[Account]:
-        lack = self._ledger.within_cap({key: lacking(report) for key, report in reports.items()})
-        return [
-            Account(policy, self._catalog.resolved[key], reports.get(key), waiting[key], lack.get(key, 0))
+        accounts = [
+            Account(policy, self._catalog.resolved[key], reports.get(key), waiting[key], 0)
             for key, policy in self._catalog.policies.items()
             if key in self._catalog.resolved
         ]
+        asking = {one.policy.key: lacks(one.report) for one in accounts if one.report and self._asks(one)}
+        given = self._ledger.within_cap(asking)
+        return [replace(one, lacking=given.get(one.policy.key, 0)) for one in accounts]
+
+    def _asks(self, one: Account) -> bool:
+        """Whether anything is made for the slots that it lacks."""
+        return self._buffers is not None or (self._awaiting is not None and self._awaiting.waits(one))
 
     def _guard(self, policy: Policy, recent: Recent, exposed: Collection[str]) -> Guard:
         if lacking := self._catalog.keepers.lacking(policy):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from heapq import heapify, heappop, heapreplace
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from ledger.report import Holding
 from qos.cluster.objects import Demand
 from qos.cluster.placeholders import Placeholder, Steps, priority_of, with_roaming
-from qos.cluster.refusals import Refusals
+from qos.cluster.refusals import CALM_SECONDS, Refusals
 
 MOST: Final = 100
 """Of all policies. kube-scheduler tries them again when a pod goes, anywhere: with 100 of them at 1,000 nodes
@@ -49,7 +49,10 @@ class Roaming:
         self._asked: Mapping[str, Ask] = {}
         """Of the round before."""
         self._shares: Mapping[str, int] = {}
-        self._lowest: int | None = None
+        self._seen: dict[int, float] = {}
+        """When there was a policy of that priority, above ordinary pods."""
+        self._ladder: Mapping[int, int] = {}
+        """The priority of those that roam, by their policy's."""
         self._left: dict[str, float] = {}
         self._welcome: dict[str, set[str]] = {}
         """By policy, UIDs of those that were bound while roaming, and wanted there."""
@@ -64,33 +67,38 @@ class Roaming:
 
     def end(self) -> bool:
         """A round ends; True when something is to be done in the next one, by what all asked for in this."""
-        if self._asks == self._asked:
+        ordinary, now = self._ordinary(), self._clock()
+        self._seen |= {one.priority: now for one in self._asks.values()}
+        kept = {of: at for of, at in self._seen.items() if of > ordinary and now < at + CALM_SECONDS}
+        self._seen, ladder = kept, laid_out(kept, ordinary)
+        if (self._asks, ladder) == (self._asked, self._ladder):
             return False
-        self._asked, ordinary = self._asks, self._ordinary()
-        self._shares = shared(self._asked)
-        self._lowest = min(
-            (one.priority for one in self._asked.values() if one.priority > ordinary), default=None
-        )
+        self._asked, self._ladder, self._shares = self._asks, ladder, shared(self._asks)
         return True
 
     def awaited(self, holding: Holding) -> int | None:
         """For how many slots without a place one is to wait; None while nobody knows, and in the round in
-        which that changes: others may ask for more or less, too.
+        which there are more: others may ask for more, too.
         """
-        key = holding.demand.key
+        key, demand = holding.demand.key, holding.demand
+        if not demand.desired:
+            return 0  # nobody has to heed its priority
         if key not in self._asks:
             most = 1 if self._misplaced.knows(key, self._clock()) else holding.unplaced
             wanted = self._wanted(key)
             slots = None if wanted is None else min(wanted, holding.unplaced, most)
-            self._asks[key] = Ask(priority_of(holding.demand), slots)
-        return self._shares.get(key) if self._asks[key] == self._asked.get(key) else None
+            self._asks[key] = Ask(priority_of(demand), slots)
+        now, before = self._asks[key].slots, self._asked[key].slots if key in self._asked else None
+        return None if now is None or before is None or now > before else min(now, self._shares[key])
 
     def priority(self, demand: Demand) -> int:
-        """That of the lowest policy above ordinary pods: so that kube-scheduler keeps from those that roam
-        what owners and placeholders of any policy are nominated for. Once bound they are replaced.
+        """That of those which roam, by laid_out; the policy's own where ordinary pods are above it.
+
+        Once bound they are replaced. A priority counts for a minute after its last policy is gone: whoever
+        makes one and takes it away again would have all that wait made anew.
         """
         own = priority_of(demand)
-        return own if self._lowest is None or own <= self._ordinary() else min(own, self._lowest)
+        return self._ladder.get(own, own)
 
     def with_them(self, steps: Steps, holding: Holding, form: str, mine: list[Placeholder]) -> Steps:
         """The steps for a policy's placeholders that have a node, and those for the ones that roam.
@@ -100,7 +108,8 @@ class Roaming:
         """
         key, now = holding.demand.key, self._clock()
         roaming = [one for one in mine if not one.node]
-        if self._any_astray(steps, holding, mine):
+        self._welcome_those_wanted(holding, mine)
+        if any(one.roams and one.bound and one.uid not in self._welcome[key] for one in steps.delete):
             self._misplaced.note(key, "misplaced", now)
         awaited = self.awaited(holding)  # also in a pause: its priority counts
         awaited = 0 if self.pauses(key) else awaited
@@ -110,15 +119,16 @@ class Roaming:
         since = self._left.setdefault(key, now)
         return with_roaming(steps, roaming, form, awaited, patient=now < since + PATIENCE_SECONDS)
 
-    def _any_astray(self, steps: Steps, holding: Holding, mine: list[Placeholder]) -> bool:
-        """Whether one goes that was never wanted where it was bound. Others go when slots move, or end."""
+    def _welcome_those_wanted(self, holding: Holding, mine: list[Placeholder]) -> None:
+        """Note who was bound where a hold lies: it did not go astray, whenever it goes."""
+        own = priority_of(holding.demand)
         arrived = {one.uid: one.node for one in mine if one.roams and one.bound}
-        bound = Counter(one.node for one in mine if one.bound)
-        beyond = bound - Counter(dict(holding.nodes))
-        welcome = {uid for uid, node in arrived.items() if node not in beyond}
         before = self._welcome.get(holding.demand.key, set(arrived))  # after a restart nobody knows
-        self._welcome[holding.demand.key] = welcome = welcome | (before & arrived.keys())
-        return any(one.uid in arrived and one.uid not in welcome for one in steps.delete)
+        followed = {one.uid for one in mine if one.uid in before and one.priority != own}
+        beyond = Counter(one.node for one in mine if one.bound and one.uid not in followed)
+        beyond -= Counter(dict(holding.nodes))
+        wanted = {uid for uid, node in arrived.items() if node not in beyond}
+        self._welcome[holding.demand.key] = wanted | (before & arrived.keys())
 
     def pauses(self, policy: str) -> bool:
         """Whether none of the policy's roams for a while, because one went astray."""
@@ -128,6 +138,18 @@ class Roaming:
         """The policy is gone."""
         self._left.pop(policy, None)
         self._welcome.pop(policy, None)
+
+
+def laid_out(priorities: Collection[int], ordinary: int) -> dict[int, int]:
+    """At which priority those of policies of each priority roam, as far as there is room above ordinary pods:
+    at that of the lowest and just below it, in the same order.
+
+    So kube-scheduler keeps from them what owners and placeholders of any policy are nominated for, which it
+    does only from who is not above those, and tries those of higher policies first.
+    """
+    lowest = min(priorities, default=0)
+    highest_first = enumerate(sorted(priorities, reverse=True))
+    return {priority: max(ordinary + 1, lowest - below) for below, priority in highest_first}
 
 
 def shared(asked: Mapping[str, Ask]) -> dict[str, int]:

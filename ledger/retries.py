@@ -125,21 +125,21 @@ def cap_slots(state: State, demand: int) -> tuple[int, int]:
 def within_cap(state: State, asked: Mapping[str, int]) -> dict[str, int]:
     """How many of the slots that each demand lacks, by key, the cap lets all of them hold together.
 
-    Those that come first in the order have it, and later holds give way, as where there is room.
+    Those that come first in the order have it, and later holds give way, as where there is room. Those that
+    no node there is will ever do for take nothing from others.
     """
     if state.cap_percent >= 100:  # a cap of all there is says no more than that the nodes lack it
         return dict(asked)
-    used, limits = _used(state), np.asarray(state.limits, dtype=np.int64)
-    before, found = np.zeros(len(limits), dtype=np.int64), dict.fromkeys(asked, 0)
-    for number in state.demands.order:
-        key = state.demands[number].key
+    demands, used = state.demands, _used(state)
+    left, found = np.asarray(state.limits, dtype=np.int64), dict.fromkeys(asked, 0)
+    for number in demands.order:
+        key = demands[number].key
         if count := asked.get(key, 0):
-            vector, left = (
-                state.demands.vectors[number],
-                limits - used[state.demands.position[number]] - before,
-            )
-            found[key] = min(count, max(0, int((left[vector > 0] // vector[vector > 0]).min())))
-            before += found[key] * vector
+            vector = demands.vectors[number]
+            fit = (left - used[demands.position[number]])[vector > 0] // vector[vector > 0]
+            found[key] = max(0, min(count, int(fit.min(initial=count))))
+            if demands.eligible[number].any() and not demands.nowhere(number):
+                left -= found[key] * vector
     return found
 
 

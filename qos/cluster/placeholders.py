@@ -69,7 +69,8 @@ def form_of(demand: Demand, priority: int, image: str = "") -> str:
 
 
 def priority_of(demand: Demand) -> int:
-    """The priority of a demand's placeholders: the policy's own, where a PriorityClass can have it.
+    """The priority of a demand's placeholders: the policy's own, where a PriorityClass can have it. Of those
+    that wait for an unplaced slot: extender.roaming.
 
     So a stranger of that priority takes no hold. Not more: a placeholder that waits would not see the owner
     that is nominated for the same place.
@@ -147,7 +148,8 @@ def decide(
         room[one.node] -= 1
     useful = [one for one in others if one.form == form and one.node not in lost]
     staying = {one.uid for one in useful if one.node in overcommitted}
-    others.sort(key=lambda one: (one.uid in staying, one.node not in lost))
+    there_already = {node for node, slots in wanted.items() if bound[node] < slots}
+    others.sort(key=lambda one: (one.uid in staying, one.node in there_already, one.node not in lost))
     kept = missing + min(unplaced, len(staying))
     gone = (*useless, *freed, *others[: max(0, len(others) - kept)])
     return Steps(tuple(create), gone, tuple(nominate))

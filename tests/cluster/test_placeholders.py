@@ -273,7 +273,7 @@ def test_who_stands_by_is_in_nobodys_way_for_long(rig: Rig) -> None:
 
 
 def test_an_unplaced_slot_comes_before_pods_that_wait(rig: Rig) -> None:
-    """It waits at the priority of the lowest policy, and is held at that of its own."""
+    """A lower policy gives a hold to a higher one: it waits below all policies, and is held at its own."""
     rig.with_nodes(2, "4")
     middle = HIGH | {"metadata": {"name": "middle"}, "value": 500}
     other = policy(1, "1", priorityClassName="middle", selector={"matchLabels": {"app": "other"}})
@@ -284,11 +284,12 @@ def test_an_unplaced_slot_comes_before_pods_that_wait(rig: Rig) -> None:
     rig.wait(lambda: len(rig.bound("batch")) == 4 and rig.refused("batch") == 10, "batch pods take the rest")
     rig.cluster.kubectl("patch", "mrp", "checkout", "--type=merge", "-p", '{"spec": {"slots": {"count": 4}}}')
     rig.wait(lambda: rig.refused_placeholders() == 1, "one waits for the slot that has no place")
-    assert rig.priorities()[500, False] == 1
+    assert rig.priorities() == Counter({(1000, True): 4, (499, False): 1})
     first, *_ = rig.bound("batch")
     rig.cluster.kubectl("delete", "pod", first["metadata"]["name"])
-    rig.wait(lambda: slots(rig) == (0, 4, 0), "it gets the first that comes free")
-    rig.wait(lambda: rig.priorities() == Counter({(1000, True): 4, (500, True): 1}), "one for each slot")
+    every = Counter({(1000, True): 4, (500, True): 1})
+    rig.wait(lambda: rig.priorities() == every, "it gets the first that comes free")
+    assert slots(rig) == (0, 4, 0)
     assert (len(rig.bound("batch")), rig.evicted()) == (3, 0), rig.story()
 
 

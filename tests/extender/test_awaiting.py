@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from extender.awaiting import Awaiting
-from extender.buffering import Account, lacking
+from extender.buffering import Account, lacks
 from ledger.decisions import DemandReport, Unplaced
 from qos.cluster.objects import Demand, NodePredicate
 from tests.qos.builders import CHECKOUT, policy
@@ -29,7 +29,7 @@ class Told:
 
     def follow(self, demand: Demand, report: DemandReport | None, waiting: int = 0) -> dict[str, int]:
         self.awaiting.follow(
-            [Account(POLICY, demand, report, waiting, 0 if report is None else lacking(report))]
+            [Account(POLICY, demand, report, waiting, 0 if report is None else lacks(report))]
         )
         return dict(self.awaiting.slots)
 

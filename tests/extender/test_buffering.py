@@ -18,7 +18,7 @@ from extender.buffering import (
     Kind,
     There,
     Wanted,
-    lacking,
+    lacks,
     provisioned,
     replicas,
     steps,
@@ -59,7 +59,7 @@ CASES = [
     ("report", "waiting", "count"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
 )
 def test_how_many_slots_autoscalers_are_told_of(report, waiting, count):
-    assert replicas(report.held, lacking(report), waiting) == count
+    assert replicas(report.held, lacks(report), waiting) == count
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_how_many_slots_autoscalers_are_told_of(report, waiting, count):
 )
 def test_placeholders_are_pods_that_autoscalers_count(waiting, count):
     report = replace(HELD, unplaced=unplaced((2, "Insufficient"), (3, "CapReached")))
-    assert replicas(report.held, lacking(report), waiting, standing=True) == count
+    assert replicas(report.held, lacks(report), waiting, standing=True) == count
 
 
 def test_who_asks_for_no_node():
-    one = Account(policy(), DEMAND, HELD, 0)
+    one = Account(policy(), DEMAND, HELD, 0, 0)
     found = wanted_of(one)
     assert found is not None
     assert (found.replicas, found.owner.key, found.content) == (4, "shop/j10ce-checkout", CONTENT)

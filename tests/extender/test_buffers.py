@@ -75,7 +75,7 @@ async def settle() -> None:
 
 def account(held=3, resolved=DEMAND, waiting=0, one=POLICY) -> Account:
     report = replace(REPORT, key=one.key, held=held)
-    return Account(one, resolved, None if isinstance(resolved, Problem) else report, waiting)
+    return Account(one, resolved, None if isinstance(resolved, Problem) else report, waiting, 0)
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ async def test_a_policy_that_asks_no_more_leaves_nothing(kept):
 async def test_what_the_ledger_is_about_to_place_keeps_its_buffer(kept):
     async with kept.watching():
         await kept.keep(account(), rounds=2)
-        await kept.keep(Account(POLICY, DEMAND, None, 0), rounds=2)
+        await kept.keep(Account(POLICY, DEMAND, None, 0, 0), rounds=2)
         assert kept.replicas() == {"j10ce-checkout": 3}
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.roaming import BY_PRIORITY, MOST, Ask, Roaming, shared
+from extender.roaming import BY_PRIORITY, MOST, Ask, Roaming, laid_out, shared
 from ledger.report import Holding
 from qos.cluster.objects import Demand, Selector
 from qos.cluster.placeholders import Placeholder, Steps
@@ -67,14 +68,53 @@ def test_all_that_may_wait_are_shared_out(asked):
         assert all(given_out[key] for key, (_, count) in asked.items() if count), "nobody is passed over"
 
 
-def test_they_have_the_priority_of_the_lowest_policy_above_ordinary_pods(clock):
+def test_they_are_below_all_policies_above_ordinary_pods_in_their_order(clock):
     """kube-scheduler heeds a nomination against what is not above it only."""
     roaming = roaming_of(clock, lambda _key: 1)
-    held = [holding("high", 1, 1000), holding("middle", 0, 10), holding("low", 0, 0), holding("least", 0, -5)]
+    held = [holding("high", 1, 1000), holding("middle", 1, 10), holding("low", 1, 0), holding("least", 1, -5)]
     a_round(roaming, held)
-    assert [roaming.priority(one.demand) for one in held] == [10, 10, 0, -5]
+    assert [roaming.priority(one.demand) for one in held] == [10, 9, 0, -5]
     a_round(roaming, held[2:])
     assert [roaming.priority(one.demand) for one in held[2:]] == [0, -5]
+    assert laid_out([2, 5, 9, 7], 0) == {9: 2, 7: 1, 5: 1, 2: 1}
+
+
+def test_their_priority_rises_only_when_no_policy_was_so_low_for_a_minute(clock):
+    """Who makes a policy and takes it away again would have all that wait made anew each time."""
+    roaming, high, low = roaming_of(clock, lambda _key: 1), holding("high", 1, 1000), holding("low", 1, 10)
+    none = holding("none", 0, 5)
+    a_round(roaming, [high, none])
+    assert roaming.priority(high.demand) == 1000, "a policy without slots counts for nothing"
+    a_round(roaming, [high, low])
+    assert roaming.priority(high.demand) == 10
+    clock.advance(CALM_SECONDS - 1)
+    a_round(roaming, [high])
+    assert roaming.priority(high.demand) == 10
+    clock.advance(1)
+    a_round(roaming, [high])
+    assert roaming.priority(high.demand) == 1000
+
+
+def test_a_global_default_that_comes_changes_whose_priority_they_have(clock):
+    ordinary = 0
+    roaming = Roaming(lambda _key: 1, lambda: ordinary, clock)
+    held = [holding("high", 1, 1000), holding("low", 1, 10)]
+    a_round(roaming, held)
+    assert [roaming.priority(one.demand) for one in held] == [10, 9]
+    ordinary = 500
+    a_round(roaming, held)
+    assert [roaming.priority(one.demand) for one in held] == [1000, 10]
+
+
+def test_who_lacks_more_in_one_round_and_less_in_the_next_is_not_passed_over(clock):
+    roaming = roaming_of(clock, lambda _key: 9)
+    a_round(roaming, [holding("a", 5)])
+    found = []
+    for unplaced in (6, 5, 6, 5):
+        roaming.begin()
+        found.append(roaming.awaited(holding("a", unplaced)))
+        assert roaming.end()
+    assert found == [None, 5, None, 5]
 
 
 def on(node: str, name: str = "u") -> Placeholder:
@@ -106,6 +146,23 @@ def test_one_that_was_wanted_where_it_was_bound_did_not_go_astray(clock):
     fewer = holding("a", 2, nodes=(("n2", 1),))
     roaming.with_them(Steps((), (moved,)), fewer, FORM, [moved, kept])
     assert not roaming.pauses("default/a")
+
+
+def test_one_that_comes_while_others_are_replaced_did_not_go_astray(clock):
+    """One that was welcome and what replaces it on its node are one slot."""
+    roaming, first, second = roaming_of(clock, lambda _key: 5), on("n1"), on("n1", "v")
+    wanted = holding("a", 2, 1000, nodes=(("n1", 2),))
+    a_round(roaming, [wanted])
+    follows = Placeholder("s", "s", "default/a", "its own form", "n1", bound=True, priority=1000)
+    roaming.with_them(Steps(), wanted, FORM, [])
+    roaming.with_them(Steps(), wanted, FORM, [first])
+    roaming.with_them(Steps((), (second,)), wanted, FORM, [first, follows, second])
+    assert not roaming.pauses("default/a")
+    third = on("n1", "w")
+    roaming.with_them(
+        Steps((), (third,)), wanted, FORM, [first, follows, second, third, replace(follows, uid="t")]
+    )
+    assert roaming.pauses("default/a"), "it is one more than there are slots"
 
 
 def test_after_a_restart_nobody_knows_which_went_astray(clock):

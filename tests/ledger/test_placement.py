@@ -103,7 +103,11 @@ def test_what_policies_lack_is_within_the_cap_together():
     for app, created in (("a", 1.0), ("b", 2.0)):
         made.set_demand(demand(app, 9, cpu=2, created=created))
     assert holds(made, "a") == {"n0": 1, "n1": 1}
+    made.set_demand(demand("nowhere", 9, cpu=2, created=0.1, where=NodePredicate(affinity=())))
     lacking = {"default/b": 3, "default/a": 3, "default/unknown": 3}
+    assert made.within_cap(lacking | {"default/nowhere": 3}) == made.within_cap(lacking) | {
+        "default/nowhere": 3
+    }, "what no node will ever do for takes nothing from others"
     assert made.within_cap(lacking) == {"default/b": 0, "default/a": 2, "default/unknown": 0}
     assert made.within_cap(lacking | {"default/a": 1})["default/b"] == 1
     assert ledger(*nodes(1)).within_cap(lacking) == lacking, "a cap of all says nothing"

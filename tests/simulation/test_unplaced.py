@@ -106,4 +106,26 @@ def test_once_bound_one_has_the_priority_of_its_policy():
     standing = play.extender.books.keeper.standing
     a, b = standing.of("default/a"), standing.of("default/b")
     assert sorted((one.bound, one.priority) for one in a) == [(False, 10), (True, 100)]
-    assert [(one.bound, one.priority) for one in b] == [(False, 10)]
+    assert [(one.bound, one.priority) for one in b] == [(False, 9)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_several_policies_lack_slots_the_highest_gets_what_comes_free(seed):
+    """Also where the lower one has waited longer; nobody takes a slot that the ledger gives to another."""
+    lower = (3.0, "policy", ("b", slots(4, "middle")))
+    play = played(seed, *NODES, FLOOD, lower, A, QUIET, finish(0), finish(1), QUIET)
+    assert (held(play), held(play, "b")) == (2, 0)
+    assert not play.extender.books.keeper._placeholders._roaming._misplaced.barred(0.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_slots_that_are_replaced_on_a_node_that_came_are_not_lost_with_the_next_cordon(seed):
+    comes = (0.3, "node", ("n2", 12000, 65536, 110))
+    again = (0.3, "node", ("n3", 12000, 65536, 110))
+    cordons = [
+        step for one in ("n2", "n3") for step in ((5.0, "cordon", (one, True)), (5.0, "cordon", (one, False)))
+    ]
+    lower = (0.1, "policy", ("b", slots(1, "middle")))
+    many = (3.0, "policy", ("a", slots(20)))
+    play = played(seed, *NODES, lower, FLOOD, many, QUIET, comes, again, *cordons, QUIET)
+    assert held(play) >= 17, "the flood has taken little before the second node was there"
