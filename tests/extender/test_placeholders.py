@@ -315,7 +315,7 @@ async def test_what_is_held_does_not_wait_behind_those_that_roam(
     async def slow(resource, namespace, body):
         if resource is PODS and "affinity" not in body["spec"]:
             roaming.append(body)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.5)
         return await create(resource, namespace, body)
 
     monkeypatch.setattr(api, "create", slow)
@@ -355,14 +355,16 @@ async def test_what_is_held_does_not_wait_because_those_that_roam_are_refused(
 
 
 async def test_policies_share_what_may_wait_before_any_is_made(
-    api, keeping, make_node, make_policy, eventually
+    api, keeping, make_node, make_policy, eventually, monkeypatch
 ):
-    made = set()
+    made, create = [], api.create
 
-    async def look():
-        while True:
-            made.update(one["metadata"]["uid"] for one in ours(api))
-            await asyncio.sleep(0)
+    async def told(resource, namespace, body):
+        if resource is PODS:
+            made.append(body)
+        return await create(resource, namespace, body)
+
+    monkeypatch.setattr(api, "create", told)
 
     def waits():
         return Counter(one["metadata"]["annotations"][keys.PLACEHOLDER_OF_ANNOTATION] for one in ours(api))
@@ -371,7 +373,7 @@ async def test_policies_share_what_may_wait_before_any_is_made(
     api.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
     for name in "bc":
         api.put(POLICIES, make_policy(name, count=100, cpu="8"))
-    async with keeping(), beside(look()):
+    async with keeping():
         await eventually(lambda: sorted(waits().values()) == [50, 50])
         assert len(made) == MOST
         api.put(POLICIES, make_policy("a", count=100, cpu="8", priorityClassName="high"))
