@@ -233,16 +233,11 @@ class HandOver:
         there = [held for held in idle if self._admits(one.where, held.node)]
         there = [held for held in there if held.bound or self._has_room(one.pod, held.node, held)]
         by_node = {held.node: held for held in sorted(there, key=lambda held: held.bound)}
-        for _ in range(_TRIES):
-            node = self._claim(one.pod, [*by_node])
-            if not node:
-                return None
-            if self._has_room(one.pod, node, by_node[node]):
-                self._standing.give(by_node[node])
-                return _Place(policy, node, by_node[node])
-            self._ledger.release(one.pod.uid)
-            del by_node[node]
-        return None
+        node = self._claim(one.pod, by_node)
+        if not node:
+            return None
+        self._standing.give(by_node[node])
+        return _Place(policy, node, by_node[node])
 
     def _has_room(self, pod: Pod, node: str, held: Placeholder | None) -> bool:
         """Whether the owner fits there once what is `held` goes, by all that kube-scheduler counts."""
@@ -265,23 +260,28 @@ class HandOver:
         place = self._heirs.get(pod.uid)
         if place is None or self._is_there(place.predecessor):
             return None
-        if not self._claim(pod, [place.node]):
-            return None
-        if self._has_room(pod, place.node, None):
-            return place
-        self._ledger.release(pod.uid)  # others still stand there whose holds have moved for it
-        return None
+        return place if self._claim(pod, {place.node: None}) else None
 
     def _is_there(self, uid: str) -> bool:
         pod = self._ledger.known(uid)
         return pod is not None and not pod.terminal
 
-    def _claim(self, pod: Pod, nodes: list[str]) -> str:
-        now = self._clock()
-        found = self._ledger.filter(pod, nodes, now).nodes if nodes else []
-        if not found or self._ledger.bind(pod, found[0], now).refusal:
-            return ""
-        return found[0]
+    def _claim(self, pod: Pod, places: Mapping[str, Placeholder | None]) -> str:
+        """The node that the ledger has claimed for the owner: one with room for it once what is held goes.
+
+        places: by node, what is held for it there. Others may still stand there whose holds have moved.
+        """
+        left = [*places]
+        for _ in range(_TRIES):
+            now = self._clock()
+            found = self._ledger.filter(pod, left, now).nodes if left else []
+            if not found or self._ledger.bind(pod, found[0], now).refusal:
+                return ""
+            if self._has_room(pod, found[0], places[found[0]]):
+                return found[0]
+            self._ledger.release(pod.uid)
+            left.remove(found[0])
+        return ""
 
     def _waits(self, one: Gated, line: Counter[str], busy: set[str], useless: int) -> bool:
         """Whether a place may still come for it; makes it the heir of a predecessor that is ending.
