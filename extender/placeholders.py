@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from secrets import token_hex
@@ -29,7 +29,17 @@ from ledger.ledger import Ledger
 from ledger.report import Holding
 from ledger.seats import Openings
 from qos.cluster.objects import Demand, NodePredicate
-from qos.cluster.placeholders import InTurns, Placeholder, Steps, apart, decide, form_of, priority_of
+from qos.cluster.placeholders import (
+    InTurns,
+    Placeholder,
+    Steps,
+    apart,
+    decide,
+    form_of,
+    priority_of,
+    renewed_apart,
+    to_be_replaced,
+)
 from qos.cluster.refusals import Refusals
 
 log = logging.getLogger(__name__)
@@ -69,27 +79,6 @@ def _guard(missing: Collection[str], barred: Mapping[str, str], refusal: str) ->
 def _refused_as(demand: Demand, node: str) -> str:
     """As what a refusal is kept: held slots do not wait because those that roam are refused."""
     return demand.key if node else f"{demand.key} roaming"
-
-
-def _apart(create: Iterable[str], outdated: Counter[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Nodes that get a placeholder in place of one of another form, and those that get one more: that may be
-    left to one that roams.
-    """
-    left, renewed, fresh = Counter(outdated), list[str](), list[str]()
-    for node in create:
-        (renewed if left[node] > 0 else fresh).append(node)
-        left[node] -= 1
-    return tuple(renewed), tuple(fresh)
-
-
-def _to_be_replaced(there: Collection[Placeholder], roams: str, form: str) -> Counter[str]:
-    """By node: how many were bound while they roamed, and for how many of them one of the policy's own
-    priority waits. They make room at once.
-    """
-    if roams == form:
-        return Counter()
-    low = Counter(one.node for one in there if one.bound and one.form == roams)
-    return low & Counter(one.node for one in there if not one.bound and one.form == form)
 
 
 def random_name() -> str:
@@ -258,6 +247,7 @@ class Placeholders:
         there = [one for one in mine if one.node]
         form = form_of(demand, priority_of(demand), self._image)
         roams = form_of(demand, self._roaming.priority(demand), self._image)
+        bound = Counter(one.node for one in there if one.bound)
         stand = Counter(one.node for one in there if one.bound and one.form == form)
         missing = {node for node, slots in wanted.items() if stand[node] < slots}
         self._standing_by.misses(demand.key, missing - barred.keys())
@@ -265,11 +255,11 @@ class Placeholders:
         keep = Counter(one.node for one in there if one.keeps and one.form in (form, roams))
         keep -= Counter(wanted)
         self._ledger.keep(demand.key, keep)
-        beside = Counter(one.node for one in there if one.bound) - Counter(wanted)
+        beside = bound - Counter(wanted)
         lost = {node for node in beside if not self._serves(demand.where, node)}
         unplaced = holding.unplaced
         asking = [one.node for one in there if not one.bound]
-        crowded = Counter(crowded) + _to_be_replaced(there, roams, form)
+        crowded = Counter(crowded) + to_be_replaced(there, roams, form)
         short = self._overcommitted.look(demand.key, wanted, beside, asking)
         steps = decide(wanted, form, there, crowded, standby, barred, lost, short, unplaced)
         unmade = self._unmade.barred(self._clock())
@@ -277,8 +267,7 @@ class Placeholders:
         pauses = any(node in barred for node in (*wanted, *standby))  # which end without a change
         pauses |= self._standing_by.pauses(demand.key) or bool(steps.nominate)
         pauses |= bool(steps.create or short)  # so does what is left to who roams
-        outdated = Counter(one.node for one in there if one.bound and one.form != form)
-        renewed, fresh = _apart(steps.create, outdated)
+        renewed, fresh = renewed_apart(steps.create, bound - stand)
         steps = self._roaming.with_them(replace(steps, create=fresh), holding, roams, mine)
         steps = replace(steps, create=(*renewed, *steps.create))
         pauses |= self._roaming.pauses(demand.key)
@@ -302,8 +291,9 @@ class Placeholders:
         create += self._sending.next(roaming, lambda asked: asked[0].key, _ROAMING_A_ROUND)[0]
         later = {node for _, node in left_out}
         waiting, seen = self._standing.waiting(), {one.uid for one in (*delete, *nominate)}
-        late = {one.uid for one in [one for one in delete if one.roams and not one.bound][_ROAMING_A_ROUND:]}
-        delete = [one for one in delete if one.uid not in late]  # as many of those go as can be made
+        unbound = [one for one in delete if one.roams and not one.bound]
+        late = {one.uid for one in unbound[_ROAMING_A_ROUND:]}  # as many go as can be made
+        delete = [one for one in delete if one.uid not in late]
         delete, _ = self._deleting.next(delete, lambda one: one.policy, _A_ROUND)
         awaited = {node for _, node in create} | {one.node for one in waiting}
         first, making_way = apart(delete, awaited)

@@ -32,6 +32,9 @@ class Ask(NamedTuple):
     slots: int | None
 
 
+_UNKNOWN: Final = Ask(0, None)
+
+
 class Roaming:
     """How many are to roam, at which priority, and what becomes of them. `wanted`: for how many slots of a
     policy one is to wait, None while nobody knows. `ordinary`: the priority of pods that name no
@@ -88,8 +91,8 @@ class Roaming:
             wanted = self._wanted(key)
             slots = None if wanted is None else min(wanted, holding.unplaced, most)
             self._asks[key] = Ask(priority_of(demand), slots)
-        now, before = self._asks[key].slots, self._asked[key].slots if key in self._asked else None
-        return None if now is None or before is None or now > before else min(now, self._shares[key])
+        slots, before = self._asks[key].slots, self._asked.get(key, _UNKNOWN).slots
+        return None if slots is None or before is None or slots > before else min(slots, self._shares[key])
 
     def priority(self, demand: Demand) -> int:
         """That of those which roam, by laid_out; the policy's own where ordinary pods are above it.
@@ -112,23 +115,25 @@ class Roaming:
         if any(one.roams and one.bound and one.uid not in self._welcome[key] for one in steps.delete):
             self._misplaced.note(key, "misplaced", now)
         awaited = self.awaited(holding)  # also in a pause: its priority counts
-        awaited = 0 if self.pauses(key) else awaited
-        if not (steps.create and roaming):
+        if self.pauses(key):
+            awaited = 0
+        patient = bool(steps.create and roaming)
+        if patient:
+            patient = now < self._left.setdefault(key, now) + PATIENCE_SECONDS
+        else:
             self._left.pop(key, None)
-            return with_roaming(steps, roaming, form, awaited, patient=False)
-        since = self._left.setdefault(key, now)
-        return with_roaming(steps, roaming, form, awaited, patient=now < since + PATIENCE_SECONDS)
+        return with_roaming(steps, roaming, form, awaited, patient=patient)
 
     def _welcome_those_wanted(self, holding: Holding, mine: list[Placeholder]) -> None:
         """Note who was bound where a hold lies: it did not go astray, whenever it goes."""
-        own = priority_of(holding.demand)
+        key, own = holding.demand.key, priority_of(holding.demand)
         arrived = {one.uid: one.node for one in mine if one.roams and one.bound}
-        before = self._welcome.get(holding.demand.key, set(arrived))  # after a restart nobody knows
+        before = self._welcome.get(key, set(arrived))  # after a restart nobody knows
         followed = {one.uid for one in mine if one.uid in before and one.priority != own}
         beyond = Counter(one.node for one in mine if one.bound and one.uid not in followed)
         beyond -= Counter(dict(holding.nodes))
         wanted = {uid for uid, node in arrived.items() if node not in beyond}
-        self._welcome[holding.demand.key] = wanted | (before & arrived.keys())
+        self._welcome[key] = wanted | (before & arrived.keys())
 
     def pauses(self, policy: str) -> bool:
         """Whether none of the policy's roams for a while, because one went astray."""

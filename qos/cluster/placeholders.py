@@ -148,11 +148,32 @@ def decide(
         room[one.node] -= 1
     useful = [one for one in others if one.form == form and one.node not in lost]
     staying = {one.uid for one in useful if one.node in overcommitted}
-    there_already = {node for node, slots in wanted.items() if bound[node] < slots}
-    others.sort(key=lambda one: (one.uid in staying, one.node in there_already, one.node not in lost))
+    followed = {node for node, slots in wanted.items() if bound[node] < slots}  # by one of the right form
+    others.sort(key=lambda one: (one.uid in staying, one.node in followed, one.node not in lost))
     kept = missing + min(unplaced, len(staying))
     gone = (*useless, *freed, *others[: max(0, len(others) - kept)])
     return Steps(tuple(create), gone, tuple(nominate))
+
+
+def renewed_apart(create: Iterable[str], outdated: Counter[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Nodes that get a placeholder in place of one of another form, and those that get one more: that may be
+    left to one that roams. outdated: by node, how many are bound there in another form.
+    """
+    left, renewed, fresh = Counter(outdated), list[str](), list[str]()
+    for node in create:
+        (renewed if left[node] > 0 else fresh).append(node)
+        left[node] -= 1
+    return tuple(renewed), tuple(fresh)
+
+
+def to_be_replaced(there: Collection[Placeholder], roams: str, form: str) -> Counter[str]:
+    """By node: how many were bound in the form of those that roam, and for how many of them one of the
+    policy's own form waits. They make room at once.
+    """
+    if roams == form:
+        return Counter()
+    low = Counter(one.node for one in there if one.bound and one.form == roams)
+    return low & Counter(one.node for one in there if not one.bound and one.form == form)
 
 
 def apart(
