@@ -93,6 +93,18 @@ def ours(api):
     return [one for one in api.objects(PODS) if one["metadata"]["namespace"] == OURS]
 
 
+def before_each_pod(api, monkeypatch, what) -> None:
+    """Have `what` awaited with the body of each pod that is created; what it raises is the answer."""
+    create = api.create
+
+    async def created(resource, namespace, body):
+        if resource is PODS:
+            await what(body)
+        return await create(resource, namespace, body)
+
+    monkeypatch.setattr(api, "create", created)
+
+
 def stand(api) -> Counter:
     return Counter(one["spec"]["nodeName"] for one in ours(api) if one["spec"].get("nodeName"))
 

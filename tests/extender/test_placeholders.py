@@ -20,6 +20,7 @@ from extender.roaming import MOST
 from qos import keys
 from tests.extender.placeholder_cluster import (
     OURS,
+    before_each_pod,
     condition,
     cpus_of,
     gated,
@@ -175,15 +176,14 @@ async def test_a_policy_whose_placeholders_are_refused_keeps_nobody_elses_from_b
     api, keeping, make_node, make_policy, eventually, monkeypatch
 ):
     """A LimitRange or admission refuses them always; more of them than one round takes come first."""
-    refused, create = [], api.create
+    refused = []
 
-    async def admitted(resource, namespace, body):
-        if resource is PODS and cpus_of(body) == 3:
+    async def admitted(body):
+        if cpus_of(body) == 3:
             refused.append(body)
             raise APIError(403, "Forbidden", "maximum cpu usage per Container is 2")
-        return await create(resource, namespace, body)
 
-    monkeypatch.setattr(api, "create", admitted)
+    before_each_pod(api, monkeypatch, admitted)
     for number in range(110):
         api.put(NODES, make_node(f"n{number}"))
     api.put(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
@@ -229,12 +229,10 @@ async def test_policies_that_are_edited_all_the_time_keep_no_later_one_waiting(
     monkeypatch.setattr(placeholders, "_A_ROUND", 5)
     for number in range(8):
         api.put(NODES, make_node(f"n{number}", cpu="16"))
-    made, create = [], api.create
+    made = []
 
-    async def told(resource, namespace, body):
-        if resource is PODS:
-            made.append(requested(body))
-        return await create(resource, namespace, body)
+    async def told(body):
+        made.append(requested(body))
 
     def edit(cpu):
         for number in range(20):
@@ -245,7 +243,7 @@ async def test_policies_that_are_edited_all_the_time_keep_no_later_one_waiting(
             edit(f"{number}m")
             await eventually(lambda cpu=f"{number}m": cpu in made)
 
-    monkeypatch.setattr(api, "create", told)
+    before_each_pod(api, monkeypatch, told)
     edit("1000m")
     async with keeping(cpus=16) as program:
         await eventually(lambda: sum(stand(api).values()) == 20)
@@ -269,7 +267,7 @@ async def test_where_autoscalers_are_asked_a_placeholder_waits_for_an_unplaced_s
     async with keeping(autoscaling=Autoscaling(buffers=True)) as program:
         await eventually(lambda: len(ours(api)) == 2)
         assert not stand(api)
-        assert not any("affinity" in one["spec"] for one in ours(api))
+        assert all(roams(one) for one in ours(api))
         await eventually(lambda: condition(api, keys.PROVISIONED)[1] == "PlaceholdersWait")
         for number in range(4):
             api.put(PODS, make_pod(f"batch-{number}", cpu="2"))
@@ -306,41 +304,46 @@ async def test_one_that_roams_to_where_it_is_not_wanted_goes_and_is_not_made_aga
         assert len(made) == 2  # the second pause is two seconds
 
 
+def roams(body) -> bool:
+    return "affinity" not in body["spec"]
+
+
 async def test_what_is_held_does_not_wait_behind_those_that_roam(
     api, keeping, make_node, make_policy, eventually, monkeypatch
 ):
     """On an API server that takes long for each: 50 are still to be made when a policy comes."""
-    roaming, create = [], api.create
+    roaming, held, done = [], asyncio.Event(), asyncio.Event()
 
-    async def slow(resource, namespace, body):
-        if resource is PODS and "affinity" not in body["spec"]:
+    async def slow(body):
+        if roams(body):
             roaming.append(body)
-            await asyncio.sleep(0.5)
-        return await create(resource, namespace, body)
+            await (held if len(roaming) <= placeholders._ROAMING_A_ROUND else done).wait()
 
-    monkeypatch.setattr(api, "create", slow)
+    before_each_pod(api, monkeypatch, slow)
     api.put(NODES, make_node("n1"))
-    async with keeping():
+    async with keeping() as program:
         api.put(POLICIES, make_policy("large", count=50, cpu="8"))
         await eventually(lambda: roaming)
         api.put(POLICIES, make_policy(count=2, cpu="1"))
+        await eventually(lambda: sum(program.ledger.holds_on("n1").values()) == 2)
+        held.set()
         await eventually(lambda: stand(api) == {"n1": 2})
         assert len(roaming) < 50
+        done.set()
         await eventually(lambda: len(ours(api)) == 52)
 
 
 async def test_what_is_held_does_not_wait_because_those_that_roam_are_refused(
     api, keeping, make_node, make_policy, eventually, monkeypatch
 ):
-    refused, create = [], api.create
+    refused = []
 
-    async def limited(resource, namespace, body):
-        if resource is PODS and "affinity" not in body["spec"]:
+    async def limited(body):
+        if roams(body):
             refused.append(body)
             raise APIError(403, "Forbidden", "exceeded quota: pods=2")
-        return await create(resource, namespace, body)
 
-    monkeypatch.setattr(api, "create", limited)
+    before_each_pod(api, monkeypatch, limited)
     api.put(NODES, make_node("n1", cpu="4"))
     api.put(POLICIES, make_policy(count=3, cpu="2"))
     async with keeping():
@@ -357,14 +360,12 @@ async def test_what_is_held_does_not_wait_because_those_that_roam_are_refused(
 async def test_policies_share_what_may_wait_before_any_is_made(
     api, keeping, make_node, make_policy, eventually, monkeypatch
 ):
-    made, create = [], api.create
+    made = []
 
-    async def told(resource, namespace, body):
-        if resource is PODS:
-            made.append(body)
-        return await create(resource, namespace, body)
+    async def told(body):
+        made.append(body)
 
-    monkeypatch.setattr(api, "create", told)
+    before_each_pod(api, monkeypatch, told)
 
     def waits():
         return Counter(one["metadata"]["annotations"][keys.PLACEHOLDER_OF_ANNOTATION] for one in ours(api))

@@ -12,9 +12,14 @@ NODES = [
     (0.0, "node", ("n1", 4000, 65536, 110)),
 ]
 FLOOD = (0.5, "flood", ("f", 60, 1000, 64, 0))
-POLICY = {"floor": {"resources": {"cpu": "1"}}, "slots": {"count": 2}, "priorityClassName": "high"}
-A = (3.0, "policy", ("a", POLICY))
 QUIET = (5.0, "nothing", ())
+
+
+def slots(count: int, of: str = "high") -> dict[str, object]:
+    return {"floor": {"resources": {"cpu": "1"}}, "slots": {"count": count}, "priorityClassName": of}
+
+
+A = (3.0, "policy", ("a", slots(2)))
 
 
 def finish(pod: int) -> tuple[float, str, tuple[str]]:
@@ -40,10 +45,6 @@ def played(seed: int, *steps: Step) -> Play:
 
 def held(play: Play, policy: str = "a") -> int:
     return play.extender.ledger.report()[f"default/{policy}"].held
-
-
-def slots(count: int, of: str = "high") -> dict[str, object]:
-    return {"floor": {"resources": {"cpu": "1"}}, "slots": {"count": count}, "priorityClassName": of}
 
 
 @pytest.mark.parametrize("seed", range(5))
